@@ -1,0 +1,53 @@
+# `make all` does the main job, `make test` the tests; `make help` lists the rest.
+# Everything is installed into .venv, at the versions that constraints.txt names.
+
+PYTHON ?= python3
+COUNT ?= 40000
+SEED ?= 0
+FRESH_SEED ?= 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+OCR := $(BIN)/captcha-ocr
+
+.PHONY: all generate prepare train eval test check clean help
+
+all: generate prepare train eval  ## generate, prepare, train and eval, whatever of it is not done yet
+
+generate: $(VENV)/installed  ## draw COUNT labelled captchas into data/images
+	$(OCR) generate --count $(COUNT) --seed $(SEED)
+
+prepare: generate  ## turn data/images into shards in data/shards
+	$(OCR) prepare
+
+train: prepare  ## train on data/shards, leaving the best model in runs/default/best
+	$(OCR) train
+
+eval: train  ## read the sample images, then score 2,000 images drawn with another seed
+	$(OCR) eval data/samples
+	$(OCR) generate --out data/fresh --count 2000 --seed $(FRESH_SEED)
+	$(OCR) eval --labels data/fresh/labels.csv
+
+test: $(VENV)/installed-dev  ## run the tests
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+check: $(VENV)/installed-dev  ## check format, lint and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+clean:  ## remove what make all made, but not .venv
+	rm -rf data/images data/shards data/fresh runs/default
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+# torch alone first, at its pinned version: the range in pyproject.toml would admit newer, larger builds.
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .[dev]
+	touch $@

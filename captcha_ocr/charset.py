@@ -1,0 +1,118 @@
+"""The alphabet of a set of captchas: text to class ids and back."""
+
+import string
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from captcha_ocr.errors import LabelError, UsageError
+
+Fold = Literal["lower", "upper", None]
+
+NAMED = {
+    "digits": string.digits,
+    "upper": string.ascii_uppercase,
+    "lower": string.ascii_lowercase,
+    "upper-alnum": string.ascii_uppercase + string.digits,
+    "lower-alnum": string.ascii_lowercase + string.digits,
+    "alnum": string.ascii_uppercase + string.ascii_lowercase + string.digits,
+    # Without 0 O, 1 I L: the pairs that people, and networks, mix up most.
+    "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
+}
+
+
+@dataclass(frozen=True)
+class Charset:
+    """An ordered alphabet: the class id of a character is its place in `characters`.
+
+    `fold` says to which case a label is brought before it is looked up; None keeps the case.
+    Raises UsageError for an alphabet that is empty, repeats a character or holds one that
+    could not be told from nothing in a file or on a terminal (space, control, combining, surrogate).
+    """
+
+    characters: str
+    fold: Fold = None
+
+    def __post_init__(self) -> None:
+        if not self.characters:
+            raise UsageError("the alphabet is empty")
+        if len(self.characters) > 2**15:
+            raise UsageError(f"the alphabet has {len(self.characters)} characters; at most 32,768 fit")
+        for character in self.characters:
+            if unicodedata.category(character)[0] in "CZM":
+                raise UsageError(f"the alphabet cannot hold the character {character!a}")
+            if self.characters.count(character) > 1:
+                raise UsageError(f"the alphabet names the character {character!r} twice")
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {character: number for number, character in enumerate(self.characters)}
+
+    def normalize(self, text: str) -> str:
+        """`text` in composed Unicode (NFC) and, where the alphabet folds, in its one case."""
+        text = unicodedata.normalize("NFC", text)
+        if self.fold is None:
+            return text
+        # Character by character, keeping those that would change length ("ß".upper() is "SS").
+        return "".join(fold_character(character, self.fold) for character in text)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Texts of one length, (N), to class ids, (N, L) int16; LabelError names what is unknown."""
+        rows = [self._encode_one(text) for text in texts]
+        if len({len(row) for row in rows}) > 1:
+            raise LabelError("texts of different lengths cannot share one array")
+        return np.array(rows, dtype=np.int16)
+
+    def _encode_one(self, text: str) -> list[int]:
+        unknown = self.unknown_characters(text)
+        if unknown:
+            raise LabelError(f"the text {text!r} has {unknown!r}, which the alphabet lacks")
+        return [self._id_of[character] for character in self.normalize(text)]
+
+    def unknown_characters(self, text: str) -> str:
+        """The characters of `text`, in their order, that the alphabet does not have."""
+        return "".join(dict.fromkeys(c for c in self.normalize(text) if c not in self._id_of))
+
+    def decode(self, ids: np.ndarray) -> list[str]:
+        """Class ids, (N, L), to N texts."""
+        return ["".join(self.characters[number] for number in row) for row in ids.tolist()]
+
+
+def fold_character(character: str, fold: Literal["lower", "upper"]) -> str:
+    """`character` in the given case, or as it is where the other case is not one character."""
+    folded = character.lower() if fold == "lower" else character.upper()
+    return folded if len(folded) == 1 else character
+
+
+def characters_of(name_or_characters: str) -> str:
+    """The characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument itself."""
+    return NAMED.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
+
+
+def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive: bool = False) -> Charset:
+    """The alphabet of the labels `texts`, or the `given` one, and the case rule that goes with them.
+
+    Labels that hold letters of both cases are folded, to the case of the given alphabet where that
+    has only one and else to lower case; labels in one case keep it; `case_sensitive` folds nothing.
+    """
+    found = {character for text in texts for character in unicodedata.normalize("NFC", text)}
+    characters = characters_of(given) if given is not None else "".join(sorted(found))
+    Charset(characters)  # refuses what cannot be an alphabet, before folding could hide it
+    if case_sensitive or not mixes_cases(found):
+        return Charset(characters)
+    one_upper_case = given is not None and characters == characters.upper() != characters.lower()
+    fold: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
+    return Charset("".join(dict.fromkeys(fold_character(c, fold) for c in characters)), fold)
+
+
+def mixes_cases(characters: Iterable[str]) -> bool:
+    """Whether `characters` holds letters of both cases."""
+    kinds = {unicodedata.category(character) for character in characters}
+    return {"Lu", "Ll"} <= kinds

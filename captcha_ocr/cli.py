@@ -1,0 +1,461 @@
+"""The command line: options in, one call, the result out. Heavy imports happen inside the commands.
+
+Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something failed; 2 usage;
+3 a file of ours is damaged; 130 and 143 on Ctrl-C and SIGTERM.
+"""
+
+import glob
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
+
+import click
+
+from captcha_ocr import __version__
+from captcha_ocr.charset import NAMED
+from captcha_ocr.config import PRESETS, GeneratorConfig, Loss, Precision, PrepareConfig, Schedule, Warp, preset_named
+from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+
+if TYPE_CHECKING:
+    from captcha_ocr.labels import Label
+    from captcha_ocr.recognizer import Reading, Recognizer
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class Commands(click.Group):
+    """Turns the project's errors and the signals into one sentence and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            signal.signal(signal.SIGTERM, _terminate)
+            return super().invoke(ctx)
+        except CaptchaOcrError as error:
+            click.echo(f"captcha-ocr: {error}", err=True)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("captcha-ocr: interrupted; the same command goes on where it stopped", err=True)
+            sys.exit(130)
+        except BrokenPipeError:
+            # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"captcha-ocr: {where}{error.strerror or error}", err=True)
+            sys.exit(1)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A click option that shows its default."""
+    settings.setdefault("show_default", True)
+    return click.option(*names, **settings)
+
+
+workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one a processor]")
+seed_option = option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
+force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
+quiet_option = option("--quiet", is_flag=True, help="No progress on stderr.")
+json_option = option("--json", "as_json", is_flag=True, help="The result as JSON.")
+device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps", help="Where to compute.")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="captcha-ocr", message="%(prog)s %(version)s")
+def main() -> None:
+    """Make, learn and read text captchas: ones that you generate, own or may test.
+
+    \b
+        captcha-ocr generate       labelled images       data/images
+        captcha-ocr prepare        tensor shards         data/shards
+        captcha-ocr train          a trained model       runs/default
+        captcha-ocr eval a.png     what it reads
+    """
+
+
+def parse_size(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """WIDTHxHEIGHT as (width, height)."""
+    if text is None:
+        return None
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not WIDTHxHEIGHT, such as 160x60")
+    return int(width), int(height)
+
+
+def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[int, ...]]:
+    """Whole numbers between separators as a tuple."""
+
+    def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+        parts = text.split(separator) if text else []
+        if not all(part.strip().isdecimal() for part in parts):
+            raise click.BadParameter(f"{text!r} is not whole numbers separated by {separator!r}")
+        return tuple(int(part) for part in parts)
+
+    return parse
+
+
+size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Of the images in pixels.")
+
+
+def field_option(config: type, name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option whose default is that of a configuration's field."""
+    return option(name, field, default=getattr(config, field), help=help_text, **settings)
+
+
+@main.command()
+@option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
+@field_option(GeneratorConfig, "--count", "count", "How many images.", type=int)
+@field_option(GeneratorConfig, "--start", "start", "The first number, so that machines can share the work.", type=int)
+@field_option(GeneratorConfig, "--length", "length", "Characters a text.", type=int)
+@option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
+@size_option
+@option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be given several times.")
+@option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Drawn from at random.")
+@field_option(
+    GeneratorConfig,
+    "--warp",
+    "warp",
+    "As the installed captcha package draws, or as 0.7.0 and earlier did (stronger).",
+    type=click.Choice(get_args(Warp)),
+)
+@seed_option
+@workers_option
+@force_option
+@quiet_option
+@json_option
+def generate(
+    out: Path,
+    size: tuple[int, int] | None,
+    fonts: tuple[Path, ...],
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Draw labelled captchas with the captcha package.
+
+    Example: captcha-ocr generate --count 1000 --charset digits --length 6
+    """
+    from captcha_ocr import synth
+    from captcha_ocr.progress import ProgressBar
+
+    if size is not None:
+        options["width"], options["height"] = size
+    config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
+    with ProgressBar("generate", quiet) as bar:
+        drawn = synth.generate(config, out, workers, force, bar.show)
+    done = f"{drawn:,} images drawn" if drawn else "all were there"
+    report(
+        as_json,
+        {"out": str(out), "images": config.count, "drawn": drawn},
+        f"{out}: {config.count:,} images of {config.length} characters, {config.width}x{config.height}; {done}",
+        next_command("prepare", out, IMAGES),
+    )
+
+
+@main.command()
+@click.argument("images", type=FOLDER, default=IMAGES)
+@option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
+@option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in IMAGES, if any]")
+@option("--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first.")
+@option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]")
+@option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both.")
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose input size to make.")
+@size_option
+@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: the preset's]")
+@option("--split", default="80/10/10", callback=parse_numbers("/"), help="Train/val/test in percent.")
+@seed_option
+@workers_option
+@force_option
+@quiet_option
+@json_option
+def prepare(
+    images: Path,
+    out: Path,
+    labels: Path | None,
+    preset: str,
+    size: tuple[int, int] | None,
+    channels: str | None,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Turn a folder of labelled images into tensor shards.
+
+    A label comes from labels.csv or the file's name: TEXT.png, TEXT_anything.png, anything-TEXT.png.
+
+    Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
+    """
+    from captcha_ocr import prepare as preparation
+    from captcha_ocr.progress import ProgressBar
+
+    width, height = size or (None, None)
+    config = PrepareConfig(
+        preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
+    )
+    with ProgressBar("prepare", quiet) as bar:
+        prepared = preparation.prepare(images, out, config, labels, workers, force, bar.show)
+    manifest = prepared.manifest
+    for file, reason in sorted(prepared.problems.items()):
+        click.echo(f"left out {escape(file)}: {reason}", err=True)
+    if prepared.copies:
+        click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
+    counts = {split: manifest.count(split) for split in ("train", "val", "test")}
+    fold = manifest.charset.fold
+    report(
+        as_json,
+        {
+            "out": str(out),
+            **counts,
+            "left_out": manifest.left_out,
+            "copies": prepared.copies,
+            "charset": manifest.charset.characters,
+            "fold": fold,
+            "length": manifest.length,
+        },
+        f"{out}: {', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
+        f"{manifest.left_out:,} left out; {manifest.size}\n"
+        f"texts of {manifest.length} of the {len(manifest.charset)} characters {manifest.charset.characters}"
+        + (f", both cases folded to {fold} case" if fold else "")
+        + ("; all was there" if prepared.already_there else ""),
+        next_command("train", out, SHARDS, "--data "),
+    )
+    if prepared.problems:
+        sys.exit(1)
+
+
+def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option of `train` that overrides the preset; the help shows every preset's value."""
+    values = [getattr(preset.training, field) for preset in PRESETS.values()]
+    shown = " or ".join(dict.fromkeys(str(value) for value in values if value is not None))
+    default = f"  [default: {shown}, by preset]" if len(set(values)) > 1 else f"  [default: {shown}]"
+    return click.option(name, field, help=help_text + (default if shown else ""), **settings)
+
+
+@main.command()
+@option("--data", type=FOLDER, default=SHARDS, help="The folder of shards.")
+@option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Network and recipe.")
+@training_option("--epochs", "epochs", "At most.  [default: derived from the number of images]", type=int)
+@training_option("--patience", "patience", "Epochs without a better validation that end the run.", type=int)
+@training_option("--batch-size", "batch_size", "Images a step.", type=int)
+@training_option("--lr", "learning_rate", "The highest learning rate.", type=float)
+@training_option("--schedule", "schedule", "Its course.", type=click.Choice(get_args(Schedule)))
+@training_option("--loss", "loss", "Binary or plain cross-entropy.", type=click.Choice(get_args(Loss)))
+@option("--init", type=FOLDER, help="Start from this trained model's weights.")
+@option("--resume", default="auto", metavar="auto|never|PATH", help="Go on with an unfinished run.")
+@training_option("--precision", "precision", "auto: bf16 where it is native.", type=click.Choice(get_args(Precision)))
+@option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
+@device_option
+@force_option
+@quiet_option
+@json_option
+def train(
+    data: Path,
+    out: Path,
+    preset: str,
+    init: Path | None,
+    resume: str,
+    device: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a ResNet-18 on shards; score the test set once, at the end.
+
+    Example: captcha-ocr train --data data/shards --out runs/mine --epochs 12
+    """
+    from dataclasses import asdict
+
+    from captcha_ocr import train as training
+    from captcha_ocr.run import BEST
+
+    config = preset_named(preset).training.with_options(**options)
+    finished = training.train(data, out, config, device, init, resume, force, quiet)
+    low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
+    score = (
+        f"test exact match {finished.test['exact_match']:.2%} of {finished.test['images']:,} "
+        f"(95 % interval {low:.2%} to {high:.2%}), per character {finished.test['character_accuracy']:.2%}"
+        if finished.test
+        else "no test set to score"
+    )
+    report(
+        as_json,
+        {"out": str(out), **asdict(finished)},
+        f"{out / BEST}: {score}",
+        next_command("eval image.png", out, RUN, "--model "),
+    )
+
+
+@main.command(name="eval")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option("--labels", type=FILE, help="Score against this CSV with filename,text.")
+@option("--charset", help="Read only these characters, or this named alphabet.")
+@option("--length", type=int, help="How many characters the texts have; refused if the model reads others.")
+@device_option
+@json_option
+def evaluate(
+    paths: tuple[str, ...],
+    model_folder: Path,
+    labels: Path | None,
+    charset: str | None,
+    length: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Read captchas: files, folders, globs, or - for one image on standard input.
+
+    Prints path, code and confidence, separated by tabs. With no PATH it asks for one after the
+    other on a terminal, and elsewhere reads paths, one a line, from standard input.
+
+    Example: captcha-ocr eval data/samples --json
+    """
+    from captcha_ocr.recognizer import Recognizer
+
+    recognizer = Recognizer.load(model_folder, device, charset, length)
+    if labels is not None:
+        failed = score_files(recognizer, labels, paths, as_json)
+    elif not paths and sys.stdin.isatty():
+        failed = read_at_prompt(recognizer, as_json)
+    else:
+        sources = expand(paths) if paths else (line.rstrip("\r\n") for line in sys.stdin)
+        failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, (s for s in sources if s)))
+    if failed:
+        sys.exit(1)
+
+
+def report(as_json: bool, document: dict[str, Any], text: str, following: str) -> None:
+    """Print a command's result, and to stderr the next command."""
+    click.echo(json.dumps(document, ensure_ascii=False) if as_json else text)
+    click.echo(f"next: {following}", err=True)
+
+
+def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
+    """The command that follows; a folder that is its default goes unsaid."""
+    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{folder}")
+
+
+def expand(paths: tuple[str, ...]) -> Iterator[str]:
+    """The files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
+    from captcha_ocr.images import image_files
+
+    for path in paths:
+        if os.path.isdir(path):
+            yield from map(str, image_files(Path(path)))
+        elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
+            matches = sorted(glob.glob(path, recursive=True))
+            yield from expand(tuple(matches)) if matches else (path,)
+        else:
+            yield path
+
+
+def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple[str, "Reading | ImageError"]]:
+    """Each path with what was read, `-` being the bytes on standard input."""
+    from itertools import tee
+
+    names, sources = tee(paths)
+    contents = (sys.stdin.buffer.read() if path == "-" else path for path in sources)
+    yield from zip(names, recognizer.read_all(contents), strict=True)
+
+
+def read_at_prompt(recognizer: "Recognizer", as_json: bool) -> int:
+    """Ask for path after path until the end of input; every error is survived. Returns 0."""
+    while True:
+        try:
+            path = input("image path (Ctrl-D ends): ").strip()
+        except EOFError:
+            click.echo()
+            return 0
+        for name, result in read_paths(recognizer, expand((path,) if path else ())):
+            show(name, result, as_json)
+
+
+def show(path: str, result: "Reading | ImageError", as_json: bool) -> int:
+    """Print one result, in plain output an error to stderr; returns 1 for an error."""
+    if isinstance(result, ImageError):
+        reason = str(result).removeprefix(f"{path}: ")
+        if as_json:
+            click.echo(json.dumps({"path": path, "error": reason}))
+        else:
+            click.echo(f"{escape(path)}: {reason}", err=True)
+        return 1
+    if as_json:
+        click.echo(json.dumps({"path": path, "code": result.code, "confidence": result.confidence}))
+    else:
+        click.echo(f"{escape(path)}\t{result.code}\t{result.confidence:.4f}")
+    return 0
+
+
+def escape(path: str) -> str:
+    """`path` without anything that could break a line or a terminal: such characters as \\xNN."""
+    keep_backslash = os.sep == "\\"
+    return "".join(
+        character
+        if character.isprintable() and (character != "\\" or keep_backslash)
+        else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in path
+    )
+
+
+def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], as_json: bool) -> int:
+    """Read the labelled files (those in `paths`, else all) and print the score; returns the failures."""
+    from captcha_ocr.labels import read_labels
+    from captcha_ocr.metrics import score_texts
+
+    rows, problems = read_labels(labels_file)
+    for file, reason in problems.items():
+        click.echo(f"not scored {escape(file)}: {reason}", err=True)
+    failed = len(problems)
+    if not paths:
+        paths = tuple(str(labels_file.parent / row.file) for row in rows)
+    truths, codes = [], []
+    text_of = labelled_paths(labels_file, rows)
+    for path, result in read_paths(recognizer, expand(paths)):
+        text = text_of(path)
+        if text is None:
+            click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)
+            failed += 1
+            continue
+        if as_json or isinstance(result, ImageError):
+            failed += show(path, result, as_json)
+        if not isinstance(result, ImageError):
+            truths.append(recognizer.config.charset.normalize(text))
+            codes.append(result.code)
+    if not truths:
+        raise UsageError(f"no image named in {labels_file} could be read")
+    scores = score_texts(truths, codes)
+    click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
+    return failed
+
+
+def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], str | None]:
+    """A look-up from a path to its text: by the place beside the labels file, else by a unique name."""
+    by_place = {os.path.abspath(labels_file.parent / row.file): row.text for row in rows}
+    by_name: dict[str, set[str]] = {}
+    for row in rows:
+        by_name.setdefault(os.path.basename(row.file), set()).add(row.text)
+
+    def look_up(path: str) -> str | None:
+        texts = by_name.get(os.path.basename(path), set())
+        return by_place.get(os.path.abspath(path), next(iter(texts)) if len(texts) == 1 else None)
+
+    return look_up

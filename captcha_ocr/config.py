@@ -1,0 +1,286 @@
+"""What drawing, preparing, a network and a training are made of, and the two presets.
+
+Every default of the project lives here, once; the command line shows these. All of them are frozen
+and check themselves.
+"""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
+from captcha_ocr.errors import UsageError
+
+Stem = Literal["3x3", "7x7"]
+Pool = Literal["global", "height"]
+Optimizer = Literal["adam", "adamw"]
+Schedule = Literal["onecycle", "cosine", "constant"]
+Loss = Literal["bce", "ce"]
+Precision = Literal["auto", "fp32", "bf16"]
+
+Warp = Literal["package", "classic"]
+
+MAX_SIDE = 1024  # of a network's input; images themselves may be larger, see images.py
+MAX_LENGTH = 64
+MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
+
+
+def check(condition: bool, sentence: str) -> None:
+    """Raise UsageError with `sentence` unless `condition` holds."""
+    if not condition:
+        raise UsageError(sentence)
+
+
+def is_int(value: object, low: int, high: int) -> bool:
+    """Whether `value` is an int, and no bool, within [low, high]."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+@dataclass(frozen=True)
+class InputSize:
+    """What the network is fed: images of (channels, height, width)."""
+
+    height: int
+    width: int
+    channels: int
+
+    def __post_init__(self) -> None:
+        for side in (self.height, self.width):
+            check(is_int(side, 8, MAX_SIDE), f"an input side must be 8 to {MAX_SIDE} pixels, not {side}")
+        check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
+
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}, {'grey' if self.channels == 1 else 'colour'}"
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The free choices in the ResNet-18.
+
+    stem: `3x3` at stride 1, or `7x7` at stride 2 with a 3x3 max-pool (He et al. 2015, table 1).
+    pool: `global` averages all positions, `height` averages rows and keeps the columns apart.
+    normalise: whether pixels are shifted and scaled by the training images' mean and deviation.
+    """
+
+    width: int = 32
+    stem: Stem = "7x7"
+    pool: Pool = "height"
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        check(is_int(self.width, 1, 512), f"the network's width must be 1 to 512, not {self.width}")
+        check(self.stem in get_args(Stem), f"unknown stem {self.stem!r}")
+        check(self.pool in get_args(Pool), f"unknown pool {self.pool!r}")
+        check(isinstance(self.normalise, bool), "normalise must be true or false")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """All that is needed to rebuild a network and its preprocessing."""
+
+    charset: Charset
+    length: int
+    size: InputSize
+    network: NetworkConfig
+
+    def __post_init__(self) -> None:
+        check(is_int(self.length, 1, MAX_LENGTH), f"a text must have 1 to {MAX_LENGTH} characters")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "ModelConfig":
+        """The inverse of `to_dict`; UsageError for anything that is not such a document."""
+        try:
+            return cls(
+                charset=read_charset(document["charset"]),
+                length=document["length"],
+                size=InputSize(**document["size"]),
+                network=NetworkConfig(**document["network"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"the model's configuration is malformed ({error})") from None
+
+
+def read_charset(document: dict[str, Any]) -> Charset:
+    """A Charset from its JSON form; UsageError for anything else."""
+    characters, fold = document["characters"], document["fold"]
+    check(isinstance(characters, str), "the alphabet must be a text")
+    check(fold in get_args(Fold), f"unknown case rule {fold!r}")
+    return Charset(characters, fold)
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """What `generate` draws. Image `i` depends on these, less `count` and `start`, and on `i` alone.
+
+    warp: `package` as the installed version draws, `classic` as 0.7.0 and earlier did.
+    width 0: 40 pixels a character, at least 160.
+    """
+
+    count: int = 40_000
+    start: int = 0
+    length: int = 4
+    charset: str = NAMED["upper-alnum"]
+    width: int = 0
+    height: int = 60
+    fonts: tuple[str, ...] = ()
+    font_sizes: tuple[int, ...] = (42, 50, 56)
+    warp: Warp = "package"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
+        object.__setattr__(self, "width", self.width or max(160, 40 * self.length))
+        check(is_int(self.count, 1, 10**9), f"--count must be at least 1, not {self.count}")
+        check(is_int(self.start, 0, 10**12), f"--start must be at least 0, not {self.start}")
+        check(is_int(self.length, 1, MAX_LENGTH), f"--length must be 1 to {MAX_LENGTH}, not {self.length}")
+        check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
+        least = MIN_WIDTH_PER_CHARACTER * self.length
+        check(
+            is_int(self.width, least, 4096),
+            f"a width of {self.width} pixels is out of bounds: "
+            f"{self.length} characters need at least {least}, and 4096 is the most",
+        )
+        check(bool(self.font_sizes), "--font-sizes names no size")
+        check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
+        check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """How images become shards. `split` is train/val/test in percent; a labels file's own wins.
+
+    width, height and channels None: the preset's.
+    """
+
+    preset: str = "default"
+    width: int | None = None
+    height: int | None = None
+    channels: int | None = None
+    charset: str | None = None
+    case_sensitive: bool = False
+    label_pattern: str | None = None
+    split: tuple[int, ...] = (80, 10, 10)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
+        check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
+        check((self.width is None) == (self.height is None), "width and height are given together")
+        self.input_size(4)
+
+    def input_size(self, length: int) -> InputSize:
+        """The size of the network's input for texts of `length` characters."""
+        preset = preset_named(self.preset)
+        size = preset.size
+        if not preset.fixed_size:
+            # As `generate` draws: 40 pixels a character, or long texts would be squeezed.
+            size = replace(size, width=min(MAX_SIDE, max(size.width, 40 * length)))
+        return InputSize(self.height or size.height, self.width or size.width, self.channels or size.channels)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a network is trained. `epochs` None derives the number from the preset's `images_seen`."""
+
+    preset: str = "default"
+    epochs: int | None = None
+    patience: int = 20
+    batch_size: int = 100
+    learning_rate: float = 4e-3
+    schedule: Schedule = "onecycle"
+    optimizer: Optimizer = "adamw"
+    weight_decay: float = 0.01
+    loss: Loss = "bce"
+    precision: Precision = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be at least 1")
+        check(is_int(self.patience, 1, 10**6), "--patience must be at least 1")
+        check(is_int(self.batch_size, 2, 10**6), "--batch-size must be at least 2")
+        check(0 < self.learning_rate < 10, "--lr must lie between 0 and 10")
+        check(self.schedule in get_args(Schedule), f"unknown schedule {self.schedule!r}")
+        check(self.optimizer in get_args(Optimizer), f"unknown optimizer {self.optimizer!r}")
+        check(self.loss in get_args(Loss), f"unknown loss {self.loss!r}")
+        check(self.precision in get_args(Precision), f"unknown precision {self.precision!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "TrainConfig":
+        """The inverse of `to_dict`; UsageError for anything that is not such a document."""
+        try:
+            return cls(**document)
+        except TypeError as error:
+            raise UsageError(f"the training's configuration is malformed ({error})") from None
+
+    def with_options(self, **options: Any) -> "TrainConfig":
+        """A copy in which every option that is not None replaces the preset's value."""
+        return replace(self, **{name: value for name, value in options.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named choice of input size, network and training.
+
+    images_seen: the number of training images, repeats counted, after which a decaying rate ends;
+    None where early stopping alone ends a run.
+    fixed_size: whether `size` is part of the recipe, or only what is best for the generator's images.
+    """
+
+    size: InputSize
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+    images_seen: int | None = None
+    fixed_size: bool = False
+
+
+PRESETS = {
+    # The best trade measured for 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
+    "default": Preset(
+        size=InputSize(height=60, width=160, channels=1),
+        images_seen=240_000,
+    ),
+    # The recipe that the project started from.
+    "seed": Preset(
+        size=InputSize(height=24, width=56, channels=3),
+        fixed_size=True,
+        network=NetworkConfig(width=64, stem="3x3", pool="global", normalise=False),
+        training=TrainConfig(
+            preset="seed",
+            learning_rate=1e-3,
+            schedule="constant",
+            optimizer="adam",
+            weight_decay=0.0,
+        ),
+    ),
+}
+MAX_EPOCHS = 100  # with a decaying rate, however few the images
+
+
+def preset_named(name: str) -> Preset:
+    """The preset `name`; UsageError names those there are."""
+    check(name in PRESETS, f"unknown preset {name!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
+    """The number of epochs to run at most; None means until early stopping ends the run."""
+    if config.epochs is not None:
+        return config.epochs
+    images_seen = PRESETS[config.preset].images_seen
+    if images_seen is None:
+        check(config.schedule == "constant", f"--schedule {config.schedule} needs --epochs with this preset")
+        return None
+    return max(1, min(MAX_EPOCHS, round(images_seen / training_images)))
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """The fields in which two dataclasses of one type differ, each as `name: old -> new`."""
+    pairs = [(item.name, getattr(old, item.name), getattr(new, item.name)) for item in fields(new)]
+    return [f"{name}: {before} -> {after}" for name, before, after in pairs if before != after]

@@ -1,0 +1,34 @@
+"""Everything captcha-ocr raises on purpose, each with the exit code of the command line.
+
+CaptchaOcrError            1   something failed; the message is one sentence for the user
+├── UsageError             2   an option, an argument or a combination of them that cannot be
+├── ImageError             1   a file that is no readable image
+├── LabelError             1   a label that is missing or does not fit the alphabet or length
+└── DamagedError           3   a shard, manifest, checkpoint or model of ours that is not whole
+"""
+
+
+class CaptchaOcrError(Exception):
+    """Base of the project's own errors: `str(error)` is one sentence that a user can act on."""
+
+    exit_code = 1
+
+
+class UsageError(CaptchaOcrError):
+    """An option, an argument or a combination of them that cannot be."""
+
+    exit_code = 2
+
+
+class ImageError(CaptchaOcrError):
+    """A file, or bytes, that is no readable image or lies outside the limits."""
+
+
+class LabelError(CaptchaOcrError):
+    """A label that is missing, or that the alphabet or the length does not admit."""
+
+
+class DamagedError(CaptchaOcrError):
+    """A file that captcha-ocr wrote is missing, cut short or changed."""
+
+    exit_code = 3

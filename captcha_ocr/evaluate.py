@@ -1,0 +1,46 @@
+"""Scoring a network on batches."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from captcha_ocr.config import Loss
+from captcha_ocr.losses import LOSSES
+from captcha_ocr.metrics import Scores
+from captcha_ocr.model import ResNet18
+
+EVALUATION_BATCH = 250
+
+
+@torch.inference_mode()
+def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce") -> Scores:
+    """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
+
+    In float32, as codes are read later: the figure is the one that `eval` gives. Counts stay on the
+    device until the end. Puts the model into evaluation mode and leaves it there.
+    """
+    model.eval()
+    characters = model.config.charset.characters
+    classes = len(characters)
+    device = model.mean.device
+    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
+    exact = torch.zeros((), dtype=torch.int64, device=device)
+    loss_sum = torch.zeros((), dtype=torch.float32, device=device)
+    images = 0
+    for inputs, labels in batches:
+        logits = model(inputs)  # (B, L, K) float32
+        read = logits.argmax(-1)
+        exact += (read == labels).all(1).sum()
+        confusion += torch.bincount((labels * classes + read).flatten(), minlength=classes * classes)
+        loss_sum += LOSSES[loss](logits, labels) * len(inputs)
+        images += len(inputs)
+    seen = confusion.nonzero().flatten()  # a wait for the device, the first
+    pairs = Counter(
+        {
+            (characters[place // classes], characters[place % classes]): count
+            for place, count in zip(seen.tolist(), confusion[seen].tolist(), strict=True)
+        }
+    )
+    return Scores(images, int(exact), pairs, float(loss_sum) / max(1, images))

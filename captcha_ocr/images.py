@@ -1,0 +1,136 @@
+"""The one place that opens images: path, bytes, array or PIL image to a uint8 array.
+
+Preparing and reading both go through `to_array`, so that a model meets the pixels it was trained on.
+"""
+
+import io
+import os
+import stat
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from captcha_ocr.config import InputSize
+from captcha_ocr.errors import ImageError
+
+Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
+MAX_SIDE = 4096
+MAX_AREA = 4_000_000
+MAX_BYTES = 20_000_000  # more than any image within that area needs
+# What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
+DECODING_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    struct.error,
+    Image.DecompressionBombError,
+)
+
+
+def to_array(source: Source, size: InputSize) -> np.ndarray:
+    """Any image as (C, H, W) uint8 of the given size; ImageError, in one sentence, if it is none.
+
+    Transparency goes onto white, 16-bit grey is scaled to 8, EXIF rotation is applied, and of an
+    animation the first frame is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8.
+    """
+    image = flatten(open_image(source), "L" if size.channels == 1 else "RGB")
+    if image.size != (size.width, size.height):
+        image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def open_image(source: Source) -> Image.Image:
+    """A decoded image within the limits of format, sides and area."""
+    if isinstance(source, np.ndarray):
+        return image_of(source)
+    if isinstance(source, Image.Image):
+        return admit(source)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return decode(io.BytesIO(source))
+    return decode(io.BytesIO(read_bytes(Path(source))))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The contents of a regular file that is small enough to be an image."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for ever
+            raise ImageError("not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise ImageError(f"{status.st_size:,} bytes; at most {MAX_BYTES:,} are read")
+        return path.read_bytes()
+    except OSError as error:
+        raise ImageError(error.strerror or str(error)) from None
+    except ValueError as error:  # a NUL in the path
+        raise ImageError(str(error)) from None
+
+
+def decode(stream: io.BytesIO) -> Image.Image:
+    """Decode the first frame; the size is checked before any pixel is."""
+    try:
+        image = Image.open(stream, formats=FORMATS)
+    except UnidentifiedImageError:
+        raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image") from None
+    except DECODING_ERRORS as error:
+        raise ImageError(f"not a readable image: {error}") from None
+    admit(image)
+    try:
+        image.load()
+        return ImageOps.exif_transpose(image)
+    except DECODING_ERRORS as error:
+        raise ImageError(f"damaged image: {error}") from None
+
+
+def admit(image: Image.Image) -> Image.Image:
+    """Refuse an image whose sides or area are out of bounds."""
+    width, height = image.size
+    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE and width * height <= MAX_AREA):
+        raise ImageError(f"{width}x{height} pixels; at most {MAX_SIDE} a side and {MAX_AREA:,} in all are read")
+    return image
+
+
+def image_of(pixels: np.ndarray) -> Image.Image:
+    """A PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if pixels.dtype != np.uint8 or not fits or 0 in pixels.shape:
+        raise ImageError(f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}")
+    return admit(Image.fromarray(pixels))
+
+
+def flatten(image: Image.Image, mode: str) -> Image.Image:
+    """Bring any Pillow mode to `mode` (L or RGB): transparency onto white, 16 bits to 8."""
+    if image.mode.startswith("I"):
+        # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I".
+        wide = np.asarray(image).astype(np.int64)
+        image = Image.fromarray((wide.clip(0, 65535) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert(mode)
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The files below `folder` with one of the image extensions, sorted by their relative path."""
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in names if has_image_extension(name)]
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def has_image_extension(name: str) -> bool:
+    """Whether the file name ends like an image's; hidden files (`._x.png`) do not count."""
+    return name.lower().endswith(EXTENSIONS) and not name.startswith(".")

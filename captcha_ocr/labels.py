@@ -1,0 +1,117 @@
+"""What text an image shows: from its file name, a pattern or a labels file."""
+
+import csv
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
+from captcha_ocr.shards import SPLITS, Split
+
+LABELS_FILE = "labels.csv"
+Problems = dict[str, str]  # file name -> why it is left out
+
+
+@dataclass(frozen=True)
+class Label:
+    """The text of the image `file` (a POSIX path relative to its folder) and the split given for it."""
+
+    file: str
+    text: str
+    split: Split | None = None
+
+    def __post_init__(self) -> None:
+        # File systems hand out decomposed names: "e" and an accent where the label has one "é".
+        object.__setattr__(self, "text", unicodedata.normalize("NFC", self.text))
+
+
+def label_from_name(stem: str) -> str:
+    """The text in a file name without its extension: TEXT, TEXT_anything or anything-TEXT."""
+    if "_" in stem and "-" in stem:
+        raise LabelError("its name has both '_' and '-': name the text with --label-pattern or a labels.csv")
+    text = stem.rsplit("-", 1)[1] if "-" in stem else stem.split("_", 1)[0]
+    if not text:
+        raise LabelError("its name holds no text")
+    return text
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A --label-pattern: the group `text`, else the first group, else the whole match is the text."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--label-pattern {pattern!r} is no regular expression: {error}") from None
+
+
+def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
+    """The text that `pattern` finds in a file name (with its extension)."""
+    match = pattern.search(name)
+    if match is None:
+        raise LabelError("--label-pattern does not match its name")
+    groups = match.groupdict()
+    text = groups["text"] if "text" in groups else match.group(1 if match.re.groups else 0)
+    if not text:
+        raise LabelError("--label-pattern finds no text in its name")
+    return text
+
+
+def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[list[Label], Problems]:
+    """A label for every file whose name tells it, and why the others have none."""
+    compiled = compile_pattern(pattern) if pattern is not None else None
+    labels, problems = [], {}
+    for file in files:
+        name = PurePosixPath(file)
+        try:
+            text = label_from_pattern(name.name, compiled) if compiled else label_from_name(name.stem)
+            labels.append(Label(file, text))
+        except LabelError as error:
+            problems[file] = str(error)
+    return labels, problems
+
+
+def read_labels(path: Path) -> tuple[list[Label], Problems]:
+    """The rows of a labels file, `filename,text[,split]` in UTF-8, and why some are left out."""
+    rows = read_rows(path)
+    labels: dict[str, Label] = {}
+    problems: Problems = {}
+    has_splits = any(row.get("split") for row in rows)
+    for number, row in enumerate(rows, 2):
+        file = PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix()
+        try:
+            label = label_from_row(row, file, has_splits)
+        except LabelError as error:
+            problems[file if row["filename"] else f"{path.name} row {number}"] = str(error)
+            continue
+        if labels.setdefault(file, label) != label:
+            problems[file] = f"{path.name} gives it two different labels"
+    return [label for file, label in labels.items() if file not in problems], problems
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header; CaptchaOcrError where it is none of ours."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
+    if not {"filename", "text"} <= set(reader.fieldnames or ()):
+        raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split)")
+    return rows
+
+
+def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
+    """The label in one row; LabelError where something is missing or leads elsewhere."""
+    if not row["filename"]:
+        raise LabelError("the row has no file name")
+    if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts or ":" in file:
+        raise LabelError("the file name leads out of the folder")
+    if not row["text"]:
+        raise LabelError("its label is empty")
+    if not has_splits:
+        return Label(file, row["text"])
+    for split in SPLITS:
+        if row["split"] == split:
+            return Label(file, row["text"], split)
+    raise LabelError(f"its split is {row['split']!r}; only train, val and test are known")

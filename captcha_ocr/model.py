@@ -1,0 +1,111 @@
+"""ResNet-18 (He et al. 2015, arXiv:1512.03385) with one softmax for every place in the text."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from captcha_ocr.config import ModelConfig, NetworkConfig
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around a shortcut; (B, I, H, W) to (B, O, H/stride, W/stride)."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(in_channels, out_channels, stride)
+        self.norm1 = nn.BatchNorm2d(out_channels)
+        self.conv2 = conv3x3(out_channels, out_channels, 1)
+        self.norm2 = nn.BatchNorm2d(out_channels)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(in_channels, out_channels, 1, stride, bias=False), nn.BatchNorm2d(out_channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class ResNet18(nn.Module):
+    """Images to logits: (B, C, H, W) uint8 in, (B, L, K) float32 out; normalisation is inside.
+
+    Four stages of two blocks with width, 2, 4 and 8 times width channels. The last feature map is
+    averaged over its rows (and, with `global` pooling, its columns), then one linear layer gives
+    the L places their K logits each.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.network.width
+        self.register_buffer("mean", torch.zeros(config.size.channels, 1, 1))  # of pixels in [0, 1]
+        self.register_buffer("deviation", torch.ones(config.size.channels, 1, 1))
+        self.stem = make_stem(config.size.channels, config.network)
+        blocks, in_channels = [], width
+        for out_channels, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
+            blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, 1)]
+            in_channels = out_channels
+        self.blocks = nn.Sequential(*blocks)
+        columns = 1 if config.network.pool == "global" else columns_of(config)
+        self.head = nn.Linear(in_channels * columns, config.length * len(config.charset))
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = (images.float() / 255 - self.mean) / self.deviation
+        x = x.contiguous(memory_format=torch.channels_last)
+        x = self.blocks(self.stem(x))  # (B, 8 * width, rows, columns)
+        x = x.mean((2, 3)) if self.config.network.pool == "global" else x.mean(2).flatten(1)
+        logits: Tensor = self.head(x).float()
+        return logits.view(-1, self.config.length, len(self.config.charset))
+
+
+def conv3x3(in_channels: int, out_channels: int, stride: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size at stride 1."""
+    return nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
+
+
+def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
+    """The first layers: `3x3` keeps the resolution, `7x7` with its max-pool quarters it."""
+    if network.stem == "3x3":
+        return nn.Sequential(conv3x3(channels, network.width, 1), nn.BatchNorm2d(network.width), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(channels, network.width, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(network.width),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    )
+
+
+def columns_of(config: ModelConfig) -> int:
+    """The number of columns of the last feature map: every stride of 2 halves them, rounding up."""
+    columns = config.size.width
+    for _ in range(3 if config.network.stem == "3x3" else 5):
+        columns = (columns + 1) // 2
+    return columns
+
+
+def count_parameters(model: nn.Module) -> int:
+    """The number of trainable parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def move(model: ResNet18, device: torch.device) -> ResNet18:
+    """The model on `device`, its kernels laid out channels last, which is the faster order everywhere."""
+    return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+class TorchEngine:
+    """What a Recognizer reads with: numpy in, numpy out, on one device."""
+
+    def __init__(self, model: ResNet18, device: torch.device) -> None:
+        self.model = move(model.eval(), device)
+        self.device = device
+
+    @torch.inference_mode()
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
+        logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
+        return logits.cpu().numpy()

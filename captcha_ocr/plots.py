@@ -1,0 +1,63 @@
+"""The two pictures of a run: curves over the epochs, and which characters are taken for which."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from captcha_ocr.metrics import Scores
+
+MAX_LABELLED = 64  # characters beyond which the axes of the confusion picture stay bare
+
+
+def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write a PNG of loss and exact match, training and validation, over the epochs."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    epochs = [row["epoch"] for row in rows]
+    for axes, what, title in zip(figure.subplots(1, 2), ("loss", "exact"), ("loss", "exact match (%)"), strict=True):
+        scale = 1 if what == "loss" else 100
+        for kind in ("training", "validation"):
+            values = [row[f"{kind}_{what}"] * scale for row in rows]
+            axes.plot(epochs, values, marker="o", markersize=3, label=kind)
+        axes.set_xlabel("epoch")
+        axes.set_title(title)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+        axes.legend()
+        if what == "loss":
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(-2, 102)
+    figure.savefig(path, dpi=100)
+
+
+def draw_confusion(scores: Scores, characters: str, path: Path) -> None:
+    """Write a PNG of the wrong characters alone: true ones down, read ones across, counts in the cells."""
+    wrong = scores.matrix(characters)
+    np.fill_diagonal(wrong, 0)
+    labelled = len(characters) <= MAX_LABELLED
+    side = 8 if labelled else 10
+    figure = Figure(figsize=(side, side), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(wrong, cmap="Reds", vmin=0, vmax=max(1, wrong.max()))
+    axes.set_title(f"wrong characters: {wrong.sum():,} of {scores.pairs.total():,}")
+    axes.set_xlabel("read as")
+    axes.set_ylabel("true character")
+    if labelled:
+        axes.set_xticks(range(len(characters)), list(characters), fontsize=8)
+        axes.set_yticks(range(len(characters)), list(characters), fontsize=8)
+        for true, read in zip(*wrong.nonzero(), strict=True):
+            dark = wrong[true, read] > wrong.max() / 2
+            axes.text(
+                read,
+                true,
+                str(wrong[true, read]),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if dark else "black",
+            )
+    figure.savefig(path, dpi=100)

@@ -1,0 +1,315 @@
+"""A folder of images and their labels to split, shuffled shards.
+
+Images are decoded once, by all workers, into one temporary file of pixels; only then is it known
+which can be read and which are copies of one another, so only then are splits drawn and shards cut.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from captcha_ocr.charset import Charset, find_charset
+from captcha_ocr.config import InputSize, PrepareConfig
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
+from captcha_ocr.files import remove_files, sha256
+from captcha_ocr.images import image_files, read_bytes, to_array
+from captcha_ocr.labels import LABELS_FILE, Label, Problems, labels_from_names, read_labels
+from captcha_ocr.shards import (
+    MANIFEST_FILE,
+    SAMPLES_PER_SHARD,
+    SPLITS,
+    Manifest,
+    Shard,
+    Split,
+    read_manifest,
+    write_manifest,
+    write_shard,
+)
+from captcha_ocr.workers import map_jobs
+
+PIXELS_FILE = "pixels.tmp"
+IMAGES_PER_JOB = 250
+OUR_SHARDS = re.compile(r"(train|val|test)-\d{5}\.safetensors\.gz(\.tmp)?")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The outcome: the manifest, why which files were left out, and whether anything was done."""
+
+    manifest: Manifest
+    problems: Problems
+    copies: int = 0
+    already_there: bool = False
+
+
+@dataclass(frozen=True)
+class PixelsFile:
+    """The temporary file of decoded images: (N, C, H, W) uint8, written by many processes."""
+
+    path: Path
+    count: int
+    size: InputSize
+
+    def open(self, mode: Literal["w+", "r+", "r"]) -> np.ndarray:
+        """Map the file; mode is numpy's: create, change or read."""
+        shape = (self.count, self.size.channels, self.size.height, self.size.width)
+        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=shape)
+
+
+def prepare(
+    images: Path,
+    out: Path,
+    config: PrepareConfig,
+    labels_file: Path | None = None,
+    workers: int | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Prepared:
+    """Turn the labelled images below `images` into shards and a manifest in `out`.
+
+    `progress` is told, now and then, how many images of how many are decoded. Files that cannot be read or
+    labelled are left out and named in the result. A finished folder of the same inputs and options
+    is left as it is; UsageError for one of others, unless `force`.
+    """
+    labels, problems = find_labels(images, labels_file, config.label_pattern)
+    labels, charset, length = admit_labels(labels, config, problems)
+    size = config.input_size(length)
+    planned = Manifest(
+        charset=charset,
+        length=length,
+        size=size,
+        source=images.as_posix(),
+        options=options_of(config),
+        inputs_sha256=fingerprint(images, labels, problems),
+        left_out=0,
+    )
+    existing = finished_manifest(out, planned, force)
+    if existing is not None:
+        return Prepared(existing, {}, already_there=True)
+    clear(out)
+    pixels = PixelsFile(out / PIXELS_FILE, len(labels), size)
+    try:
+        hashes = decode_all(images, labels, pixels, problems, workers, progress)
+        kept, copies = drop_copies(labels, hashes, problems)
+        rows_of = split_rows(kept, labels, config)
+        ids = encode_kept(charset, labels, kept, length)
+        shards = write_shards(out, pixels, rows_of, ids, workers)
+    finally:
+        remove_files([pixels.path])
+    manifest = replace(planned, left_out=len(problems), shards=tuple(shards))
+    write_manifest(out, manifest)
+    return Prepared(manifest, problems, copies)
+
+
+def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
+    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names."""
+    if not images.is_dir():
+        raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
+    files = [path.relative_to(images).as_posix() for path in image_files(images)]
+    if not files:
+        raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
+    if labels_file is None and pattern is None and (images / LABELS_FILE).exists():
+        labels_file = images / LABELS_FILE
+    if labels_file is None:
+        return labels_from_names(files, pattern)
+    if pattern is not None:
+        raise UsageError("--labels and --label-pattern exclude each other")
+    labels, problems = read_labels(labels_file)
+    known = {label.file for label in labels} | set(problems)
+    problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
+    return sorted(labels, key=lambda label: label.file), problems
+
+
+def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems) -> tuple[list[Label], Charset, int]:
+    """The labels that fit, the alphabet, and the length that most texts have; adds to `problems`."""
+    if not labels:
+        first = next(iter(problems.items()))
+        raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
+    lengths = Counter(len(label.text) for label in labels)
+    length = max(lengths, key=lambda n: (lengths[n], n))
+    of_length = [label for label in labels if len(label.text) == length]
+    charset = find_charset((label.text for label in of_length), config.charset, config.case_sensitive)
+    admitted = []
+    for label in labels:
+        unknown = charset.unknown_characters(label.text)
+        if len(label.text) != length:
+            problems[label.file] = (
+                f"its text {label.text!r} has {len(label.text)} characters; most texts here have {length}"
+            )
+        elif unknown:
+            problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+        else:
+            admitted.append(label)
+    if not admitted:
+        raise UsageError(f"no label fits the alphabet {charset.characters}; {next(iter(problems.values()))}")
+    return admitted, charset, length
+
+
+def options_of(config: PrepareConfig) -> dict[str, object]:
+    """The options of a preparation as JSON types, for the manifest."""
+    sizes = ("preset", "width", "height", "channels")  # the manifest has the size itself
+    return {name: value for name, value in asdict(config).items() if name not in sizes} | {"split": list(config.split)}
+
+
+def fingerprint(images: Path, labels: list[Label], problems: Problems) -> str:
+    """A hash of what goes in: names, sizes in bytes, texts and splits."""
+    lines = [f"{label.file}\t{size_of(images / label.file)}\t{label.text}\t{label.split}" for label in labels]
+    return sha256("\n".join(lines + sorted(problems)).encode("utf-8", "surrogateescape"))
+
+
+def size_of(path: Path) -> int:
+    """The size of a file in bytes; -1 where there is none."""
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return -1
+
+
+def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
+    """The manifest in `out` if it is of the same preparation; UsageError if of another, without `force`."""
+    if not (out / MANIFEST_FILE).exists():
+        return None
+    try:
+        existing = read_manifest(out)
+    except DamagedError:
+        if force:
+            return None
+        raise
+    if replace(existing, shards=(), left_out=0, source=planned.source) == planned:
+        return existing
+    if force:
+        return None
+    changed = ["the images or labels"] if existing.inputs_sha256 != planned.inputs_sha256 else []
+    changed += ["the input size"] if existing.size != planned.size else []
+    changed += ["the options"] if existing.options != planned.options else []
+    raise UsageError(
+        f"{out} holds shards made otherwise ({' and '.join(changed)} differ); "
+        "choose another --out, or replace them with --force"
+    )
+
+
+def clear(out: Path) -> None:
+    """Make `out`, and remove what an unfinished or replaced preparation left there."""
+    out.mkdir(parents=True, exist_ok=True)
+    leftovers = [path for path in out.iterdir() if OUR_SHARDS.fullmatch(path.name)]
+    remove_files([out / MANIFEST_FILE, out / PIXELS_FILE, *leftovers])
+
+
+def decode_all(
+    images: Path,
+    labels: list[Label],
+    pixels: PixelsFile,
+    problems: Problems,
+    workers: int | None,
+    progress: Callable[[int, int], None],
+) -> list[str | None]:
+    """Decode every labelled image into `pixels`; the hash of each file, None where it cannot be read."""
+    pixels.open("w+")
+    jobs = []
+    for first in range(0, len(labels), IMAGES_PER_JOB):
+        paths = [images / label.file for label in labels[first : first + IMAGES_PER_JOB]]
+        jobs.append((paths, pixels, first))
+    hashes: list[str | None] = []
+    for results in map_jobs(decode_job, jobs, workers):
+        for file_sha256, reason in results:
+            if reason is not None:
+                problems[labels[len(hashes)].file] = reason
+            hashes.append(file_sha256)
+        progress(len(hashes), len(labels))
+    return hashes
+
+
+def decode_job(
+    job: tuple[list[Path], PixelsFile, int],
+) -> list[tuple[str | None, str | None]]:
+    """Decode some files into their rows of the pixels; for each its hash, or why it cannot be read."""
+    paths, pixels, first = job
+    rows = pixels.open("r+")
+    results: list[tuple[str | None, str | None]] = []
+    for row, path in enumerate(paths, first):
+        try:
+            data = read_bytes(path)
+            rows[row] = to_array(data, pixels.size)
+            results.append((sha256(data), None))
+        except ImageError as error:
+            results.append((None, str(error)))
+    return results
+
+
+def drop_copies(labels: list[Label], hashes: list[str | None], problems: Problems) -> tuple[list[int], int]:
+    """The rows to keep, one of each set of byte-identical images, and the number of copies dropped.
+
+    Copies in two splits would let a network be tested on what it was trained on, so the one in the
+    test set is kept before that in the validation set before that in the training set. A copy
+    with another text is a problem: nobody knows which is right.
+    """
+    order = sorted(range(len(labels)), key=lambda row: -SPLITS.index(labels[row].split or "train"))
+    first_row: dict[str, int] = {}
+    copies = 0
+    for row in order:
+        file_sha256 = hashes[row]
+        if file_sha256 is None:
+            continue
+        first = first_row.setdefault(file_sha256, row)
+        if labels[first].text != labels[row].text:
+            problems[labels[row].file] = (
+                f"byte-identical to {labels[first].file}, which is labelled {labels[first].text!r}"
+            )
+        elif first != row:
+            copies += 1
+    return sorted(first_row.values()), copies
+
+
+def split_rows(kept: list[int], labels: list[Label], config: PrepareConfig) -> dict[Split, list[int]]:
+    """The rows of each split in a seeded random order: as the labels say, or drawn."""
+    order = [kept[place] for place in np.random.default_rng(config.seed).permutation(len(kept))]
+    _, val_percent, test_percent = config.split
+    rows: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    for row in order:
+        rows[labels[row].split or "train"].append(row)
+    given = any(label.split for label in labels)
+    if not given:
+        rows["test"] = take(rows["train"], len(kept) * test_percent / 100)
+    if not rows["val"]:
+        rows["val"] = take(rows["train"], len(rows["train"]) / 10 if given else len(kept) * val_percent / 100)
+    if not rows["train"]:
+        raise CaptchaOcrError(f"{len(kept)} usable image(s) are too few to train on; at least 3 are needed")
+    return rows
+
+
+def take(rows: list[int], share: float) -> list[int]:
+    """Remove and return the last `share` rows, rounded, at least one."""
+    count = max(1, round(share))
+    taken = rows[-count:]
+    del rows[-count:]
+    return taken
+
+
+def encode_kept(charset: Charset, labels: list[Label], kept: list[int], length: int) -> np.ndarray:
+    """The class ids of all labels, (N, L) int16, the rows that are not kept left at 0."""
+    ids = np.zeros((len(labels), length), dtype=np.int16)
+    ids[kept] = charset.encode([labels[row].text for row in kept])
+    return ids
+
+
+def write_shards(
+    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], ids: np.ndarray, workers: int | None
+) -> list[Shard]:
+    """Cut every split into shards and write them, each by one worker."""
+    jobs = []
+    for split, rows in rows_of.items():
+        for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
+            part = rows[first : first + SAMPLES_PER_SHARD]
+            jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids[part]))
+    return list(map_jobs(shard_job, jobs, workers))
+
+
+def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:
+    """Write one shard from its rows of the pixels."""
+    path, split, pixels, rows, labels = job
+    return write_shard(path, split, pixels.open("r")[rows], labels)

@@ -1,0 +1,125 @@
+"""Reading captchas: what programs import."""
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, overload
+
+import numpy as np
+
+from captcha_ocr.charset import characters_of
+from captcha_ocr.config import ModelConfig
+from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.images import Source, to_array
+
+READING_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read: the code, and how sure the network is of all of it, 0 to 1."""
+
+    code: str
+    confidence: float
+
+
+class Engine(Protocol):
+    """What computes: (B, C, H, W) uint8 images to (B, L, K) float32 logits."""
+
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        """The logits of a batch."""
+
+
+class Recognizer:
+    """Reads text captchas with a trained model.
+
+        recognizer = Recognizer.load("runs/default/best")
+        recognizer.predict("image.png").code
+
+    charset: characters, or the name of an alphabet, to which reading is narrowed; length: the
+    number of characters that is expected, which must be one that the model reads.
+    """
+
+    def __init__(
+        self, engine: Engine, config: ModelConfig, charset: str | None = None, length: int | None = None
+    ) -> None:
+        if length is not None and length != config.length:
+            raise UsageError(f"this model reads {config.length} characters, not {length}")
+        self.engine = engine
+        self.config = config
+        self.allowed = allowed_classes(config, charset)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        device: str = "auto",
+        charset: str | None = None,
+        length: int | None = None,
+    ) -> "Recognizer":
+        """Load a model folder, or the best model of a run folder, onto a device.
+
+        UsageError where there is no model or no such device, DamagedError where a file is not whole.
+        """
+        from captcha_ocr.checkpoint import find_model_folder, load_model
+        from captcha_ocr.device import choose_device
+        from captcha_ocr.model import TorchEngine
+
+        model = load_model(find_model_folder(Path(folder)))
+        return cls(TorchEngine(model, choose_device(device)), model.config, charset, length)
+
+    @overload
+    def predict(self, source: Source) -> Reading: ...
+    @overload
+    def predict(self, source: list[Source] | tuple[Source, ...]) -> list[Reading]: ...
+
+    def predict(self, source: Source | list[Source] | tuple[Source, ...]) -> Reading | list[Reading]:
+        """Read one image (path, bytes, PIL image, array), or a list of them; ImageError if one is none.
+
+        Arrays are (H, W), (H, W, 3) or (H, W, 4) uint8, of any size.
+        """
+        readings = []
+        for result in self.read_all(source if isinstance(source, (list, tuple)) else [source]):
+            if isinstance(result, ImageError):
+                raise result
+            readings.append(result)
+        return readings if isinstance(source, (list, tuple)) else readings[0]
+
+    def read_all(self, sources: Iterable[Source]) -> Iterator[Reading | ImageError]:
+        """For each source, in order and in batches, its reading or why there is none."""
+        remaining = iter(sources)
+        with ThreadPoolExecutor(thread_name_prefix="decode") as pool:
+            while chunk := list(islice(remaining, READING_BATCH)):
+                arrays = list(pool.map(self._decode, chunk))
+                readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
+                yield from (a if isinstance(a, ImageError) else next(readings) for a in arrays)
+
+    def _decode(self, source: Source) -> np.ndarray | ImageError:
+        try:
+            return to_array(source, self.config.size)
+        except ImageError as error:
+            return ImageError(f"{source}: {error}") if isinstance(source, (str, os.PathLike)) else error
+
+    def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
+        if not arrays:
+            return []
+        logits = self.engine.logits(np.stack(arrays))[:, :, self.allowed].astype(np.float64)
+        logits -= logits.max(-1, keepdims=True)
+        probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)  # (B, L, allowed)
+        codes = self.config.charset.decode(self.allowed[probabilities.argmax(-1)])
+        confidences = probabilities.max(-1).prod(-1)
+        return [Reading(code, float(sure)) for code, sure in zip(codes, confidences, strict=True)]
+
+
+def allowed_classes(config: ModelConfig, charset: str | None) -> np.ndarray:
+    """The class ids that may be read, ascending; UsageError for a character the model does not know."""
+    if charset is None:
+        return np.arange(len(config.charset))
+    wanted = characters_of(charset)
+    unknown = config.charset.unknown_characters(wanted)
+    if unknown or not wanted:
+        raise UsageError(f"this model does not read {unknown!r}; it knows {config.charset.characters}")
+    return np.unique(config.charset.encode([wanted])[0])

@@ -1,0 +1,120 @@
+"""Everything besides the model that a stopped run needs to go on, in the folder `last`."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from captcha_ocr.checkpoint import load_into, put_in_place, read_config, recover, save_model
+from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.files import read_checked
+from captcha_ocr.model import ResNet18
+
+LAST, PREVIOUS = "last", "previous"
+OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
+
+
+@dataclass
+class Progress:
+    """How far a run has come: the finished epochs, their rows of metrics, and the best so far.
+
+    The order of the images in an epoch follows from the seed and the epoch's number alone, so no
+    state of a random generator has to be kept.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_exact: float = -1.0
+    best_loss: float = float("inf")
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save_last(
+    run: Path,
+    model: ResNet18,
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
+    progress: Progress,
+) -> None:
+    """Write `last`; the one that was there becomes `previous`."""
+    state = optimizer.state_dict()
+    document = {
+        "progress": asdict(progress),
+        "schedule": schedule.state_dict(),
+        "groups": state["param_groups"],
+    }
+    beside = {
+        OPTIMIZER_FILE: safetensors.torch.save(flatten(state["state"])),
+        STATE_FILE: json.dumps(document).encode(),
+    }
+    last, previous = run / LAST, run / PREVIOUS
+    if last.exists():
+        put_in_place(last, previous)
+    save_model(last, model, {"epoch": progress.epoch}, beside=beside)
+
+
+def load_last(run: Path) -> Path | None:
+    """The folder to go on from: `last`, or `previous` where `last` is not whole; None if there is neither."""
+    for name in (LAST, PREVIOUS):
+        recover(run / name)
+    folders = [run / name for name in (LAST, PREVIOUS) if (run / name).exists()]
+    reasons = []
+    for folder in folders:
+        try:
+            check_whole(folder)
+            return folder
+        except CaptchaOcrError as error:
+            reasons.append(str(error))
+    if reasons:
+        raise DamagedError(f"no checkpoint in {run} is whole: {'; '.join(reasons)}")
+    return None
+
+
+def check_whole(folder: Path) -> None:
+    """Raise DamagedError unless every file that config.json names is as it was written."""
+    for name, expected in read_config(folder)["files"].items():
+        read_checked(folder / name, expected)
+
+
+def restore(
+    folder: Path,
+    model: ResNet18,
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
+) -> Progress:
+    """Bring model, optimiser and schedule to the state saved in `folder`; returns the progress."""
+    files = read_config(folder)["files"]
+    document = json.loads(read_checked(folder / STATE_FILE, files[STATE_FILE]))
+    try:
+        tensors = safetensors.torch.load(read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE]))
+    except SafetensorError as error:
+        raise DamagedError(f"{folder / OPTIMIZER_FILE} is malformed: {error}") from None
+    load_into(model, folder)
+    groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
+    optimizer.load_state_dict({"state": unflatten(tensors), "param_groups": groups})
+    schedule.load_state_dict(document["schedule"])
+    return Progress(**document["progress"])
+
+
+def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """An optimiser's state, {parameter: {name: tensor}}, as {"parameter.name": tensor}."""
+    return {
+        f"{number}.{name}": tensor.contiguous().cpu()
+        for number, entries in state.items()
+        for name, tensor in entries.items()
+    }
+
+
+def unflatten(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    """The inverse of `flatten`."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = tensor
+    return state

@@ -1,0 +1,86 @@
+"""The run folder: what identifies a run, how it ended, and its metrics.
+
+runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/  previous/
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.checkpoint import aside, recover, temporary_of
+from captcha_ocr.config import TrainConfig, differences
+from captcha_ocr.errors import UsageError
+from captcha_ocr.files import read_sealed, remove_files, seal, sha256, to_json, write_atomic
+from captcha_ocr.resume import LAST, PREVIOUS
+from captcha_ocr.shards import Manifest
+
+BEST, RUN_FILE, METRICS_FILE = "best", "run.json", "metrics.jsonl"
+CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
+RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended: the rule, its length, and the test score (None without a test set)."""
+
+    rule: str
+    epochs: int
+    best_epoch: int
+    seconds: float
+    test: dict[str, Any] | None
+
+
+def open_run(out: Path, manifest: Manifest, config: TrainConfig, resume: str, force: bool) -> Finished | None:
+    """Make `out` ready for this run, or return how it ended if it has; UsageError if it is another's."""
+    described = {
+        "training": config.to_dict(),
+        "data": sha256(to_json({**asdict(manifest), "source": ""})),
+    }
+    path = out / RUN_FILE
+    if path.exists() and not force:
+        existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+        changed = differences(TrainConfig.from_dict(existing["training"]), config)
+        changed += ["other data"] if existing["data"] != described["data"] else []
+        if changed:
+            raise UsageError(
+                f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
+            )
+        if existing["finished"] is not None:
+            return Finished(**existing["finished"])
+        if resume == "never":
+            raise UsageError(f"{out} holds an unfinished run; go on with --resume auto, or replace it with --force")
+    if force:
+        remove_run(out)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (BEST, LAST, PREVIOUS):
+        recover(out / name)
+    write_run(out, {**described, "finished": None})
+    return None
+
+
+def write_run(out: Path, content: dict[str, Any]) -> None:
+    """Write run.json."""
+    write_atomic(out / RUN_FILE, to_json(seal({"format": RUN_FORMAT, "version": RUN_VERSION, **content})))
+
+
+def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
+    """Write into run.json how the run ended, and further facts (JSON types)."""
+    content = read_sealed(out / RUN_FILE, RUN_FORMAT, RUN_VERSION)
+    write_run(out, {**content, **facts, "finished": asdict(finished)})
+
+
+def remove_run(out: Path) -> None:
+    """Remove what an earlier run wrote into `out`, and nothing else."""
+    for name in (BEST, LAST, PREVIOUS):
+        for folder in (out / name, aside(out / name), temporary_of(out / name)):
+            shutil.rmtree(folder, ignore_errors=True)
+    remove_files(out / name for name in (RUN_FILE, METRICS_FILE, CURVES_FILE, CONFUSION_FILE))
+
+
+def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write metrics.jsonl, a row an epoch, all of them at once."""
+    lines = [json.dumps(row) + "\n" for row in rows]
+    write_atomic(out / METRICS_FILE, "".join(lines).encode())

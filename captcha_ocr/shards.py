@@ -1,0 +1,142 @@
+"""The shard files and the manifest that lists them.
+
+A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint8, and `labels`,
+(N, L) int16. The manifest is written last: a folder without one is unfinished.
+"""
+
+import gzip
+import zlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import MAX_LENGTH, InputSize, check, is_int, read_charset
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.files import read_checked, read_sealed, seal, sha256, to_json, write_atomic
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+SAMPLES_PER_SHARD = 1000
+MANIFEST_FILE = "manifest.json"
+MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 1
+GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard file: `payload_bytes` is its size once decompressed, and the bound on reading it."""
+
+    file: str
+    split: Split
+    count: int
+    sha256: str
+    payload_bytes: int
+
+    def __post_init__(self) -> None:
+        check(self.split in SPLITS, f"unknown split {self.split!r}")
+        check(self.file == Path(self.file).name and bool(self.file), f"not a file name: {self.file!r}")
+        check(is_int(self.count, 1, 10**6), f"{self.file} cannot hold {self.count} samples")
+        check(is_int(self.payload_bytes, 1, 2**40), f"{self.file} cannot have {self.payload_bytes} bytes")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of shards holds. `options` and `inputs_sha256` tell one preparation from another."""
+
+    charset: Charset
+    length: int
+    size: InputSize
+    source: str
+    options: dict[str, Any]
+    inputs_sha256: str
+    left_out: int
+    shards: tuple[Shard, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        check(is_int(self.length, 1, MAX_LENGTH), f"a text must have 1 to {MAX_LENGTH} characters")
+
+    def of_split(self, split: Split) -> tuple[Shard, ...]:
+        """The shards of one split, in order."""
+        return tuple(shard for shard in self.shards if shard.split == split)
+
+    def count(self, split: Split) -> int:
+        """The number of samples in one split."""
+        return sum(shard.count for shard in self.of_split(split))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write manifest.json: with it the folder is finished."""
+    document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **asdict(manifest)}
+    write_atomic(folder / MANIFEST_FILE, to_json(seal(document)))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check manifest.json; UsageError where there is none, DamagedError where it is not whole."""
+    path = folder / MANIFEST_FILE
+    if not path.exists():
+        raise UsageError(f"{folder} holds no finished shards; make them with: captcha-ocr prepare")
+    document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
+    try:
+        return Manifest(
+            charset=read_charset(document["charset"]),
+            length=document["length"],
+            size=InputSize(**document["size"]),
+            source=document["source"],
+            options=document["options"],
+            inputs_sha256=document["inputs_sha256"],
+            left_out=document["left_out"],
+            shards=tuple(Shard(**shard) for shard in document["shards"]),
+        )
+    except (KeyError, TypeError, UsageError) as error:
+        raise DamagedError(f"{path} is malformed ({error})") from None
+
+
+def write_shard(path: Path, split: Split, images: np.ndarray, labels: np.ndarray) -> Shard:
+    """Write (N, C, H, W) uint8 images and (N, L) labels; equal contents give equal bytes."""
+    payload = safetensors.numpy.save({"images": images, "labels": labels.astype(np.int16)})
+    data = gzip.compress(payload, GZIP_LEVEL, mtime=0)
+    write_atomic(path, data)
+    return Shard(path.name, split, len(images), sha256(data), len(payload))
+
+
+def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels of a shard; DamagedError unless they are what the manifest says."""
+    path = folder / shard.file
+    payload = decompress(path, read_checked(path, shard.sha256), shard.payload_bytes)
+    size = manifest.size
+    image_shape = (shard.count, size.channels, size.height, size.width)
+    try:
+        tensors = safetensors.numpy.load(payload)
+        images, labels = tensors["images"], tensors["labels"]
+    except (SafetensorError, KeyError) as error:
+        raise DamagedError(f"{path} does not hold images and labels ({error})") from None
+    fits = images.shape == image_shape and labels.shape == (shard.count, manifest.length)
+    if not fits or images.dtype != np.uint8 or labels.dtype != np.int16:
+        raise DamagedError(f"{path} does not hold the arrays that the manifest names")
+    if labels.min() < 0 or labels.max() >= len(manifest.charset):
+        raise DamagedError(f"{path} holds labels outside the alphabet")
+    return images, labels
+
+
+def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
+    """Decompress one gzip member, never past `payload_bytes`."""
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        payload = stream.decompress(data, payload_bytes + 1)
+    except zlib.error as error:
+        raise DamagedError(f"{path} is no gzip file ({error})") from None
+    if len(payload) != payload_bytes or not stream.eof:
+        raise DamagedError(f"{path} does not decompress to the {payload_bytes} bytes that the manifest names")
+    return payload
+
+
+def check_shards(folder: Path, manifest: Manifest) -> None:
+    """Raise DamagedError unless every shard file has the manifest's sha256."""
+    for shard in manifest.shards:
+        read_checked(folder / shard.file, shard.sha256)

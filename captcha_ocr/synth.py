@@ -1,0 +1,230 @@
+"""Seeded captchas: the drawing of the `captcha` package, made repeatable, written by many processes."""
+
+import csv
+import io
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import captcha.image
+from PIL import Image, ImageDraw, ImageFont
+
+from captcha_ocr.config import GeneratorConfig, Warp
+from captcha_ocr.errors import UsageError
+from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic
+from captcha_ocr.images import image_files
+from captcha_ocr.labels import LABELS_FILE
+from captcha_ocr.workers import map_jobs
+
+package: Any = captcha.image  # whose module attribute `secrets` is replaced while drawing
+COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
+OPTIONS_FILE = "generator.json"
+
+
+def image_options(config: GeneratorConfig) -> dict[str, Any]:
+    """The options that shape the images, as `generator.json` keeps them: no folder, no machine."""
+    return {
+        "format": "captcha-ocr generator",
+        "captcha": version("captcha"),
+        **asdict(config),
+        "fonts": {Path(font).name: sha256(Path(font).read_bytes()) for font in config.fonts},
+        "font_sizes": list(config.font_sizes),
+    }
+
+
+class SeededSecrets:
+    """Stands in for the `secrets` module inside `captcha.image`, drawing from a given generator."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.randbelow = rng.randrange
+        self.choice = rng.choice
+        self.randbits = rng.getrandbits
+
+
+class ClassicCaptcha(captcha.image.ImageCaptcha):
+    """The drawing of captcha 0.3 to 0.7.0.
+
+    Since 0.7.1 `w * u * (high - low) + low` stands where `w * uniform(low, high)` stood, which
+    weakens the warp, and the noise arc may end anywhere right of the first fifth instead of in
+    the last one. Both are restored here; everything else is inherited.
+    """
+
+    @staticmethod
+    def create_noise_curve(image: Image.Image, color: Any) -> Image.Image:
+        """Draw one arc from the first fifth of the width to the last."""
+        draw_below = package.secrets.randbelow
+        width, height = image.size
+        left = draw_below(width // 5 + 1)
+        right = width - draw_below(width // 5 + 1)
+        top = height // 5 + draw_below(height - 2 * (height // 5) + 1)
+        bottom = top + draw_below(height - height // 5 - top + 1)
+        end, start = 160 + draw_below(41), draw_below(21)
+        ImageDraw.Draw(image).arc([left, top, right, bottom], start, end, fill=color)
+        return image
+
+    def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
+        """One glyph: placed, cropped to its ink, rotated, and warped as a quadrilateral."""
+        source = package.secrets
+
+        def uniform(low: float, high: float) -> float:
+            share: float = source.randbits(32) / 2**32
+            return low + share * (high - low)
+
+        font = source.choice(self.truefonts)
+        _, _, width, height = draw.multiline_textbbox((1, 1), c, font=font)
+        shift = (source.randbelow(5), source.randbelow(7))
+        glyph = Image.new("RGBA", (int(width) + shift[0], int(height) + shift[1]))
+        ImageDraw.Draw(glyph).text(shift, c, font=font, fill=color)
+        glyph = glyph.crop(glyph.getbbox())
+        glyph = glyph.rotate(uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True)
+
+        reach_x = width * uniform(*self.character_warp_dx)
+        reach_y = height * uniform(*self.character_warp_dy)
+        x1, y1 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
+        x2, y2 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
+        wide, high = int(width) + abs(x1) + abs(x2), int(height) + abs(y1) + abs(y2)
+        corners = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)
+        glyph = glyph.resize((wide, high))
+        return glyph.transform((int(width), int(height)), Image.Transform.QUAD, corners)
+
+
+DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
+    "package": captcha.image.ImageCaptcha,
+    "classic": ClassicCaptcha,
+}
+
+
+@lru_cache(maxsize=1)
+def drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
+    """The drawing object of a configuration; it keeps the loaded fonts."""
+    fonts = list(config.fonts) or None
+    return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes)
+
+
+def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
+    """The text of image `index`, and the generator to go on drawing with."""
+    rng = random.Random(f"captcha-ocr {config.seed} {index}")
+    return "".join(rng.choice(config.charset) for _ in range(config.length)), rng
+
+
+def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
+    """The text and the RGB image number `index`: the same for the same seed, wherever it is drawn.
+
+    Not for several threads at once: the package's source of chance is replaced while drawing.
+    """
+    text, rng = seeded_text(config, index)
+    original = package.secrets
+    package.secrets = SeededSecrets(rng)
+    try:
+        return text, drawer_of(config).generate_image(text)
+    finally:
+        package.secrets = original
+
+
+def check_fonts(config: GeneratorConfig) -> None:
+    """Refuse a font that cannot be read, and a character that one of the fonts has no glyph for."""
+    for path in config.fonts or tuple(captcha.image.DEFAULT_FONTS):
+        try:
+            font = ImageFont.truetype(path, 48)
+        except OSError as error:
+            raise UsageError(f"the font {path} cannot be read: {error}") from None
+        # A noncharacter, so that every font draws its "no such glyph" box.
+        box = bytes(font.getmask("\U0010ffff"))
+        missing = [character for character in config.charset if bytes(font.getmask(character)) == box]
+        if missing:
+            raise UsageError(f"the font {Path(path).name} has no glyph for {''.join(missing)!r}")
+
+
+def file_name(index: int, text: str) -> str:
+    """`00000-R865.png`; what no file name may hold is written as %XX (labels.csv has it plain)."""
+    safe = "".join(c if c not in '%/\\:*?"<>|.' else f"%{ord(c):02X}" for c in text)
+    return f"{index:05d}-{safe}.png"
+
+
+def labels_csv(config: GeneratorConfig) -> bytes:
+    """The whole of labels.csv: `filename,text` and a row an image."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["filename", "text"])
+    for index in range(config.start, config.start + config.count):
+        text, _ = seeded_text(config, index)
+        writer.writerow([file_name(index, text), text])
+    return table.getvalue().encode()
+
+
+def generate(
+    config: GeneratorConfig,
+    out: Path,
+    workers: int | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> int:
+    """Write the images, labels.csv (last) and generator.json (first) into `out`.
+
+    Returns how many images were drawn: 0 where all were there. `progress` is told, now and
+    then, how many of how many are there.
+    UsageError where `out` holds something else, unless `force`, which removes what generate wrote.
+    """
+    check_fonts(config)
+    labels = labels_csv(config)
+    make_room(config, out, labels, force)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
+    present = {entry.name for entry in os.scandir(out)}
+    missing = [index for index, name in enumerate(names_in(labels), config.start) if name not in present]
+    size = 250  # images a job: half a second of work
+    jobs = [(config, out, missing[at : at + size]) for at in range(0, len(missing), size)]
+    done = config.count - len(missing)
+    for drawn in map_jobs(write_images, jobs, workers):
+        done += drawn
+        progress(done, config.count)
+    if LABELS_FILE not in present:
+        write_atomic(out / LABELS_FILE, labels)
+    return len(missing)
+
+
+def write_images(job: tuple[GeneratorConfig, Path, Sequence[int]]) -> int:
+    """Draw and write the images of one job; returns their number."""
+    config, out, indices = job
+    for index in indices:
+        text, image = render(config, index)
+        path = out / file_name(index, text)
+        temporary = path.with_suffix(".tmp")
+        # No fsync: an image lost to a power cut is drawn again, and 60,000 would take minutes.
+        image.save(temporary, format="PNG", compress_level=COMPRESS_LEVEL)
+        os.replace(temporary, path)
+    return len(indices)
+
+
+def names_in(labels: bytes) -> list[str]:
+    """The file names in a labels.csv that `labels_csv` made."""
+    return [row[0] for row in csv.reader(io.StringIO(labels.decode(), newline=""))][1:]
+
+
+def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) -> None:
+    """Refuse a folder that holds something else; with `force` remove what another generate wrote."""
+    options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
+    if not options_path.exists():
+        foreign = [path for path in [labels_path, *image_files(out)] if path.exists()]
+        if foreign:
+            raise UsageError(f"{foreign[0]} was not written by generate; choose another --out")
+        return
+    old, new = read_json(options_path), image_options(config)
+    changed = [f"{key} {old.get(key)} -> {value}" for key, value in new.items() if old.get(key) != value]
+    if not changed and labels_path.exists() and labels_path.read_bytes() != labels:
+        changed = [f"{LABELS_FILE} was edited"]
+    if not changed:
+        return
+    if not force:
+        raise UsageError(
+            f"{out} holds images made with other options ({', '.join(changed)}); "
+            "choose another --out, or replace them with --force"
+        )
+    kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
+    written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
+    remove_files([labels_path, *(out / name for name in written)])

@@ -1,0 +1,359 @@
+"""Training, read from top to bottom: set up, step, count, evaluate, save, stop."""
+
+import copy
+import platform
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from captcha_ocr import __version__
+from captcha_ocr.batches import Batches, load_split
+from captcha_ocr.checkpoint import CARD_FILE, find_model_folder, load_into, load_model, model_card, save_model
+from captcha_ocr.config import PRESETS, ModelConfig, Precision, TrainConfig, check, derive_epochs, preset_named
+from captcha_ocr.device import autocast, choose_device, choose_precision, describe
+from captcha_ocr.errors import UsageError
+from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
+from captcha_ocr.losses import LOSSES
+from captcha_ocr.metrics import Scores
+from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
+from captcha_ocr.progress import ProgressBar, duration, say
+from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, restore, save_last
+from captcha_ocr.run import BEST, CONFUSION_FILE, CURVES_FILE, Finished, end_run, open_run, write_metrics
+from captcha_ocr.shards import Manifest, Split, check_shards, read_manifest
+
+
+@dataclass
+class Trainer:
+    """What a run consists of while it runs."""
+
+    model: ResNet18
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+    config: TrainConfig
+    epochs: int | None
+    device: torch.device
+    precision: Precision
+    progress: Progress
+
+    def step(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimiser step on (B, C, H, W) uint8 images; the loss and the number exactly right."""
+        with autocast(self.device, self.precision):
+            logits = self.model(images)
+        loss = LOSSES[self.config.loss](logits, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach(), (logits.detach().argmax(-1) == labels).all(1).sum()
+
+
+def train(
+    data: Path,
+    out: Path,
+    config: TrainConfig,
+    device_name: str = "auto",
+    init: Path | None = None,
+    resume: str = "auto",
+    force: bool = False,
+    quiet: bool = False,
+) -> Finished:
+    """Train on the shards in `data` and leave in `out` the best model, curves, metrics and run.json.
+
+    An unfinished run of the same configuration in `out` goes on (`resume` "auto"; "never" refuses
+    it, a path goes on from that checkpoint folder), a finished one is left as it is; UsageError for
+    another one, unless `force`, which replaces it. The test set is scored once, at the end.
+    """
+    manifest = read_manifest(data)
+    model_config = ModelConfig(manifest.charset, manifest.length, manifest.size, preset_named(config.preset).network)
+    check_fits(manifest, model_config, config, data)
+    finished = open_run(out, manifest, config, resume, force)
+    if finished is not None:
+        return finished
+    tell = (lambda line: None) if quiet else say
+    check_shards(data, manifest)
+    device = choose_device(device_name)
+    training = load_split(data, manifest, "train", device)
+    validation = load_split(data, manifest, "val", device)
+    check(len(training) >= 2, f"{data} has {len(training)} training image; at least 2 are needed")
+    trainer = make_trainer(model_config, config, training, device, init)
+    tell(f"device     {describe(device)}, {trainer.precision}")
+    tell(f"data       {len(training):,} images to train on, {len(validation):,} to validate, {manifest.size}")
+    tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
+    go_on_from = load_last(out) if resume == "auto" else Path(resume) if resume != "never" else None
+    if go_on_from is not None:
+        trainer.progress = restore(go_on_from, trainer.model, trainer.optimizer, trainer.schedule)
+        if go_on_from.name == PREVIOUS:
+            tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
+        tell(f"resumed    after epoch {trainer.progress.epoch}, from {go_on_from}")
+    tell(expectation(trainer, training, validation))
+    rule = run_epochs(trainer, training, validation, out, manifest, quiet)
+    return finish(trainer, rule, data, out, manifest, tell)
+
+
+def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data: Path) -> None:
+    """Refuse shards of a size that the preset's network cannot use, naming the command that makes others."""
+    preset = PRESETS[config.preset]
+    if preset.fixed_size and manifest.size != preset.size:
+        reason = f"the preset {config.preset} wants {preset.size}"
+    elif model.network.pool == "height" and columns_of(model) < model.length:
+        reason = f"that is too narrow for {model.length} characters"
+    else:
+        return
+    source, folder = shlex.quote(manifest.source), shlex.quote(str(data))
+    raise UsageError(
+        f"{data} holds images of {manifest.size}, and {reason}; make others with: "
+        f"captcha-ocr prepare {source} --out {folder} --preset {config.preset} --force"
+    )
+
+
+def make_trainer(
+    model_config: ModelConfig, config: TrainConfig, training: Batches, device: torch.device, init: Path | None
+) -> Trainer:
+    """Network, optimiser and schedule as the configuration says; weights from `init`, or seeded."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = ResNet18(model_config)
+    if model_config.network.normalise:
+        mean, deviation = training.pixel_statistics()
+        model.mean.copy_(mean)
+        model.deviation.copy_(deviation)
+    if init is not None:
+        load_into(model, find_model_folder(init))
+    model = move(model, device)
+    optimizer = make_optimizer(model, config)
+    epochs = derive_epochs(config, len(training))
+    schedule = make_schedule(optimizer, config, (epochs or 0) * training.batch_count(config.batch_size))
+    precision = choose_precision(config.precision, device)
+    return Trainer(model, optimizer, schedule, config, epochs, device, precision, Progress())
+
+
+def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
+    kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    fused = model.mean.device.type in ("cpu", "cuda")
+    return kinds[config.optimizer](
+        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
+    )
+
+
+def make_schedule(
+    optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int
+) -> torch.optim.lr_scheduler.LRScheduler:
+    """The learning rate over all `steps`: one cycle, cosine or constant."""
+    schedules = torch.optim.lr_scheduler
+    if config.schedule == "onecycle":
+        return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps)
+    if config.schedule == "cosine":
+        return schedules.CosineAnnealingLR(optimizer, steps)
+    return schedules.ConstantLR(optimizer, factor=1.0)
+
+
+def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str:
+    """How long the run will take, from a few steps on a copy of the network that is then thrown away."""
+    model = copy.deepcopy(trainer.model)
+    trial = Trainer(
+        model,
+        make_optimizer(model, trainer.config),
+        trainer.schedule,
+        trainer.config,
+        None,
+        trainer.device,
+        trainer.precision,
+        Progress(),
+    )
+    batch_size = min(trainer.config.batch_size, len(training))
+    images, labels = training.images[:batch_size], training.labels[:batch_size]
+    seconds = []
+    for _ in range(4):
+        started = time.perf_counter()
+        trial.step(images, labels)[0].item()  # waits for the device
+        seconds.append(time.perf_counter() - started)
+    rate = batch_size / min(seconds[1:])
+    epoch_s = (len(training) + len(validation) / 3) / rate  # a forward pass is a third of a step
+    if trainer.epochs is None:
+        return (
+            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); ends when validation "
+            f"has not improved for {trainer.config.patience} epochs"
+        )
+    left = trainer.epochs - trainer.progress.epoch
+    return (
+        f"expected   about {duration(left * epoch_s)} for {left} epochs ({rate:,.0f} images/s); ends sooner "
+        f"if validation does not improve for {trainer.config.patience} epochs"
+    )
+
+
+def run_epochs(
+    trainer: Trainer, training: Batches, validation: Batches, out: Path, manifest: Manifest, quiet: bool
+) -> str:
+    """Train epoch after epoch until a rule ends it; returns the rule, in words."""
+    progress = trainer.progress
+    write_metrics(out, progress.rows)
+    while True:
+        rule = ending_rule(trainer)
+        if rule is not None:
+            return rule
+        started = time.perf_counter()
+        row = run_epoch(trainer, training, quiet)
+        scores = evaluate(trainer.model, validation.in_order(EVALUATION_BATCH), trainer.config.loss)
+        progress.seconds += time.perf_counter() - started
+        row |= {
+            "seconds": progress.seconds,
+            "validation_loss": scores.loss,
+            "validation_exact": scores.exact_match,
+            "peak_memory_mb": peak_memory_mb(trainer.device),
+        }
+        progress.rows.append(row)
+        if is_better(scores, progress):
+            progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
+            progress.best_loss = scores.loss or 0.0
+            save_best(trainer, out, manifest, scores)
+        save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
+        write_metrics(out, progress.rows)
+        if not quiet:
+            say(epoch_line(row, trainer))
+
+
+def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any]:
+    """One pass over the training images; returns the first half of its row of metrics."""
+    progress, config = trainer.progress, trainer.config
+    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + progress.epoch)
+    progress.epoch += 1
+    trainer.model.train()
+    loss_sum = torch.zeros((), device=trainer.device)
+    exact = torch.zeros((), dtype=torch.int64, device=trainer.device)
+    images_seen = 0
+    started = time.perf_counter()
+    name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
+    with ProgressBar(name, quiet) as bar:
+        for images, labels in training.shuffled(config.batch_size, generator):
+            loss, right = trainer.step(images, labels)
+            trainer.schedule.step()
+            progress.step += 1
+            loss_sum += loss * len(images)
+            exact += right
+            images_seen += len(images)
+            if bar.wants_note():  # twice a second: the only waits for the device inside an epoch
+                bar.note(f"loss {loss_sum.item() / images_seen:.4f} exact {exact.item() / images_seen:.1%}")
+            bar.show(images_seen, len(training))
+    loss_mean, exact_share = loss_sum.item() / images_seen, exact.item() / images_seen
+    return {
+        "epoch": progress.epoch,
+        "step": progress.step,
+        "training_loss": loss_mean,
+        "training_exact": exact_share,
+        "learning_rate": trainer.schedule.get_last_lr()[0],
+        "images_per_s": images_seen / (time.perf_counter() - started),
+    }
+
+
+def is_better(scores: Scores, progress: Progress) -> bool:
+    """Whether the validation beats the best so far: more exact matches, or as many at a lower loss."""
+    loss = scores.loss or 0.0
+    return (scores.exact_match, -loss) > (progress.best_exact, -progress.best_loss)
+
+
+def ending_rule(trainer: Trainer) -> str | None:
+    """The rule that ends the run now, in words, or None."""
+    progress, patience = trainer.progress, trainer.config.patience
+    if trainer.epochs is not None and progress.epoch >= trainer.epochs:
+        return f"all {trainer.epochs} epochs done"
+    if progress.epoch - progress.best_epoch >= patience:
+        return f"validation has not improved for {patience} epochs"
+    if progress.rows and not torch.isfinite(torch.tensor(progress.rows[-1]["training_loss"])):
+        return "the training loss is no longer a number; try a lower --lr"
+    return None
+
+
+def epoch_line(row: dict[str, Any], trainer: Trainer) -> str:
+    """One epoch in one line, with the time left where the last epoch is known."""
+    total = "" if trainer.epochs is None else f"/{trainer.epochs}"
+    line = (
+        f"epoch {row['epoch']}{total}: loss {row['training_loss']:.4f}, exact {row['training_exact']:.2%}; "
+        f"validation loss {row['validation_loss']:.4f}, exact {row['validation_exact']:.2%}; "
+        f"{row['images_per_s']:,.0f} images/s"
+    )
+    if trainer.epochs is None:
+        return line
+    left_s = row["seconds"] / row["epoch"] * (trainer.epochs - row["epoch"])
+    return f"{line}; {duration(left_s)} left"
+
+
+def peak_memory_mb(device: torch.device) -> float | None:
+    """The most memory used so far, in MB: the GPU's on CUDA, else the process's; None if not to be had."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / (1e6 if platform.system() == "Darwin" else 1e3)
+
+
+def save_best(trainer: Trainer, out: Path, manifest: Manifest, scores: Scores) -> None:
+    """Write the folder `best`: a whole model, with a card for people."""
+    facts = {
+        "preset": trainer.config.preset,
+        "epoch": trainer.progress.epoch,
+        "training_images": manifest.count("train"),
+        "validation": scores.summary(),
+        "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
+    }
+    save_model(
+        out / BEST, trainer.model, facts, model_card(trainer.config, manifest, trainer.progress.best_epoch, scores)
+    )
+
+
+def finish(
+    trainer: Trainer, rule: str, data: Path, out: Path, manifest: Manifest, tell: Callable[[str], None]
+) -> Finished:
+    """Score the test set once with the best weights, draw the pictures, write the end into run.json."""
+    from captcha_ocr.plots import draw_confusion, draw_curves
+
+    progress = trainer.progress
+    model = move(load_model(out / BEST), trainer.device)
+    validation = score_split(model, data, manifest, "val", trainer)
+    test = score_split(model, data, manifest, "test", trainer)
+    assert validation is not None
+    (out / BEST / CARD_FILE).write_text(
+        model_card(trainer.config, manifest, trainer.progress.best_epoch, validation, test), encoding="utf-8"
+    )
+    draw_curves(progress.rows, out / CURVES_FILE)
+    draw_confusion(test or validation, manifest.charset.characters, out / CONFUSION_FILE)
+    finished = Finished(
+        rule=rule,
+        epochs=progress.epoch,
+        best_epoch=progress.best_epoch,
+        seconds=progress.seconds,
+        test=None if test is None else test.summary(),
+    )
+    end_run(
+        out,
+        finished,
+        {
+            "device": describe(trainer.device),
+            "precision": trainer.precision,
+            "versions": {
+                "captcha_ocr": __version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+            },
+        },
+    )
+    tell(
+        f"ended      {rule}: {progress.epoch} epochs in {duration(progress.seconds)}, best epoch {progress.best_epoch}"
+    )
+    return finished
+
+
+def score_split(model: ResNet18, data: Path, manifest: Manifest, split: Split, trainer: Trainer) -> Scores | None:
+    """The score of one split, or None if it is empty."""
+    if manifest.count(split) == 0:
+        return None
+    batches = load_split(data, manifest, split, trainer.device)
+    return evaluate(model, batches.in_order(EVALUATION_BATCH), trainer.config.loss)

@@ -1,0 +1,55 @@
+"""Work spread over processes: a function mapped over jobs, the results in the order of the jobs."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from captcha_ocr.errors import CaptchaOcrError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def available_workers() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
+    """Yield `function(job)` for each job in order; one worker means this very process.
+
+    `function` is a module's own function and jobs are small: both travel to fresh processes
+    ("spawn": the same on every system, and safe beside threads).
+    """
+    workers = min(workers or available_workers(), len(jobs))
+    if workers <= 1:
+        yield from map(function, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_prepare_worker) as pool:
+        try:
+            yield from pool.map(function, jobs)
+        except BrokenProcessPool:
+            raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it even where it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,51 @@
+"""Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
+
+from pathlib import Path
+
+import pytest
+
+from captcha_ocr.config import PRESETS, GeneratorConfig, InputSize, NetworkConfig, PrepareConfig, Preset, TrainConfig
+from captcha_ocr.prepare import prepare
+from captcha_ocr.synth import generate
+
+TINY = Preset(
+    size=InputSize(height=16, width=48, channels=1),
+    network=NetworkConfig(width=8, stem="3x3"),
+    training=TrainConfig(preset="tiny", batch_size=10, patience=3),
+    images_seen=96,
+    fixed_size=True,
+)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tiny_preset():
+    """A preset small enough to train in a second, by the name `tiny`."""
+    PRESETS["tiny"] = TINY
+    yield TINY
+    del PRESETS["tiny"]
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory) -> Path:
+    """60 images of two digits, with labels.csv. Read only."""
+    folder = tmp_path_factory.mktemp("data") / "images"
+    generate(GeneratorConfig(count=60, length=2, charset="digits", width=48, height=16, font_sizes=(14,)), folder, 1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shards(images, tmp_path_factory) -> Path:
+    """Their shards: 48 to train on, 6 to validate, 6 to test. Read only."""
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    prepare(images, folder, PrepareConfig(preset="tiny"), workers=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(shards, tmp_path_factory) -> Path:
+    """A finished run of two epochs on them. Read only."""
+    from captcha_ocr.train import train
+
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    train(shards, folder, TINY.training, "cpu", quiet=True)
+    return folder
