@@ -43,7 +43,7 @@ class Charset:
         if len(self.characters) > 2**15:
             raise UsageError(f"the alphabet has {len(self.characters)} characters; at most 32,768 fit")
         for character in self.characters:
-            if unicodedata.category(character)[0] in "CZM":
+            if not can_be_read(character):
                 raise UsageError(f"the alphabet cannot hold the character {character!a}")
             if self.characters.count(character) > 1:
                 raise UsageError(f"the alphabet names the character {character!r} twice")
@@ -83,6 +83,11 @@ class Charset:
     def decode(self, ids: np.ndarray) -> list[str]:
         """Class ids, (N, L), to N texts."""
         return ["".join(self.characters[number] for number in row) for row in ids.tolist()]
+
+
+def can_be_read(character: str) -> bool:
+    """Whether a character may stand in an alphabet: no control, space, combining mark or surrogate."""
+    return unicodedata.category(character)[0] not in "CZM"
 
 
 def fold_character(character: str, fold: Literal["lower", "upper"]) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -36,6 +37,7 @@ class Commands(click.Group):
     """Turns the project's errors and the signals into one sentence and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters in them is said in our own words
         try:
             signal.signal(signal.SIGTERM, _terminate)
             return super().invoke(ctx)
@@ -91,7 +93,7 @@ def parse_size(context: click.Context, parameter: click.Parameter, text: str | N
     if text is None:
         return None
     width, _, height = text.partition("x")
-    if not (width.isdecimal() and height.isdecimal()):
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
         raise click.BadParameter(f"{text!r} is not WIDTHxHEIGHT, such as 160x60")
     return int(width), int(height)
 

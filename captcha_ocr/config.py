@@ -178,7 +178,11 @@ class PrepareConfig:
         if not preset.fixed_size:
             # As `generate` draws: 40 pixels a character, or long texts would be squeezed.
             size = replace(size, width=min(MAX_SIDE, max(size.width, 40 * length)))
-        return InputSize(self.height or size.height, self.width or size.width, self.channels or size.channels)
+        return InputSize(
+            size.height if self.height is None else self.height,
+            size.width if self.width is None else self.width,
+            size.channels if self.channels is None else self.channels,
+        )
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ DECODING_ERRORS = (
     OverflowError,
     struct.error,
     Image.DecompressionBombError,
+    Warning,  # where a program has made warnings errors
 )
 
 
@@ -55,7 +56,7 @@ def open_image(source: Source) -> Image.Image:
     if isinstance(source, np.ndarray):
         return image_of(source)
     if isinstance(source, Image.Image):
-        return admit(source)
+        return load(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return decode(io.BytesIO(source))
     return decode(io.BytesIO(read_bytes(Path(source))))
@@ -84,6 +85,11 @@ def decode(stream: io.BytesIO) -> Image.Image:
         raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image") from None
     except DECODING_ERRORS as error:
         raise ImageError(f"not a readable image: {error}") from None
+    return load(image)
+
+
+def load(image: Image.Image) -> Image.Image:
+    """Decode an opened image's pixels, if it is within the limits, and turn them as its EXIF says."""
     admit(image)
     try:
         image.load()

@@ -93,10 +93,11 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
+            columns = set(reader.fieldnames or ())
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
-    if not {"filename", "text"} <= set(reader.fieldnames or ()):
+    if not {"filename", "text"} <= columns:
         raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split)")
     return rows
 

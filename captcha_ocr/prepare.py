@@ -4,6 +4,7 @@ Images are decoded once, by all workers, into one temporary file of pixels; only
 which can be read and which are copies of one another, so only then are splits drawn and shards cut.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from captcha_ocr.charset import Charset, find_charset
+from captcha_ocr.charset import Charset, can_be_read, find_charset
 from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import remove_files, sha256
@@ -83,7 +84,7 @@ def prepare(
         charset=charset,
         length=length,
         size=size,
-        source=images.as_posix(),
+        source=os.fsencode(images.as_posix()).decode("utf-8", "backslashreplace"),
         options=options_of(config),
         inputs_sha256=fingerprint(images, labels, problems),
         left_out=0,
@@ -95,8 +96,8 @@ def prepare(
     pixels = PixelsFile(out / PIXELS_FILE, len(labels), size)
     try:
         hashes = decode_all(images, labels, pixels, problems, workers, progress)
-        kept, copies = drop_copies(labels, hashes, problems)
-        rows_of = split_rows(kept, labels, config)
+        kept, copies = drop_copies(labels, hashes, charset, problems)
+        rows_of = split_rows(kept, labels, config, problems)
         ids = encode_kept(charset, labels, kept, length)
         shards = write_shards(out, pixels, rows_of, ids, workers)
     finally:
@@ -132,7 +133,9 @@ def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems)
         raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
     lengths = Counter(len(label.text) for label in labels)
     length = max(lengths, key=lambda n: (lengths[n], n))
-    of_length = [label for label in labels if len(label.text) == length]
+    of_length = [label for label in labels if len(label.text) == length and all(map(can_be_read, label.text))]
+    if not of_length:
+        raise UsageError(f"no label is a text that can be learnt; {labels[0].file} is labelled {labels[0].text!r}")
     charset = find_charset((label.text for label in of_length), config.charset, config.case_sensitive)
     admitted = []
     for label in labels:
@@ -241,31 +244,34 @@ def decode_job(
     return results
 
 
-def drop_copies(labels: list[Label], hashes: list[str | None], problems: Problems) -> tuple[list[int], int]:
+def drop_copies(
+    labels: list[Label], hashes: list[str | None], charset: Charset, problems: Problems
+) -> tuple[list[int], int]:
     """The rows to keep, one of each set of byte-identical images, and the number of copies dropped.
 
     Copies in two splits would let a network be tested on what it was trained on, so the one in the
-    test set is kept before that in the validation set before that in the training set. A copy
-    with another text is a problem: nobody knows which is right.
+    test set is kept before that in the validation set before that in the training set. Copies with
+    different texts are all left out: nobody knows which is right.
     """
-    order = sorted(range(len(labels)), key=lambda row: -SPLITS.index(labels[row].split or "train"))
-    first_row: dict[str, int] = {}
-    copies = 0
-    for row in order:
-        file_sha256 = hashes[row]
-        if file_sha256 is None:
+    rows_of: dict[str, list[int]] = {}
+    for row, file_sha256 in enumerate(hashes):
+        if file_sha256 is not None:
+            rows_of.setdefault(file_sha256, []).append(row)
+    kept, copies = [], 0
+    for rows in rows_of.values():
+        texts = {charset.normalize(labels[row].text) for row in rows}
+        if len(texts) > 1:
+            names = " and ".join(labels[row].file for row in rows)
+            problems |= {labels[row].file: f"{names} are byte-identical, but labelled differently" for row in rows}
             continue
-        first = first_row.setdefault(file_sha256, row)
-        if labels[first].text != labels[row].text:
-            problems[labels[row].file] = (
-                f"byte-identical to {labels[first].file}, which is labelled {labels[first].text!r}"
-            )
-        elif first != row:
-            copies += 1
-    return sorted(first_row.values()), copies
+        kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
+        copies += len(rows) - 1
+    return sorted(kept), copies
 
 
-def split_rows(kept: list[int], labels: list[Label], config: PrepareConfig) -> dict[Split, list[int]]:
+def split_rows(
+    kept: list[int], labels: list[Label], config: PrepareConfig, problems: Problems
+) -> dict[Split, list[int]]:
     """The rows of each split in a seeded random order: as the labels say, or drawn."""
     order = [kept[place] for place in np.random.default_rng(config.seed).permutation(len(kept))]
     _, val_percent, test_percent = config.split
@@ -278,7 +284,11 @@ def split_rows(kept: list[int], labels: list[Label], config: PrepareConfig) -> d
     if not rows["val"]:
         rows["val"] = take(rows["train"], len(rows["train"]) / 10 if given else len(kept) * val_percent / 100)
     if not rows["train"]:
-        raise CaptchaOcrError(f"{len(kept)} usable image(s) are too few to train on; at least 3 are needed")
+        why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
+        raise CaptchaOcrError(
+            f"of {len(kept)} usable images none is left to train on beside the validation and test sets"
+            + (f" ({why})" if why else "")
+        )
     return rows
 
 

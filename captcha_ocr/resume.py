@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from captcha_ocr.checkpoint import load_into, put_in_place, read_config, recover, save_model
+from captcha_ocr.config import check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.files import read_checked
 from captcha_ocr.model import ResNet18
@@ -90,6 +91,7 @@ def restore(
 ) -> Progress:
     """Bring model, optimiser and schedule to the state saved in `folder`; returns the progress."""
     files = read_config(folder)["files"]
+    check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to go on from")
     document = json.loads(read_checked(folder / STATE_FILE, files[STATE_FILE]))
     try:
         tensors = safetensors.torch.load(read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE]))
@@ -98,6 +100,11 @@ def restore(
     load_into(model, folder)
     groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
     optimizer.load_state_dict({"state": unflatten(tensors), "param_groups": groups})
+    for parameter, state in optimizer.state.items():
+        for name, tensor in state.items():
+            if tensor.shape == parameter.shape:
+                # In the parameter's own layout: the fused kernels walk both in the order of memory.
+                state[name] = torch.empty_like(parameter).copy_(tensor)
     schedule.load_state_dict(document["schedule"])
     return Progress(**document["progress"])
 

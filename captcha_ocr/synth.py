@@ -23,16 +23,16 @@ from captcha_ocr.workers import map_jobs
 
 package: Any = captcha.image  # whose module attribute `secrets` is replaced while drawing
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
-OPTIONS_FILE = "generator.json"
+OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
 
 
 def image_options(config: GeneratorConfig) -> dict[str, Any]:
     """The options that shape the images, as `generator.json` keeps them: no folder, no machine."""
     return {
-        "format": "captcha-ocr generator",
+        "format": OPTIONS_FORMAT,
         "captcha": version("captcha"),
         **asdict(config),
-        "fonts": {Path(font).name: sha256(Path(font).read_bytes()) for font in config.fonts},
+        "fonts": [[Path(font).name, sha256(Path(font).read_bytes())] for font in config.fonts],
         "font_sizes": list(config.font_sizes),
     }
 
@@ -174,8 +174,9 @@ def generate(
     labels = labels_csv(config)
     make_room(config, out, labels, force)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
     present = {entry.name for entry in os.scandir(out)}
+    if OPTIONS_FILE not in present:
+        write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
     missing = [index for index, name in enumerate(names_in(labels), config.start) if name not in present]
     size = 250  # images a job: half a second of work
     jobs = [(config, out, missing[at : at + size]) for at in range(0, len(missing), size)]
@@ -215,6 +216,8 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
             raise UsageError(f"{foreign[0]} was not written by generate; choose another --out")
         return
     old, new = read_json(options_path), image_options(config)
+    if old.get("format") != OPTIONS_FORMAT:
+        raise UsageError(f"{options_path} was not written by generate; choose another --out")
     changed = [f"{key} {old.get(key)} -> {value}" for key, value in new.items() if old.get(key) != value]
     if not changed and labels_path.exists() and labels_path.read_bytes() != labels:
         changed = [f"{LABELS_FILE} was edited"]
@@ -227,4 +230,4 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
         )
     kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
     written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
-    remove_files([labels_path, *(out / name for name in written)])
+    remove_files([options_path, labels_path, *(out / name for name in written)])

@@ -3,6 +3,7 @@
 import copy
 import platform
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,15 +85,27 @@ def train(
     tell(f"device     {describe(device)}, {trainer.precision}")
     tell(f"data       {len(training):,} images to train on, {len(validation):,} to validate, {manifest.size}")
     tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
-    go_on_from = load_last(out) if resume == "auto" else Path(resume) if resume != "never" else None
-    if go_on_from is not None:
-        trainer.progress = restore(go_on_from, trainer.model, trainer.optimizer, trainer.schedule)
-        if go_on_from.name == PREVIOUS:
-            tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
-        tell(f"resumed    after epoch {trainer.progress.epoch}, from {go_on_from}")
+    go_on(trainer, out, resume, tell)
     tell(expectation(trainer, training, validation))
     rule = run_epochs(trainer, training, validation, out, manifest, quiet)
     return finish(trainer, rule, data, out, manifest, tell)
+
+
+def go_on(trainer: Trainer, out: Path, resume: str, tell: Callable[[str], None]) -> None:
+    """Bring the trainer to where the run in `out` (or the checkpoint that `resume` names) stopped, if any did."""
+    checkpoint = load_last(out)
+    if checkpoint is None and resume not in ("auto", "never"):
+        checkpoint = Path(resume)
+        if not (out / BEST).exists() and (checkpoint.parent / BEST).is_dir():
+            shutil.copytree(checkpoint.parent / BEST, out / BEST)
+    if checkpoint is None:
+        return
+    trainer.progress = restore(checkpoint, trainer.model, trainer.optimizer, trainer.schedule)
+    if not (out / BEST).exists():  # a checkpoint copied by itself: the next epoch is the best so far
+        trainer.progress.best_exact, trainer.progress.best_epoch = -1.0, trainer.progress.epoch
+    if checkpoint == out / PREVIOUS:
+        tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
+    tell(f"resumed    after epoch {trainer.progress.epoch}, from {checkpoint}")
 
 
 def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data: Path) -> None:

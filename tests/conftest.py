@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from captcha_ocr.config import PRESETS, GeneratorConfig, InputSize, NetworkConfig, PrepareConfig, Preset, TrainConfig
 from captcha_ocr.prepare import prepare
 from captcha_ocr.synth import generate
+
+torch.set_num_threads(1)  # tiny tensors gain nothing from more, and on a busy machine lose much
 
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),

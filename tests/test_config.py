@@ -1,0 +1,190 @@
+import dataclasses
+import json
+
+import pytest
+
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import (
+    MAX_EPOCHS,
+    PRESETS,
+    GeneratorConfig,
+    InputSize,
+    ModelConfig,
+    NetworkConfig,
+    PrepareConfig,
+    TrainConfig,
+    derive_epochs,
+    differences,
+    preset_named,
+)
+from captcha_ocr.errors import UsageError
+
+MODEL = ModelConfig(Charset("abé", "lower"), 4, InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3"))
+
+
+def through_json(document):
+    return json.loads(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [
+        (InputSize, {"height": 7, "width": 48, "channels": 1}),
+        (InputSize, {"height": 16, "width": 1025, "channels": 1}),
+        (InputSize, {"height": 16.0, "width": 48, "channels": 1}),
+        (InputSize, {"height": 16, "width": 48, "channels": 2}),
+        (NetworkConfig, {"width": 0}),
+        (NetworkConfig, {"width": True}),
+        (NetworkConfig, {"stem": "5x5"}),
+        (NetworkConfig, {"pool": "none"}),
+        (NetworkConfig, {"normalise": 1}),
+        (PrepareConfig, {"preset": "nonesuch"}),
+        (PrepareConfig, {"width": 48}),
+        (PrepareConfig, {"height": 16}),
+        (PrepareConfig, {"width": 0, "height": 0}),
+        (PrepareConfig, {"width": 4, "height": 16}),
+        (PrepareConfig, {"channels": 0}),
+        (PrepareConfig, {"channels": 4}),
+        (PrepareConfig, {"split": (80, 20)}),
+        (PrepareConfig, {"split": (80, 10, 5)}),
+        (PrepareConfig, {"split": (90, 10, 0)}),
+        (PrepareConfig, {"split": (110, -20, 10)}),
+        (TrainConfig, {"epochs": 0}),
+        (TrainConfig, {"patience": 0}),
+        (TrainConfig, {"batch_size": 1}),
+        (TrainConfig, {"learning_rate": 0.0}),
+        (TrainConfig, {"learning_rate": float("nan")}),
+        (TrainConfig, {"schedule": "linear"}),
+        (TrainConfig, {"optimizer": "sgd"}),
+        (TrainConfig, {"loss": "mse"}),
+        (TrainConfig, {"precision": "fp8"}),
+        (GeneratorConfig, {"start": -1}),
+        (GeneratorConfig, {"length": 0}),
+        (GeneratorConfig, {"length": 65}),
+        (GeneratorConfig, {"height": 15}),
+        (GeneratorConfig, {"font_sizes": ()}),
+        (GeneratorConfig, {"font_sizes": (42, 3)}),
+        (GeneratorConfig, {"warp": "none"}),
+        (GeneratorConfig, {"charset": "aa"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_value_that_cannot_be_is_refused(build, options):
+    with pytest.raises(UsageError):
+        build(**options)
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MODEL.length = 5
+
+
+def test_a_size_reads_as_width_by_height():
+    assert str(InputSize(height=60, width=160, channels=1)) == "160x60, grey"
+
+
+def test_a_model_configuration_comes_back_from_json():
+    assert ModelConfig.from_dict(through_json(MODEL.to_dict())) == MODEL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"length": 0},
+        {"length": "4"},
+        {"size": None},
+        {"size": {"height": 24}},
+        {"network": {"wings": 2}},
+        {"network": {"stem": ["3x3"]}},
+        {"charset": "ab"},
+        {"charset": {"characters": 5, "fold": None}},
+        {"charset": {"characters": "ab", "fold": "title"}},
+        {"charset": {"characters": "ab"}},
+        {"charset": {"characters": "aa", "fold": None}},
+    ],
+)
+def test_a_malformed_model_configuration_is_refused(change):
+    with pytest.raises(UsageError):
+        ModelConfig.from_dict({**MODEL.to_dict(), **change})
+
+
+@pytest.mark.parametrize("key", ["charset", "length", "size", "network"])
+def test_a_model_configuration_that_lacks_a_part_is_refused(key):
+    document = MODEL.to_dict()
+    del document[key]
+    with pytest.raises(UsageError, match="malformed"):
+        ModelConfig.from_dict(document)
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_the_training_of_every_preset_comes_back_from_json(preset):
+    training = PRESETS[preset].training
+    assert TrainConfig.from_dict(through_json(training.to_dict())) == training
+
+
+def test_a_malformed_training_configuration_is_refused():
+    with pytest.raises(UsageError, match="malformed"):
+        TrainConfig.from_dict({"momentum": 0.9})
+
+
+def test_an_option_that_is_not_given_leaves_the_value_of_the_preset():
+    assert TrainConfig(batch_size=7).with_options(batch_size=None, epochs=3) == TrainConfig(batch_size=7, epochs=3)
+
+
+def test_an_unknown_preset_is_refused_with_the_names_there_are():
+    with pytest.raises(UsageError, match=r"'nonesuch'; there are default, seed"):
+        preset_named("nonesuch")
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_the_training_of_a_preset_knows_its_name(name):
+    assert preset_named(name).training.preset == name
+
+
+@pytest.mark.parametrize(
+    ("config", "length", "size"),
+    [
+        (PrepareConfig(), 4, InputSize(60, 160, 1)),
+        (PrepareConfig(), 3, InputSize(60, 160, 1)),
+        (PrepareConfig(), 6, InputSize(60, 240, 1)),
+        (PrepareConfig(), 64, InputSize(60, 1024, 1)),
+        (PrepareConfig(preset="seed"), 4, InputSize(24, 56, 3)),
+        (PrepareConfig(preset="seed"), 6, InputSize(24, 56, 3)),
+        (PrepareConfig(width=100, height=40), 6, InputSize(40, 100, 1)),
+        (PrepareConfig(channels=3), 4, InputSize(60, 160, 3)),
+        (PrepareConfig(preset="seed", channels=1), 4, InputSize(24, 56, 1)),
+    ],
+)
+def test_the_input_size_follows_the_preset_the_options_and_the_length(config, length, size):
+    assert config.input_size(length) == size
+
+
+@pytest.mark.parametrize(
+    ("config", "images", "epochs"),
+    [
+        (TrainConfig(epochs=7), 1, 7),
+        (TrainConfig(), 24_000, 10),
+        (TrainConfig(), 10, MAX_EPOCHS),
+        (TrainConfig(), 10**9, 1),
+        (PRESETS["seed"].training, 24_000, None),
+    ],
+)
+def test_the_number_of_epochs_is_given_or_derived_from_the_number_of_images(config, images, epochs):
+    assert derive_epochs(config, images) == epochs
+
+
+def test_a_decaying_rate_needs_a_number_of_epochs():
+    with pytest.raises(UsageError, match="--epochs"):
+        derive_epochs(TrainConfig(preset="seed", schedule="cosine"), 1000)
+
+
+def test_differences_name_the_field_and_both_values():
+    assert differences(TrainConfig(seed=1), TrainConfig(seed=2)) == ["seed: 1 -> 2"]
+
+
+def test_equal_configurations_have_no_differences():
+    assert differences(TrainConfig(), TrainConfig()) == []
+
+
+def test_an_alphabet_may_be_given_to_the_generator_by_its_name():
+    assert GeneratorConfig(charset="digits").charset == "0123456789"

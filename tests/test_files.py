@@ -1,0 +1,148 @@
+import json
+from contextlib import suppress
+
+import pytest
+
+from captcha_ocr.errors import DamagedError
+from captcha_ocr.files import (
+    read_checked,
+    read_json,
+    read_sealed,
+    remove_files,
+    seal,
+    sha256,
+    to_json,
+    write_atomic,
+)
+
+DOCUMENT = {"format": "captcha-ocr test", "version": 1, "text": "é", "numbers": [1, 2.5, None]}
+
+
+def test_sha256_is_the_standard_one():
+    assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_writing_replaces_the_old_file(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"a longer old content")
+    write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_writing_leaves_nothing_else_behind(tmp_path):
+    write_atomic(tmp_path / "a.json", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError):
+        write_atomic(path, "text is not bytes")
+    assert path.read_bytes() == b"old"
+
+
+def test_a_document_is_written_as_it_is_read(tmp_path):
+    (tmp_path / "a.json").write_bytes(to_json(DOCUMENT))
+    assert read_json(tmp_path / "a.json") == DOCUMENT
+
+
+def test_a_document_is_readable_text_with_a_newline_at_the_end():
+    assert to_json({"text": "é"}).decode() == '{\n  "text": "é"\n}\n'
+
+
+def test_a_missing_document_is_damage(tmp_path):
+    with pytest.raises(DamagedError, match="is missing"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"a": 1', b"[1, 2]", b"null", b'{"a": "\xff"}', b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}"],
+    ids=["empty", "cut", "list", "null", "not UTF-8", "too deep", "endless number"],
+)
+def test_a_file_that_is_no_json_object_is_damage(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(DamagedError, match=r"a\.json"):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_folder_in_place_of_a_document_is_damage(tmp_path):
+    with pytest.raises(DamagedError):
+        read_json(tmp_path)
+
+
+def test_the_seal_does_not_depend_on_the_order_of_keys():
+    assert seal(dict(reversed(DOCUMENT.items())))["sha256"] == seal(DOCUMENT)["sha256"]
+
+
+def test_sealing_again_changes_nothing():
+    assert seal(seal(DOCUMENT)) == seal(DOCUMENT)
+
+
+@pytest.mark.parametrize("key", list(DOCUMENT))
+def test_the_seal_covers_every_key(key):
+    assert seal({**DOCUMENT, key: "changed"})["sha256"] != seal(DOCUMENT)["sha256"]
+
+
+def test_a_sealed_document_is_read_back(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(to_json(seal(DOCUMENT)))
+    assert read_sealed(path, "captcha-ocr test", 1) == seal(DOCUMENT)
+
+
+def test_a_flipped_bit_anywhere_in_a_sealed_document_changes_nothing_that_is_read(tmp_path):
+    path, whole = tmp_path / "a.json", to_json(seal(DOCUMENT))
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        with suppress(DamagedError):  # a flip in the white space between two values may do no harm
+            assert read_sealed(path, "captcha-ocr test", 1) == seal(DOCUMENT)
+
+
+def test_a_changed_value_breaks_the_seal(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(to_json(seal(DOCUMENT)).replace(b"2.5", b"2.6"))
+    with pytest.raises(DamagedError, match="sha256 differs"):
+        read_sealed(path, "captcha-ocr test", 1)
+
+
+def test_a_document_without_a_seal_is_damage(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(json.dumps(DOCUMENT).encode())
+    with pytest.raises(DamagedError):
+        read_sealed(path, "captcha-ocr test", 1)
+
+
+@pytest.mark.parametrize(
+    ("file_format", "version", "sentence"),
+    [("captcha-ocr other", 1, "is not a captcha-ocr other"), ("captcha-ocr test", 2, "has version 1")],
+)
+def test_a_document_of_another_kind_or_version_is_refused(tmp_path, file_format, version, sentence):
+    path = tmp_path / "a.json"
+    path.write_bytes(to_json(seal(DOCUMENT)))
+    with pytest.raises(DamagedError, match=sentence):
+        read_sealed(path, file_format, version)
+
+
+def test_checked_bytes_are_read_back(tmp_path):
+    (tmp_path / "a").write_bytes(b"content")
+    assert read_checked(tmp_path / "a", sha256(b"content")) == b"content"
+
+
+def test_bytes_with_another_hash_are_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"cOntent")
+    with pytest.raises(DamagedError, match="sha256 differs"):
+        read_checked(tmp_path / "a", sha256(b"content"))
+
+
+def test_a_missing_file_is_damage_and_named(tmp_path):
+    with pytest.raises(DamagedError, match=r"gone.* cannot be read"):
+        read_checked(tmp_path / "gone", sha256(b""))
+
+
+def test_files_that_are_not_there_need_no_removing(tmp_path):
+    (tmp_path / "a").touch()
+    remove_files([tmp_path / "gone", tmp_path / "a"])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,165 @@
+import pytest
+
+from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
+from captcha_ocr.labels import Label, label_from_name, labels_from_names, read_labels
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads what a labels.csv of the given content says: (labels, problems)."""
+
+    def read_content(content):
+        path = tmp_path / "labels.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_labels(path)
+
+    return read_content
+
+
+@pytest.mark.parametrize(
+    ("stem", "text"),
+    [
+        ("R865", "R865"),
+        ("R865_0001", "R865"),
+        ("R865_a_b", "R865"),
+        ("00000-R865", "R865"),
+        ("a-b-R865", "R865"),
+        ("中文", "中文"),
+    ],
+)
+def test_a_file_name_tells_its_text(stem, text):
+    assert label_from_name(stem) == text
+
+
+@pytest.mark.parametrize("stem", ["0-AB_1", "AB_0-1"])
+def test_a_name_with_both_separators_is_refused(stem):
+    with pytest.raises(LabelError, match="both '_' and '-'"):
+        label_from_name(stem)
+
+
+@pytest.mark.parametrize("stem", ["_0001", "0001-"])
+def test_a_name_without_a_text_is_refused(stem):
+    with pytest.raises(LabelError, match="holds no text"):
+        label_from_name(stem)
+
+
+def test_the_folder_and_the_extension_are_no_part_of_the_text():
+    assert labels_from_names(["a-b/c_d/XY.jpeg"]) == ([Label("a-b/c_d/XY.jpeg", "XY")], {})
+
+
+def test_a_name_that_tells_nothing_is_reported_and_the_rest_goes_on():
+    labels, problems = labels_from_names(["AB.png", "0-AB_1.png"])
+    assert ([label.file for label in labels], list(problems)) == (["AB.png"], ["0-AB_1.png"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"(\d+)_(?P<text>\w+)\.png", "R865"),
+        (r"7_([A-Z]+)(\d+)", "R"),
+        (r"[A-Z]\d+", "R865"),
+    ],
+    ids=["group text", "first group", "whole match"],
+)
+def test_a_pattern_finds_the_text(pattern, text):
+    assert labels_from_names(["x/7_R865.png"], pattern)[0] == [Label("x/7_R865.png", text)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"), [("nothing", "does not match"), ("(x?)7", "finds no text"), ("7|(x)", "finds no text")]
+)
+def test_a_name_in_which_the_pattern_finds_nothing_is_reported(pattern, reason):
+    labels, problems = labels_from_names(["7_R865.png"], pattern)
+    assert labels == []
+    assert reason in problems["7_R865.png"]
+
+
+def test_a_pattern_that_is_no_regular_expression_is_a_usage_error():
+    with pytest.raises(UsageError, match="no regular expression"):
+        labels_from_names(["a.png"], "(")
+
+
+def test_a_label_is_composed_unicode():
+    assert Label("a.png", "e\u0301").text == "é"
+
+
+def test_a_labels_file_names_file_and_text(read):
+    assert read("filename,text\na.png,AB\nsub/b.png,CD\n") == ([Label("a.png", "AB"), Label("sub/b.png", "CD")], {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbffilename,text\na.png,AB\n",
+        b"filename,text\r\na.png,AB\r\n",
+        b"text,filename\nAB,a.png\n",
+        b"filename,text,author\na.png,AB,me\n",
+        b'"filename","text"\n"a.png","AB"\n',
+        b"filename,text\n./a.png,AB\n",
+        b"filename,text\na.png,AB\n\na.png,AB\n",
+        b"filename,text,split\na.png,AB,\n",
+    ],
+    ids=["BOM", "CRLF", "order", "more columns", "quotes", "./", "equal rows", "no split"],
+)
+def test_the_same_row_is_read_from_every_flavour_of_csv(read, content):
+    assert read(content) == ([Label("a.png", "AB")], {})
+
+
+def test_a_text_may_hold_commas_and_quotes(read):
+    assert read('filename,text\na.png,","""\n')[0] == [Label("a.png", ',"')]
+
+
+def test_a_backslash_separates_folders(read):
+    assert read("filename,text\nsub\\a.png,AB\n")[0] == [Label("sub/a.png", "AB")]
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_the_split_column_is_kept(read, split):
+    assert read(f"filename,text,split\na.png,AB,{split}\n")[0] == [Label("a.png", "AB", split)]
+
+
+@pytest.mark.parametrize("split", ["valid", "Train", ""])
+def test_another_word_for_a_split_is_reported(read, split):
+    labels, problems = read(f"filename,text,split\na.png,AB,{split}\nb.png,CD,test\n")
+    assert [label.file for label in labels] == ["b.png"]
+    assert "only train, val and test" in problems["a.png"]
+
+
+@pytest.mark.parametrize("file", ["../a.png", "sub/../../a.png", "/etc/a.png", "C:/a.png", "..\\a.png"])
+def test_a_file_name_that_leads_out_of_the_folder_is_reported(read, file):
+    labels, problems = read(f"filename,text\n{file},AB\n")
+    assert labels == []
+    assert list(problems.values()) == ["the file name leads out of the folder"]
+
+
+@pytest.mark.parametrize("row", ["a.png,", "a.png"])
+def test_an_empty_label_is_reported(read, row):
+    assert read(f"filename,text\n{row}\n") == ([], {"a.png": "its label is empty"})
+
+
+def test_a_row_without_a_file_name_is_reported_by_its_number(read):
+    assert read("filename,text\na.png,AB\n,CD\n")[1] == {"labels.csv row 3": "the row has no file name"}
+
+
+@pytest.mark.parametrize("other", ["a.png,CD,train", "a.png,AB,test", "./a.png,CD,train", "a.png,,train"])
+def test_of_two_conflicting_rows_neither_is_used(read, other):
+    labels, problems = read(f"filename,text,split\na.png,AB,train\n{other}\n")
+    assert labels == []
+    assert list(problems) == ["a.png"]
+
+
+@pytest.mark.parametrize("content", ["", "a.png,AB\n", "file,text\na.png,AB\n", "filename;text\na.png;AB\n"])
+def test_a_missing_header_is_an_error_that_says_which(read, content):
+    with pytest.raises(CaptchaOcrError, match="first line with filename,text"):
+        read(content)
+
+
+@pytest.mark.parametrize("content", [b"filename,text\na.png,\xe9\n", b'filename,text\na.png,"A"B"\n'])
+def test_a_file_that_is_no_utf_8_csv_is_an_error(read, content):
+    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+        read(content)
+
+
+def test_a_missing_labels_file_is_an_error(tmp_path):
+    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+        read_labels(tmp_path / "labels.csv")

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+import torch
+
+from captcha_ocr.losses import LOSSES, bce_over_softmax, cross_entropy
+
+CLASSES = 36
+
+
+def bce_in_float64(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The definition, each 1 - p as the sum of the other classes' p, in float64: no part cancels."""
+    logits = logits.double()
+    log_p = logits - torch.logsumexp(logits, -1, keepdim=True)
+    others = torch.eye(logits.shape[-1], dtype=torch.bool)
+    spread = log_p.unsqueeze(-2).expand(*log_p.shape, logits.shape[-1]).masked_fill(others, -math.inf)
+    log_not_p = torch.where(log_p < -1, torch.log1p(-log_p.clamp_max(-0.5).exp()), torch.logsumexp(spread, -1))
+    right = torch.nn.functional.one_hot(targets, logits.shape[-1]).bool()
+    gaps = (logits - logits.gather(-1, targets[..., None])).masked_fill(right, -math.inf)
+    log_p_right = -torch.log1p(gaps.exp().sum(-1, keepdim=True))
+    return -torch.where(right, log_p_right, log_not_p).mean()
+
+
+def logits_with_gap(gap: float, sure_of: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random logits in which one class, the right or a wrong one, stands `gap` above the rest."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(8, 4, CLASSES, generator=generator)
+    targets = torch.randint(0, CLASSES, (8, 4), generator=generator)
+    top = targets if sure_of == "the right class" else (targets + 1) % CLASSES
+    return logits.scatter(-1, top[..., None], logits.amax(-1, keepdim=True) + gap), targets
+
+
+@pytest.mark.parametrize("sure_of", ["the right class", "a wrong class"])
+@pytest.mark.parametrize("gap", [0.0, 1.0, 5.0, 20.0, 40.0, 60.0])
+def test_bce_and_its_gradient_match_float64(gap, sure_of):
+    logits, targets = logits_with_gap(gap, sure_of)
+    single, double = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    loss, expected = bce_over_softmax(single, targets), bce_in_float64(double, targets)
+    loss.backward()
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    error = (single.grad.double() - double.grad).norm(dim=-1) / double.grad.norm(dim=-1)
+    assert error.max() < 1e-5
+
+
+def test_bce_is_what_binary_cross_entropy_gives_where_that_is_sound():
+    logits, targets = logits_with_gap(1.0, "a wrong class")
+    one_hot = torch.nn.functional.one_hot(targets, CLASSES).double()
+    expected = torch.nn.functional.binary_cross_entropy(logits.double().softmax(-1), one_hot)
+    assert bce_over_softmax(logits, targets).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_bce_of_an_alphabet_of_two_is_finite_and_has_a_gradient():
+    logits = torch.tensor([[[50.0, -50.0]]], requires_grad=True)
+    loss = bce_over_softmax(logits, torch.tensor([[1]]))
+    loss.backward()
+    assert loss.item() == pytest.approx(100)
+    assert logits.grad[0, 0, 0].item() == pytest.approx(1)
+
+
+def test_cross_entropy_is_minus_the_log_of_the_right_probability():
+    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]]))
+    loss = cross_entropy(logits, torch.tensor([[0, 1]]))
+    assert loss.item() == pytest.approx(-(math.log(0.5) + math.log(0.1)) / 2)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_takes_half_precision_logits_and_computes_in_float32(name):
+    logits, targets = logits_with_gap(5.0, "the right class")
+    assert LOSSES[name](logits.bfloat16(), targets).dtype == torch.float32

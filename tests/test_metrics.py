@@ -1,0 +1,53 @@
+from collections import Counter
+
+import pytest
+
+from captcha_ocr.metrics import Scores, score_texts, wilson_interval
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "low", "high"),
+    # Computed by hand from the published formula, z = 1.959964.
+    [(0, 10, 0.0, 0.27753), (10, 10, 0.72247, 1.0), (50, 100, 0.40383, 0.59617), (1, 1, 0.20654, 1.0)],
+)
+def test_the_interval_is_wilsons(right, total, low, high):
+    assert wilson_interval(right, total) == pytest.approx((low, high), abs=1e-5)
+
+
+def test_the_interval_of_nothing_is_everything():
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+
+
+def test_texts_are_scored_whole_and_by_place():
+    scores = score_texts(["AB", "CD", "EF"], ["AB", "CX", "FE"])
+    assert (scores.images, scores.exact, scores.pairs.total()) == (3, 1, 6)
+    assert scores.exact_match == pytest.approx(1 / 3)
+    assert scores.character_accuracy == pytest.approx(3 / 6)
+    assert scores.worst() == [("D", "X", 1), ("E", "F", 1), ("F", "E", 1)]
+
+
+def test_a_text_that_was_read_too_short_counts_its_missing_characters_as_wrong():
+    scores = score_texts(["ABC"], ["AB"])
+    assert scores.character_accuracy == pytest.approx(2 / 3)
+    assert scores.worst() == [("C", "", 1)]
+    assert "C as nothing 1" in str(scores)
+
+
+def test_a_text_that_was_read_too_long_is_not_exact():
+    assert score_texts(["AB"], ["ABC"]).exact == 0
+
+
+def test_the_most_frequent_confusion_comes_first():
+    scores = Scores(9, 0, Counter({("O", "0"): 3, ("0", "O"): 5, ("A", "A"): 90}))
+    assert scores.worst(1) == [("0", "O", 5)]
+
+
+def test_the_matrix_has_true_characters_down_and_read_ones_across():
+    scores = score_texts(["AAB"], ["ABB"])
+    assert scores.matrix("AB").tolist() == [[1, 1], [0, 1]]
+
+
+def test_the_summary_holds_the_interval():
+    summary = score_texts(["A"] * 4, ["A", "A", "A", "B"]).summary()
+    assert summary["interval"] == list(wilson_interval(3, 4))
+    assert summary["exact_match"] == 0.75

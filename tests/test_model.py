@@ -1,0 +1,102 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import PRESETS, InputSize, ModelConfig, NetworkConfig
+from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters
+
+CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
+SEED = ModelConfig(CHARSET, 4, PRESETS["seed"].size, PRESETS["seed"].network)
+
+
+def tiny(**network) -> ModelConfig:
+    return ModelConfig(Charset("01234"), 3, InputSize(20, 50, 1), NetworkConfig(width=4, **network))
+
+
+def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+    """The source recipe's network written out with plain functions, in float64: (B, 4, 36)."""
+    state = {name: tensor.double() for name, tensor in state.items()}
+
+    def norm(x, name):
+        weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+        mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
+        shape = (1, -1, 1, 1)
+        x = (x - mean.view(shape)) / (variance.view(shape) + 1e-5).sqrt()
+        return x * weight.view(shape) + bias.view(shape)
+
+    def block(x, name, stride):
+        y = functional.conv2d(x, state[f"{name}.conv1.weight"], stride=stride, padding=1)
+        y = norm(y, f"{name}.norm1").clamp_min(0)
+        y = norm(functional.conv2d(y, state[f"{name}.conv2.weight"], padding=1), f"{name}.norm2")
+        if f"{name}.shortcut.0.weight" in state:
+            x = norm(functional.conv2d(x, state[f"{name}.shortcut.0.weight"], stride=stride), f"{name}.shortcut.1")
+        return (y + x).clamp_min(0)
+
+    x = images.double() / 255
+    x = norm(functional.conv2d(x, state["stem.0.weight"], padding=1), "stem.1").clamp_min(0)
+    for number, stride in enumerate((1, 1, 2, 1, 2, 1, 2, 1)):
+        x = block(x, f"blocks.{number}", stride)
+    x = x.sum((2, 3)) / (x.shape[2] * x.shape[3])
+    logits = (x @ state["head.weight"].T + state["head.bias"]).view(-1, 4, 36)
+    exponentials = (logits - logits.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def test_the_seed_preset_has_the_recipes_parameter_count():
+    assert count_parameters(ResNet18(SEED)) == 11_242_704
+
+
+def test_the_seed_preset_computes_the_recipes_probabilities():
+    torch.manual_seed(0)
+    model = ResNet18(SEED)
+    images = torch.randint(0, 256, (4, 3, 24, 56), dtype=torch.uint8)
+    model.train()
+    model(images)  # moves the running statistics away from 0 and 1
+    model.eval()
+    with torch.no_grad():
+        model.head.weight.mul_(50)  # so that the probabilities are far from uniform
+        read = model(images).softmax(-1)
+    expected = probabilities_by_hand(model.state_dict(), images)
+    assert expected.amax(-1).mean() > 0.1
+    assert (read - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("stem", ["3x3", "7x7"])
+@pytest.mark.parametrize("pool", ["global", "height"])
+def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool):
+    logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
+    assert logits.shape == (2, 3, 5)
+    assert logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
+@pytest.mark.parametrize("stem", ["3x3", "7x7"])
+def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem):
+    config = ModelConfig(CHARSET, 1, InputSize(16, width, 1), NetworkConfig(width=2, stem=stem))
+    model = ResNet18(config).eval()
+    features = model.blocks(model.stem(torch.zeros(1, 1, 16, width)))
+    assert features.shape[-1] == columns_of(config)
+
+
+def test_pixels_are_shifted_and_scaled_inside_the_model():
+    model = ResNet18(tiny()).eval()
+    images = torch.randint(0, 200, (2, 1, 20, 50), dtype=torch.uint8)
+    before = model(images)
+    model.mean += 51 / 255
+    assert torch.allclose(before, model(images + 51), atol=1e-5)
+
+
+def test_the_last_feature_map_keeps_the_place_of_a_character_with_height_pooling():
+    model = ResNet18(tiny(pool="height")).eval()
+    left = torch.zeros(1, 1, 20, 50, dtype=torch.uint8)
+    right = left.clone()
+    left[..., :10], right[..., -10:] = 255, 255
+    assert not torch.allclose(model(left), model(right))
+
+
+def test_the_engine_takes_and_gives_numpy():
+    engine = TorchEngine(ResNet18(tiny()), torch.device("cpu"))
+    logits = engine.logits(torch.zeros(2, 1, 20, 50, dtype=torch.uint8).numpy())
+    assert logits.shape == (2, 3, 5)
+    assert logits.dtype == "float32"

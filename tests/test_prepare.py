@@ -1,0 +1,496 @@
+import csv
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import captcha_ocr.prepare
+from captcha_ocr.config import PrepareConfig
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.files import seal, to_json
+from captcha_ocr.images import to_array
+from captcha_ocr.labels import read_labels
+from captcha_ocr.prepare import prepare
+from captcha_ocr.shards import MANIFEST_FILE, SPLITS, read_manifest, read_shard
+
+SMALL = PrepareConfig(width=16, height=8)
+
+
+def tiny(**options):
+    """The configuration that made the shards of conftest.py (its preset exists only while tests run)."""
+    return PrepareConfig(preset="tiny", **options)
+
+
+def contents(folder):
+    """Every file of a folder: name -> bytes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def identities(folder):
+    """What changes when a file is written again, even with the same bytes."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def samples(folder, split):
+    """What the shards of one split hold: [(pixels as bytes, text)]."""
+    manifest = read_manifest(folder)
+    pairs = []
+    for shard in manifest.of_split(split):
+        images, labels = read_shard(folder, manifest, shard)
+        pairs += zip((image.tobytes() for image in images), manifest.charset.decode(labels), strict=True)
+    return pairs
+
+
+def greys(folder, split):
+    """The grey values of flat images in one split, sorted."""
+    return sorted(pixels[0] for pixels, _ in samples(folder, split))
+
+
+def draw(folder, name, grey):
+    """A flat image; equal greys give equal bytes."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (16, 8), grey).save(folder / name)
+
+
+def write_labels(folder, rows, header=("filename", "text", "split")):
+    with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def labelled(folder, rows):
+    """A folder of flat images and its labels.csv from rows of (grey, text[, split]): 0.png, 1.png, …"""
+    for number, (grey, *_) in enumerate(rows):
+        draw(folder, f"{number}.png", grey)
+    write_labels(folder, [(f"{number}.png", *rest) for number, (_, *rest) in enumerate(rows)])
+    return folder
+
+
+@pytest.fixture
+def own(images, tmp_path):
+    """A copy of the 60 images, to change."""
+    return shutil.copytree(images, tmp_path / "own")
+
+
+# --- the same from the same ----------------------------------------------------------------------
+
+
+def test_two_runs_give_the_same_bytes(images, shards, tmp_path):
+    prepare(images, tmp_path / "again", tiny(), workers=1)
+    assert contents(tmp_path / "again") == contents(shards)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(captcha_ocr.prepare, "IMAGES_PER_JOB", 25)  # all 60 at once would be left to one process
+    prepare(images, tmp_path, tiny(), workers=workers)
+    assert contents(tmp_path) == contents(shards)
+
+
+def test_the_order_of_rows_in_the_labels_file_changes_no_shard(own, shards, tmp_path):
+    header, *rows = (own / "labels.csv").read_text().splitlines(keepends=True)
+    (own / "labels.csv").write_text("".join([header, *rows[::-1]]))
+    prepare(own, tmp_path / "out", tiny(), workers=1)
+    assert read_manifest(tmp_path / "out").shards == read_manifest(shards).shards
+
+
+def test_another_seed_shuffles_otherwise(images, shards, tmp_path):
+    prepare(images, tmp_path, tiny(seed=1), workers=1)
+    assert samples(tmp_path, "train") != samples(shards, "train")
+
+
+# --- splits --------------------------------------------------------------------------------------
+
+
+def test_80_10_10_is_the_split_by_default(shards):
+    assert [read_manifest(shards).count(split) for split in SPLITS] == [48, 6, 6]
+
+
+@pytest.mark.parametrize(("split", "counts"), [((50, 30, 20), [30, 18, 12]), ((98, 1, 1), [58, 1, 1])])
+def test_other_percentages_are_kept_and_no_split_is_empty(images, tmp_path, split, counts):
+    manifest = prepare(images, tmp_path, tiny(split=split), workers=1).manifest
+    assert [manifest.count(name) for name in SPLITS] == counts
+
+
+def test_every_image_is_there_once_with_its_own_text(images, shards):
+    size = read_manifest(shards).size
+    labels, _ = read_labels(images / "labels.csv")
+    expected = [(to_array(images / label.file, size).tobytes(), label.text) for label in labels]
+    found = [sample for split in SPLITS for sample in samples(shards, split)]
+    assert sorted(found) == sorted(expected)
+
+
+def test_no_image_stands_in_two_splits(shards):
+    train, val, test = ({pixels for pixels, _ in samples(shards, split)} for split in SPLITS)
+    assert [train & val, train & test, val & test] == [set()] * 3
+
+
+def test_training_images_are_shuffled(images, shards):
+    labels, _ = read_labels(images / "labels.csv")
+    texts = [text for _, text in samples(shards, "train")]
+    assert texts != [label.text for label in labels][: len(texts)]
+
+
+def test_a_given_split_is_kept(tmp_path):
+    rows = [(grey, "ab", SPLITS[grey % 3]) for grey in range(12)]
+    prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
+    assert {split: greys(tmp_path / "out", split) for split in SPLITS} == {
+        "train": [0, 3, 6, 9],
+        "val": [1, 4, 7, 10],
+        "test": [2, 5, 8, 11],
+    }
+
+
+def test_a_tenth_of_train_is_drawn_to_validate_on_where_none_is_given(tmp_path):
+    rows = [(grey, "ab", "train" if grey < 40 else "test") for grey in range(50)]
+    prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
+    train, val = greys(tmp_path / "out", "train"), greys(tmp_path / "out", "val")
+    assert (len(val), sorted(train + val)) == (4, list(range(40)))
+    assert greys(tmp_path / "out", "test") == list(range(40, 50))
+
+
+def test_no_test_set_is_drawn_where_splits_are_given(tmp_path):
+    rows = [(grey, "ab", "val" if grey == 9 else "train") for grey in range(10)]
+    prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
+    assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [9, 1, 0]
+
+
+def test_three_images_are_enough(tmp_path):
+    prepare(labelled(tmp_path / "images", [(grey, "ab") for grey in range(3)]), tmp_path / "out", SMALL, workers=1)
+    assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_images_are_a_clear_error(tmp_path, count):
+    images = labelled(tmp_path / "images", [(grey, "ab") for grey in range(count)])
+    with pytest.raises(CaptchaOcrError, match=f"of {count} usable images none is left to train on"):
+        prepare(images, tmp_path / "out", SMALL, workers=1)
+
+
+# --- shards --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_is_cut_into_shards_and_the_tail_kept(images, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(captcha_ocr.prepare, "SAMPLES_PER_SHARD", 20)
+    manifest = prepare(images, tmp_path, tiny(), workers=workers).manifest
+    assert [(shard.file, shard.count) for shard in manifest.shards] == [
+        ("train-00000.safetensors.gz", 20),
+        ("train-00001.safetensors.gz", 20),
+        ("train-00002.safetensors.gz", 8),
+        ("val-00000.safetensors.gz", 6),
+        ("test-00000.safetensors.gz", 6),
+    ]
+
+
+def test_the_size_of_shards_changes_no_sample_and_no_order(images, shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(captcha_ocr.prepare, "SAMPLES_PER_SHARD", 20)
+    prepare(images, tmp_path, tiny(), workers=1)
+    assert samples(tmp_path, "train") == samples(shards, "train")
+
+
+def test_a_shard_has_a_thousand_samples():
+    assert captcha_ocr.prepare.SAMPLES_PER_SHARD == 1000
+
+
+def test_nothing_but_shards_and_the_manifest_stays(shards):
+    assert sorted(contents(shards)) == [MANIFEST_FILE, *(f"{split}-00000.safetensors.gz" for split in sorted(SPLITS))]
+
+
+def test_the_input_size_is_that_of_the_preset(shards, tiny_preset):
+    assert read_manifest(shards).size == tiny_preset.size
+
+
+def test_progress_ends_with_everything_decoded(images, tmp_path):
+    told = []
+    prepare(images, tmp_path, tiny(), workers=1, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (60, 60)
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+def test_labels_come_from_file_names_where_there_is_no_labels_file(own, shards, tmp_path):
+    (own / "labels.csv").unlink()
+    prepare(own, tmp_path / "out", tiny(), workers=1)
+    assert samples(tmp_path / "out", "test") == samples(shards, "test")
+
+
+def test_a_labels_file_may_lie_elsewhere(own, shards, tmp_path):
+    labels_file = Path(shutil.move(own / "labels.csv", tmp_path / "mine.csv"))
+    prepare(own, tmp_path / "out", tiny(), labels_file, workers=1)
+    assert samples(tmp_path / "out", "test") == samples(shards, "test")
+
+
+def test_a_pattern_wins_over_the_labels_file_of_the_folder(own, tmp_path):
+    manifest = prepare(own, tmp_path / "out", tiny(label_pattern=r"-(\d)"), workers=1).manifest
+    assert manifest.length == 1
+
+
+def test_a_labels_file_and_a_pattern_exclude_each_other(images, tmp_path):
+    with pytest.raises(UsageError, match="exclude each other"):
+        prepare(images, tmp_path, tiny(label_pattern="x"), images / "labels.csv")
+
+
+def test_images_in_folders_are_found_by_their_path(tmp_path):
+    for number in range(3):
+        draw(tmp_path / "images", f"sub/{number}-ab.png", number)
+    assert prepare(tmp_path / "images", tmp_path / "out", SMALL, workers=1).problems == {}
+
+
+def test_labels_of_both_cases_are_folded(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "Ab"), (1, "aB"), (2, "bb")])
+    manifest = prepare(images, tmp_path / "out", SMALL, workers=1).manifest
+    assert (manifest.charset.characters, manifest.charset.fold) == ("ab", "lower")
+
+
+def test_case_sensitive_keeps_both_cases(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "Ab"), (1, "aB"), (2, "bb")])
+    config = PrepareConfig(width=16, height=8, case_sensitive=True)
+    assert prepare(images, tmp_path / "out", config, workers=1).manifest.charset.characters == "ABab"
+
+
+# --- what is left out ----------------------------------------------------------------------------
+
+
+def test_a_damaged_file_is_named_counted_and_left_out(own, tmp_path):
+    damaged = sorted(own.glob("*.png"))[5]
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    prepared = prepare(own, tmp_path / "out", tiny(), workers=1)
+    assert list(prepared.problems) == [damaged.name]
+    assert prepared.manifest.left_out == 1
+    assert sum(prepared.manifest.count(split) for split in SPLITS) == 59
+
+
+def test_a_damaged_file_shifts_no_label_of_the_others(own, shards, tmp_path):
+    sorted(own.glob("*.png"))[0].write_bytes(b"")
+    prepare(own, tmp_path / "out", tiny(), workers=1)
+    found = {sample for split in SPLITS for sample in samples(tmp_path / "out", split)}
+    assert found < {sample for split in SPLITS for sample in samples(shards, split)}
+
+
+def test_a_row_without_its_file_and_a_file_without_its_row_are_reported(own, tmp_path):
+    names = sorted(path.name for path in own.glob("*.png"))
+    (own / names[0]).unlink()
+    lines = (own / "labels.csv").read_text().splitlines(keepends=True)
+    (own / "labels.csv").write_text("".join(line for line in lines if names[1] not in line))
+    problems = prepare(own, tmp_path / "out", tiny(), workers=1).problems
+    assert sorted(problems) == names[:2]
+    assert "No such file" in problems[names[0]]
+    assert "has no row for it" in problems[names[1]]
+
+
+def test_texts_of_another_length_than_most_are_left_out_with_a_reason(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "abc"), (1, "ab"), (2, "ba"), (3, "aa")])
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert prepared.problems == {"0.png": "its text 'abc' has 3 characters; most texts here have 2"}
+
+
+def test_a_text_outside_the_given_alphabet_is_left_out_with_a_reason(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ax"), (1, "ab"), (2, "ba"), (3, "aa")])
+    prepared = prepare(images, tmp_path / "out", PrepareConfig(width=16, height=8, charset="ab"), workers=1)
+    assert prepared.problems == {"0.png": "its text 'ax' has 'x', which the alphabet lacks"}
+
+
+@pytest.mark.parametrize("text", ["a b", "a\tb", "a\u200bb"], ids=["space", "tab", "zero width"])
+def test_a_text_that_no_alphabet_can_hold_is_left_out_and_the_rest_goes_on(tmp_path, text):
+    images = labelled(tmp_path / "images", [(0, text), (1, "abc"), (2, "cba"), (3, "abb")])
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert list(prepared.problems) == ["0.png"]
+    assert prepared.manifest.charset.characters == "abc"
+
+
+def test_byte_identical_copies_are_dropped_and_counted(own, tmp_path):
+    (own / "labels.csv").unlink()
+    for path in list(own.glob("*.png")):
+        shutil.copy(path, own / f"copy-of-{path.name}")
+    prepared = prepare(own, tmp_path / "out", tiny(), workers=1)
+    assert (prepared.copies, prepared.problems) == (60, {})
+    assert sum(prepared.manifest.count(split) for split in SPLITS) == 60
+
+
+@pytest.mark.parametrize("order", [("train", "val", "test"), ("test", "val", "train"), ("val", "test", "train")])
+def test_of_copies_in_several_splits_the_one_in_test_wins(tmp_path, order):
+    rows = [(200, "ab", split) for split in order] + [(grey, "ab", SPLITS[grey % 3]) for grey in range(9)]
+    prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
+    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [False, False, True]
+
+
+def test_of_copies_in_train_and_val_the_one_in_val_wins(tmp_path):
+    rows = [(200, "ab", "train"), (200, "ab", "val")] + [(grey, "ab", SPLITS[grey % 3]) for grey in range(9)]
+    prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
+    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [False, True, False]
+
+
+def test_identical_images_with_different_texts_are_reported(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ab"), (0, "ba"), (1, "ab"), (2, "ab"), (3, "ab")])
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
+    reason = "0.png and 1.png are byte-identical, but labelled differently"
+    assert prepared.problems == {"0.png": reason, "1.png": reason}
+    assert prepared.manifest.left_out == 2
+
+
+def test_identical_images_whose_texts_differ_in_a_folded_case_are_mere_copies(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ab"), (0, "AB"), (1, "ab"), (2, "ab"), (3, "ab")])
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert (prepared.problems, prepared.copies) == ({}, 1)
+
+
+# --- what cannot be prepared ---------------------------------------------------------------------
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="is not a folder"):
+        prepare(tmp_path / "gone", tmp_path / "out", SMALL)
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no PNG"):
+        prepare(tmp_path, tmp_path / "out", SMALL)
+
+
+def test_a_folder_in_which_no_image_has_a_label_is_refused(images, tmp_path):
+    with pytest.raises(UsageError, match="no image has a label; 00000-"):
+        prepare(images, tmp_path / "out", tiny(label_pattern="nothing"))
+
+
+def test_a_folder_in_which_no_label_fits_the_alphabet_is_refused(images, tmp_path):
+    with pytest.raises(UsageError, match="no label fits the alphabet xyz"):
+        prepare(images, tmp_path / "out", tiny(charset="xyz"))
+
+
+def test_texts_longer_than_a_network_can_read_are_refused(tmp_path):
+    images = labelled(tmp_path / "images", [(grey, "a" * 65) for grey in range(3)])
+    with pytest.raises(UsageError, match="1 to 64 characters"):
+        prepare(images, tmp_path / "out", SMALL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_folder_whose_name_is_no_text_can_be_prepared(images, tmp_path):
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    prepare(shutil.copytree(images, odd), tmp_path / "out", tiny(), workers=1)
+    assert read_manifest(tmp_path / "out").count("train") == 48
+
+
+# --- running it again ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def done(shards, tmp_path):
+    """A copy of the finished shards, to change."""
+    return shutil.copytree(shards, tmp_path / "done")
+
+
+def test_a_first_run_is_not_already_there(images, tmp_path):
+    assert not prepare(images, tmp_path, tiny(), workers=1).already_there
+
+
+def test_a_finished_folder_is_left_as_it_is(images, done):
+    before = identities(done)
+    prepared = prepare(images, done, tiny(), workers=1)
+    assert (prepared.already_there, prepared.manifest) == (True, read_manifest(done))
+    assert identities(done) == before
+
+
+def test_moved_images_are_still_the_same_inputs(own, done):
+    assert prepare(own, done, tiny(), workers=1).already_there
+
+
+def test_a_finished_folder_with_files_left_out_is_already_there_too(own, tmp_path):
+    (own / "labels.csv").unlink()
+    draw(own, "a_b-c.png", 0)
+    assert list(prepare(own, tmp_path / "out", tiny(), workers=1).problems) == ["a_b-c.png"]
+    assert prepare(own, tmp_path / "out", tiny(), workers=1).already_there
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seed": 1}, "the options"),
+        ({"split": (60, 20, 20)}, "the options"),
+        ({"charset": "digits"}, "the options"),
+        ({"width": 32, "height": 16}, "the input size"),
+        ({"channels": 3}, "the input size"),
+    ],
+)
+def test_other_options_are_refused(images, done, options, named):
+    whole = contents(done)
+    with pytest.raises(UsageError, match=named):
+        prepare(images, done, tiny(**options), workers=1)
+    assert contents(done) == whole
+
+
+def test_other_images_are_refused(own, done):
+    next(own.glob("*.png")).write_bytes(b"changed")
+    with pytest.raises(UsageError, match="the images or labels differ"):
+        prepare(own, done, tiny(), workers=1)
+
+
+def test_one_more_image_is_another_input_even_without_a_label(own, done):
+    draw(own, "new.png", 0)
+    with pytest.raises(UsageError, match="the images or labels differ"):
+        prepare(own, done, tiny(), workers=1)
+
+
+def test_other_labels_are_refused(own, done):
+    path = own / "labels.csv"
+    rows = list(csv.reader(path.read_text().splitlines()))[1:]
+    write_labels(own, [[rows[0][0], "00" if rows[0][1] != "00" else "11"], *rows[1:]], header=("filename", "text"))
+    with pytest.raises(UsageError, match="the images or labels differ"):
+        prepare(own, done, tiny(), workers=1)
+
+
+def test_force_replaces_shards_of_other_options(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(captcha_ocr.prepare, "SAMPLES_PER_SHARD", 20)  # more files than the second run writes
+    prepare(images, tmp_path / "out", tiny(), workers=1)
+    monkeypatch.undo()
+    other = tiny(seed=1)
+    prepare(images, tmp_path / "out", other, workers=1, force=True)
+    prepare(images, tmp_path / "fresh", other, workers=1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train.safetensors.gz", "train-00000.safetensors.gz.bak"])
+def test_force_leaves_the_files_of_others(images, done, name):
+    (done / name).write_text("mine")
+    prepare(images, done, tiny(seed=1), workers=1, force=True)
+    assert (done / name).read_text() == "mine"
+
+
+def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
+    (done / MANIFEST_FILE).unlink()
+    (done / "val-00000.safetensors.gz").unlink()
+    (done / "test-00000.safetensors.gz").rename(done / "test-00000.safetensors.gz.tmp")
+    (done / "pixels.tmp").write_bytes(b"half")
+    assert not prepare(images, done, tiny(), workers=1).already_there
+    assert contents(done) == contents(shards)
+
+
+def test_a_damaged_manifest_is_refused(images, done):
+    path = done / MANIFEST_FILE
+    path.write_bytes(path.read_bytes().replace(b'"length": 2', b'"length": 3'))
+    with pytest.raises(DamagedError, match=MANIFEST_FILE):
+        prepare(images, done, tiny(), workers=1)
+
+
+def test_force_replaces_a_damaged_manifest(images, done, shards):
+    (done / MANIFEST_FILE).write_bytes(b"{")
+    prepare(images, done, tiny(), workers=1, force=True)
+    assert contents(done) == contents(shards)
+
+
+@pytest.mark.parametrize("content", [b'{"name": "a web page", "icons": []}', to_json(seal({"format": "other"}))])
+def test_the_manifest_of_another_program_is_refused(images, tmp_path, content):
+    (tmp_path / MANIFEST_FILE).write_bytes(content)
+    with pytest.raises((DamagedError, UsageError)):
+        prepare(images, tmp_path, tiny(), workers=1)
+    assert contents(tmp_path) == {MANIFEST_FILE: content}
+
+
+def test_the_temporary_pixels_are_removed_after_a_failure_too(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ab"), (1, "ab")])
+    with pytest.raises(CaptchaOcrError):
+        prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert contents(tmp_path / "out") == {}

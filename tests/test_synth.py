@@ -1,0 +1,397 @@
+import csv
+import importlib.util
+import json
+import random
+import secrets
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import captcha.image
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from captcha_ocr.config import GeneratorConfig
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.labels import Label, read_labels
+from captcha_ocr.synth import generate, render
+
+TINY = GeneratorConfig(count=30, length=2, charset="digits", width=48, height=16, font_sizes=(14,))
+DROID = captcha.image.DEFAULT_FONTS[0]
+MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+DEJAVU = str(MATPLOTLIB / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
+
+
+def contents(folder):
+    """Every file below a folder: name -> bytes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def identities(folder):
+    """What changes when a file is written again, even with the same bytes."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def recorded_calls(monkeypatch, owner, name):
+    """A list that fills with the positional arguments of every call of a method, which still does its work."""
+    calls, original = [], getattr(owner, name)
+
+    def record(self, *arguments, **options):
+        calls.append(arguments)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, record)
+    return calls
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """A folder with 30 finished images."""
+    generate(TINY, tmp_path / "images", 1)
+    return tmp_path / "images"
+
+
+# --- the same for the same seed ------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path, drawn):
+    generate(TINY, tmp_path / "again", 1)
+    assert contents(tmp_path / "again") == contents(drawn)
+
+
+def test_the_number_of_workers_changes_no_byte(tmp_path):
+    several_jobs = replace(TINY, count=260)  # 250 images are one job, which one process does
+    for workers in (1, 2):
+        generate(several_jobs, tmp_path / str(workers), workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_another_seed_gives_other_images(tmp_path, drawn):
+    generate(replace(TINY, seed=1), tmp_path / "other", 1)
+    assert not set(contents(tmp_path / "other").values()) & set(contents(drawn).values())
+
+
+def test_parts_are_the_same_bytes_as_the_whole(tmp_path, drawn):
+    generate(replace(TINY, count=10), tmp_path / "first", 1)
+    generate(replace(TINY, start=10, count=20), tmp_path / "second", 1)
+    parts = contents(tmp_path / "first") | contents(tmp_path / "second")
+    images = {name: data for name, data in contents(drawn).items() if name.endswith(".png")}
+    assert {name: data for name, data in parts.items() if name.endswith(".png")} == images
+
+
+def test_the_labels_of_the_parts_are_those_of_the_whole(tmp_path, drawn):
+    generate(replace(TINY, count=10), tmp_path / "first", 1)
+    generate(replace(TINY, start=10, count=20), tmp_path / "second", 1)
+    rows = [
+        (folder / "labels.csv").read_text().splitlines()[1:] for folder in (tmp_path / "first", tmp_path / "second")
+    ]
+    assert rows[0] + rows[1] == (drawn / "labels.csv").read_text().splitlines()[1:]
+
+
+def test_no_two_images_are_the_same(drawn):
+    assert len(set(contents(drawn).values())) == 30 + 2
+
+
+def test_drawing_does_not_touch_the_chance_of_the_caller():
+    random.seed(1)
+    expected = random.random()
+    random.seed(1)
+    render(TINY, 0)
+    assert random.random() == expected
+
+
+def test_the_package_has_its_own_source_of_chance_back_after_drawing():
+    render(TINY, 0)
+    assert captcha.image.secrets is secrets
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_files_are_named_by_number_and_text(tmp_path):
+    generate(GeneratorConfig(count=2), tmp_path, 1)
+    names = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert names == [f"{index:05d}-{render(GeneratorConfig(), index)[0]}.png" for index in (0, 1)]
+
+
+def test_a_folder_holds_images_labels_and_options(drawn):
+    names = sorted(contents(drawn))
+    assert names[30:] == ["generator.json", "labels.csv"]
+    assert [name[:6] for name in names[:30]] == [f"{index:05d}-" for index in range(30)]
+
+
+def test_the_labels_file_names_every_image_and_its_text(drawn):
+    labels, problems = read_labels(drawn / "labels.csv")
+    assert problems == {}
+    assert labels == [Label(path.name, path.stem[6:]) for path in sorted(drawn.glob("*.png"))]
+
+
+def test_images_have_the_size_that_was_asked_for(drawn):
+    with Image.open(next(drawn.glob("*.png"))) as image:
+        assert (image.size, image.mode, image.format) == ((48, 16), "RGB", "PNG")
+
+
+def test_texts_are_made_of_the_whole_alphabet_and_nothing_else():
+    texts = [render(replace(TINY, charset="abc", length=3), index)[0] for index in range(20)]
+    assert {len(text) for text in texts} == {3}
+    assert set("".join(texts)) == set("abc")
+
+
+@pytest.mark.parametrize(("length", "width"), [(1, 160), (4, 160), (5, 200), (10, 400)])
+def test_the_default_width_grows_with_the_length(length, width):
+    assert GeneratorConfig(length=length).width == width
+
+
+@pytest.mark.parametrize("warp", ["package", "classic"])
+def test_a_long_text_is_drawn_at_its_default_width(warp):
+    text, image = render(GeneratorConfig(length=10, warp=warp), 0)
+    assert (len(text), image.size) == (10, (400, 60))
+
+
+def test_the_text_does_not_depend_on_how_it_is_drawn():
+    assert render(replace(TINY, warp="classic", height=20), 3)[0] == render(TINY, 3)[0]
+
+
+def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
+    charset = '%/\\:*?"<>|.,-_é'
+    generate(replace(TINY, charset=charset, length=3, font_sizes=(14, 20)), tmp_path, 1)
+    with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["filename"] for row in rows} == {path.name for path in tmp_path.glob("*.png")}
+    assert not set("".join(row["filename"][:-4] for row in rows)) & set('/\\:*?"<>|.')
+    assert [unquote(row["filename"][6:-4]) for row in rows] == [row["text"] for row in rows]
+    assert set("".join(row["text"] for row in rows)) == set(charset)
+
+
+def test_the_options_file_names_no_folder_machine_or_time(drawn):
+    options = json.loads((drawn / "generator.json").read_bytes())
+    assert options == {
+        "format": "captcha-ocr generator",
+        "captcha": options["captcha"],
+        "count": 30,
+        "start": 0,
+        "length": 2,
+        "charset": "0123456789",
+        "width": 48,
+        "height": 16,
+        "fonts": [],
+        "font_sizes": [14],
+        "warp": "package",
+        "seed": 0,
+    }
+
+
+def test_another_font_draws_other_images():
+    assert render(replace(TINY, fonts=(DEJAVU,)), 0)[1].tobytes() != render(TINY, 0)[1].tobytes()
+
+
+def test_progress_ends_with_everything_done(tmp_path):
+    told = []
+    generate(TINY, tmp_path, 1, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (30, 30)
+
+
+# --- the classic warp ----------------------------------------------------------------------------
+
+
+def test_the_two_warps_draw_one_text_differently():
+    (text, image), (classic_text, classic) = render(TINY, 0), render(replace(TINY, warp="classic"), 0)
+    assert classic_text == text
+    assert not np.array_equal(image, classic)
+
+
+def test_the_classic_warp_moves_the_corners_of_a_glyph_several_times_as_far(monkeypatch):
+    calls = recorded_calls(monkeypatch, Image.Image, "transform")
+    reach = {}
+    for warp in ("package", "classic"):
+        for index in range(10):
+            render(GeneratorConfig(warp=warp), index)
+        # The corners of the quadrilateral are (x1, y1, …): y1 is how far the first moves up or down.
+        reach[warp] = np.mean([abs(corners[1]) for _, method, corners, *_ in calls if method == Image.Transform.QUAD])
+        calls.clear()
+    assert reach["classic"] > 3 * reach["package"]
+
+
+def test_a_classic_noise_arc_always_ends_in_the_last_fifth(monkeypatch):
+    calls = recorded_calls(monkeypatch, ImageDraw.ImageDraw, "arc")
+    for index in range(30):
+        render(GeneratorConfig(warp="classic"), index)
+    assert [128 <= box[2] <= 160 for box, *_ in calls] == [True] * 30
+
+
+def test_a_noise_arc_of_the_package_may_end_sooner(monkeypatch):
+    calls = recorded_calls(monkeypatch, ImageDraw.ImageDraw, "arc")
+    for index in range(30):
+        render(GeneratorConfig(), index)
+    assert min(box[2] for box, *_ in calls) < 128
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def test_a_character_without_a_glyph_is_refused_by_name(tmp_path):
+    with pytest.raises(UsageError, match=r"DroidSansMono\.ttf has no glyph for '中'"):
+        generate(replace(TINY, charset="01中"), tmp_path / "images", 1)
+    assert not (tmp_path / "images").exists()
+
+
+def test_every_one_of_several_fonts_needs_the_glyph(tmp_path):
+    only_in_dejavu = "☃"
+    generate(replace(TINY, count=1, charset="0" + only_in_dejavu, fonts=(DEJAVU,)), tmp_path, 1)
+    with pytest.raises(UsageError, match=only_in_dejavu):
+        generate(replace(TINY, count=1, charset="0" + only_in_dejavu, fonts=(DEJAVU, DROID)), tmp_path, 1)
+
+
+@pytest.mark.parametrize("name", ["broken.ttf", "gone.ttf"])
+def test_a_font_that_cannot_be_read_is_refused(tmp_path, name):
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    with pytest.raises(UsageError, match=rf"{name} cannot be read"):
+        generate(replace(TINY, fonts=(str(tmp_path / name),)), tmp_path / "images", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"length": 4, "width": 63}, "4 characters need at least 64"),
+        ({"length": 2, "width": 31}, "2 characters need at least 32"),
+        ({"count": 0}, "--count must be at least 1"),
+        ({"count": -5}, "--count must be at least 1"),
+    ],
+)
+def test_too_narrow_a_width_and_too_small_a_count_are_refused(options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        GeneratorConfig(**options)
+
+
+def test_16_pixels_a_character_are_enough():
+    assert render(GeneratorConfig(length=4, width=64), 0)[1].size == (64, 60)
+
+
+# --- running it again ----------------------------------------------------------------------------
+
+
+def test_a_fresh_folder_counts_all_images_as_drawn(tmp_path):
+    assert generate(TINY, tmp_path / "new" / "images", 1) == 30
+
+
+def test_a_finished_folder_is_left_as_it_is(drawn):
+    before = identities(drawn)
+    assert generate(TINY, drawn, 1) == 0
+    assert identities(drawn) == before
+
+
+def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn):
+    whole = contents(drawn)
+    (drawn / "labels.csv").unlink()
+    for path in sorted(drawn.glob("*.png"))[7:20]:
+        path.rename(path.with_suffix(".tmp"))  # as a kill between writing and renaming leaves it
+    assert generate(TINY, drawn, 1) == 13
+    assert contents(drawn) == whole
+
+
+def test_an_image_that_was_removed_is_drawn_again(drawn):
+    whole = contents(drawn)
+    next(drawn.glob("*.png")).unlink()
+    assert generate(TINY, drawn, 1) == 1
+    assert contents(drawn) == whole
+
+
+@pytest.mark.parametrize("options", [{"seed": 1}, {"count": 31}, {"start": 1}, {"warp": "classic"}, {"height": 17}])
+def test_other_options_are_refused_and_named(drawn, options):
+    whole = contents(drawn)
+    with pytest.raises(UsageError, match=next(iter(options))):
+        generate(replace(TINY, **options), drawn, 1)
+    assert contents(drawn) == whole
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_unfinished_folder_of_other_options_is_refused_too(drawn, finished):
+    if not finished:
+        (drawn / "labels.csv").unlink()
+    with pytest.raises(UsageError, match="seed 0 -> 1"):
+        generate(replace(TINY, seed=1), drawn, 1)
+
+
+@pytest.mark.parametrize("others", [(DEJAVU, DROID), (DROID,), (DEJAVU,), ()], ids=["order", "one", "other", "none"])
+def test_other_fonts_are_other_options(tmp_path, others):
+    config = replace(TINY, count=2, fonts=(DROID, DEJAVU))
+    generate(config, tmp_path, 1)
+    with pytest.raises(UsageError, match="fonts"):
+        generate(replace(config, fonts=others), tmp_path, 1)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_leaving_out_one_of_two_fonts_with_one_name_is_another_option(tmp_path, kept):
+    fonts = (tmp_path / "a" / "font.ttf", tmp_path / "b" / "font.ttf")
+    for source, path in zip((DROID, DEJAVU), fonts, strict=True):
+        path.parent.mkdir()
+        shutil.copy(source, path)
+    config = replace(TINY, count=2, fonts=tuple(map(str, fonts)))
+    generate(config, tmp_path / "images", 1)
+    with pytest.raises(UsageError, match="fonts"):
+        generate(replace(config, fonts=(config.fonts[kept],)), tmp_path / "images", 1)
+
+
+def test_the_folder_of_a_font_is_no_option(tmp_path):
+    config = replace(TINY, count=2, fonts=(DEJAVU,))
+    generate(config, tmp_path / "images", 1)
+    copy = shutil.copy(DEJAVU, tmp_path)
+    assert generate(replace(config, fonts=(str(copy),)), tmp_path / "images", 1) == 0
+
+
+def test_force_replaces_the_images_of_other_options(tmp_path, drawn):
+    other = replace(TINY, seed=1, count=20)
+    assert generate(other, drawn, 1, force=True) == 20
+    generate(other, tmp_path / "fresh", 1)
+    assert contents(drawn) == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "mine.png", "00000-mine.png"])
+def test_force_leaves_the_files_of_others(drawn, name):
+    (drawn / name).write_bytes(b"mine")
+    generate(replace(TINY, seed=1), drawn, 1, force=True)
+    assert (drawn / name).read_bytes() == b"mine"
+
+
+def test_force_on_a_finished_folder_draws_nothing(drawn):
+    assert generate(TINY, drawn, 1, force=True) == 0
+
+
+def test_a_file_of_others_does_not_hinder_going_on(drawn):
+    (drawn / "notes.txt").write_text("mine")
+    assert generate(TINY, drawn, 1) == 0
+
+
+def test_an_edited_labels_file_is_refused(drawn):
+    path = drawn / "labels.csv"
+    path.write_text(path.read_text() + "mine.png,42\n")
+    with pytest.raises(UsageError, match=r"labels\.csv was edited"):
+        generate(TINY, drawn, 1)
+    assert path.read_text().endswith("mine.png,42\n")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("name", ["labels.csv", "cat.jpg", "sub/cat.jpg"])
+def test_a_folder_of_other_images_or_labels_is_never_written_to(tmp_path, name, force):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match="was not written by generate"):
+        generate(TINY, tmp_path, 1, force=force)
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
+
+
+@pytest.mark.parametrize("options", ['{"name": "a generator of others"}', '{"charset": 5}'])
+def test_labels_beside_the_generator_json_of_others_are_never_overwritten(tmp_path, options):
+    (tmp_path / "generator.json").write_text(options)
+    (tmp_path / "labels.csv").write_text("mine")
+    with pytest.raises((UsageError, DamagedError)):
+        generate(TINY, tmp_path, 1, force=True)
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+def test_a_damaged_options_file_is_named(drawn):
+    (drawn / "generator.json").write_text('{"count": 30,')
+    with pytest.raises(DamagedError, match=r"generator\.json"):
+        generate(TINY, drawn, 1)

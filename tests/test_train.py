@@ -1,0 +1,247 @@
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captcha_ocr import train as training
+from captcha_ocr.checkpoint import load_model
+from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.prepare import prepare
+from captcha_ocr.resume import Progress
+from captcha_ocr.train import ending_rule, is_better, train
+
+
+@pytest.fixture
+def config(tiny_preset):
+    return tiny_preset.training
+
+
+def weights(folder) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def rows_of(run) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_what_the_design_promises(run):
+    assert {path.name for path in run.iterdir()} == {
+        "run.json", "metrics.jsonl", "curves.png", "confusion.png", "best", "last", "previous"
+    }  # fmt: skip
+    assert {path.name for path in (run / "best").iterdir()} == {"README.md", "config.json", "model.safetensors"}
+
+
+def test_every_epoch_has_a_row_of_metrics(run):
+    rows = rows_of(run)
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert set(rows[0]) == {
+        "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss", "validation_exact",
+        "learning_rate", "images_per_s", "peak_memory_mb",
+    }  # fmt: skip
+    assert rows[1]["learning_rate"] < rows[0]["learning_rate"]
+
+
+def test_the_test_set_is_scored_with_the_best_weights(run, shards):
+    finished = json.loads((run / "run.json").read_bytes())["finished"]
+    assert finished["test"]["images"] == 6
+    assert finished["rule"] == "all 2 epochs done"
+
+
+def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
+    train(shards, tmp_path, config, "cpu", quiet=True)
+    assert weights(tmp_path / "last") == weights(run / "last")
+
+
+def test_another_seed_gives_other_weights(run, shards, config, tmp_path):
+    train(shards, tmp_path, replace(config, seed=1), "cpu", quiet=True)
+    assert weights(tmp_path / "last") != weights(run / "last")
+
+
+def test_a_run_killed_between_epochs_ends_as_if_it_had_not_been(run, shards, config, tmp_path, monkeypatch):
+    real = training.run_epoch
+
+    def killed(trainer, *rest):
+        if trainer.progress.epoch == 1:
+            raise KeyboardInterrupt
+        return real(trainer, *rest)
+
+    monkeypatch.setattr(training, "run_epoch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(shards, tmp_path, config, "cpu", quiet=True)
+    monkeypatch.undo()
+    assert [row["epoch"] for row in rows_of(tmp_path)] == [1]
+    train(shards, tmp_path, config, "cpu", quiet=True)
+    for name in ("best", "last"):
+        assert weights(tmp_path / name) == weights(run / name)
+    assert [row["training_loss"] for row in rows_of(tmp_path)] == [row["training_loss"] for row in rows_of(run)]
+
+
+def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, config, tmp_path, capsys):
+    copied = shutil.copytree(run, tmp_path / "run")
+    unfinished = json.loads((copied / "run.json").read_bytes())
+    training_run = {key: unfinished[key] for key in ("training", "data")}
+    from captcha_ocr.run import write_run
+
+    write_run(copied, {**training_run, "finished": None})
+    (copied / "last" / "state.json").write_text("{}")
+    train(shards, copied, config, "cpu")
+    assert "going on from the checkpoint before it" in capsys.readouterr().err
+    assert weights(copied / "last") == weights(run / "last")
+
+
+def test_a_finished_run_is_left_as_it_is(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "last" / "model.safetensors").unlink()  # not even looked at
+    finished = train(shards, copied, config, "cpu", quiet=True)
+    assert finished.epochs == 2
+    assert not (copied / "last" / "model.safetensors").exists()
+
+
+def test_another_run_in_the_folder_is_refused_naming_what_differs(run, shards, config):
+    with pytest.raises(UsageError, match=r"learning_rate: 0.004 -> 0.1"):
+        train(shards, run, replace(config, learning_rate=0.1), "cpu", quiet=True)
+
+
+def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "notes.txt").write_text("mine")
+    train(shards, copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
+    assert len(rows_of(copied)) == 1
+    assert (copied / "notes.txt").read_text() == "mine"
+
+
+def test_other_data_are_refused(images, run, config, tmp_path):
+    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), workers=1)
+    with pytest.raises(UsageError, match="other data"):
+        train(tmp_path / "shards", run, config, "cpu", quiet=True)
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_a_flipped_bit_in_any_shard_is_refused_before_the_first_step(shards, config, tmp_path, split, monkeypatch):
+    copied = shutil.copytree(shards, tmp_path / "shards")
+    path = next(copied.glob(f"{split}-*"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
+    with pytest.raises(DamagedError, match=path.name):
+        train(copied, tmp_path / "run", config, "cpu", quiet=True)
+
+
+def test_shards_of_another_size_than_the_recipes_are_refused_naming_the_command(shards, tmp_path):
+    with pytest.raises(UsageError, match=r"captcha-ocr prepare .* --preset seed --force"):
+        train(shards, tmp_path, PRESETS["seed"].training, "cpu", quiet=True)
+
+
+def test_shards_too_narrow_for_their_texts_are_refused_naming_the_command(images, tmp_path):
+    narrow = PrepareConfig(width=32, height=16)
+    prepare(images, tmp_path / "shards", narrow, workers=1)
+    with pytest.raises(UsageError, match=r"too narrow for 2 characters; .* --preset default --force"):
+        train(tmp_path / "shards", tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)
+
+
+def test_init_starts_from_a_trained_model(run, shards, config, tmp_path):
+    train(shards, tmp_path, replace(config, epochs=1, learning_rate=1e-9), "cpu", init=run, quiet=True)
+    started, other = load_model(tmp_path / "last"), load_model(run / "best")
+    assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
+
+
+def test_resume_takes_a_checkpoint_of_another_folder(run, shards, config, tmp_path):
+    train(shards, tmp_path, config, "cpu", resume=str(run / "previous"), quiet=True)
+    assert weights(tmp_path / "last") == weights(run / "last")
+
+
+@pytest.mark.parametrize("loss", ["bce", "ce"])
+@pytest.mark.parametrize("schedule", ["onecycle", "cosine", "constant"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_every_loss_schedule_and_optimiser_lowers_the_training_loss(
+    shards, config, tmp_path, loss, schedule, optimizer
+):
+    options = {"loss": loss, "schedule": schedule, "optimizer": optimizer}
+    train(shards, tmp_path, replace(config, epochs=4, **options), "cpu", quiet=True)
+    rows = rows_of(tmp_path)
+    assert rows[-1]["training_loss"] < rows[0]["training_loss"]
+
+
+def test_bf16_trains_as_well(shards, config, tmp_path):
+    train(shards, tmp_path, replace(config, epochs=1, precision="bf16"), "cpu", quiet=True)
+    assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == "bf16"
+
+
+def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
+    hopeless = replace(config, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
+    finished = train(shards, tmp_path, hopeless, "cpu", quiet=True)
+    assert finished.rule == "validation has not improved for 2 epochs"
+    assert finished.epochs == finished.best_epoch + 2
+
+
+def test_the_seed_recipe_is_ended_by_early_stopping_alone():
+    assert derive_epochs(PRESETS["seed"].training, 48) is None
+
+
+class FakeTrainer:
+    """A trainer's progress, which is all that the ending rules look at."""
+
+    def __init__(self, config, epochs, progress):
+        self.config, self.epochs, self.progress = config, epochs, progress
+
+
+@pytest.mark.parametrize(
+    ("epoch", "best_epoch", "loss", "rule"),
+    [
+        (5, 4, 0.1, None),
+        (9, 9, 0.1, "all 9 epochs done"),
+        (7, 4, 0.1, "validation has not improved for 3 epochs"),
+        (6, 4, float("nan"), "the training loss is no longer a number; try a lower --lr"),
+    ],
+)
+def test_each_rule_ends_a_run(config, epoch, best_epoch, loss, rule):
+    progress = Progress(epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": loss}])
+    assert ending_rule(FakeTrainer(config, 9, progress)) == rule
+
+
+@pytest.mark.parametrize(
+    ("exact", "loss", "better"),
+    [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)],
+)
+def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, better):
+    from collections import Counter
+
+    from captcha_ocr.metrics import Scores
+
+    progress = Progress(best_exact=0.5, best_loss=0.5)
+    assert is_better(Scores(10, exact, Counter(), loss), progress) is better
+
+
+def test_fewer_images_get_more_epochs_within_bounds(tiny_preset):
+    default = PRESETS["default"]
+    epochs = [derive_epochs(default.training, images) for images in (10, 10_000, 32_000, 10**7)]
+    assert epochs == [100, round(default.images_seen / 10_000), round(default.images_seen / 32_000), 1]
+
+
+def test_a_set_with_one_training_image_is_refused(config, tmp_path):
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        pixels = np.full((16, 48), number, dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}{number}.png")
+    prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
+    with pytest.raises(UsageError, match="at least 2 are needed"):
+        train(tmp_path / "shards", tmp_path / "run", config, "cpu", quiet=True)
+
+
+def test_a_set_without_test_images_is_trained_and_not_scored(config, tmp_path):
+    (tmp_path / "images").mkdir()
+    lines = ["filename,text,split"]
+    for number in range(6):
+        pixels = np.full((16, 48), number, dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+        lines.append(f"{number}.png,{number}{number},train")
+    (tmp_path / "images" / "labels.csv").write_text("\n".join(lines))
+    prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
+    finished = train(tmp_path / "shards", tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    assert finished.test is None
