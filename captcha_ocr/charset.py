@@ -5,11 +5,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal
 
 from captcha_ocr.errors import LabelError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np  # 0.2 s that `captcha-ocr --help` does without
 
 Fold = Literal["lower", "upper", None]
 
@@ -63,8 +64,10 @@ class Charset:
         # Character by character, keeping those that would change length ("ß".upper() is "SS").
         return "".join(fold_character(character, self.fold) for character in text)
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> "np.ndarray":
         """Texts of one length, (N), to class ids, (N, L) int16; LabelError names what is unknown."""
+        import numpy as np
+
         rows = [self._encode_one(text) for text in texts]
         if len({len(row) for row in rows}) > 1:
             raise LabelError("texts of different lengths cannot share one array")
@@ -80,7 +83,7 @@ class Charset:
         """The characters of `text`, in their order, that the alphabet does not have."""
         return "".join(dict.fromkeys(c for c in self.normalize(text) if c not in self._id_of))
 
-    def decode(self, ids: np.ndarray) -> list[str]:
+    def decode(self, ids: "np.ndarray") -> list[str]:
         """Class ids, (N, L), to N texts."""
         return ["".join(self.characters[number] for number in row) for row in ids.tolist()]
 

@@ -1,0 +1,318 @@
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from captcha_ocr.cli import escape, labelled_paths, main
+from captcha_ocr.labels import read_labels
+
+COMMAND = [sys.executable, "-W", "error", "-m", "captcha_ocr"]
+
+
+def invoke(*arguments: object, **settings) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], **settings)
+
+
+def spawn(*arguments: object, **settings) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as its own process."""
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, **settings)
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+# --- from images to a read code ------------------------------------------------------------------
+
+
+def test_four_commands_lead_from_nothing_to_read_codes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drawn = invoke(
+        "generate", "--count", 400, "--charset", "0123", "--length", 2, "--size", "80x40", "--workers", 1, "--seed", 5
+    )
+    assert "400 images" in drawn.stdout
+    assert "next: captcha-ocr prepare" in drawn.stderr
+    prepared = invoke("prepare", "--size", "80x40", "--workers", 1)
+    assert "320 train, 40 val, 40 test; 0 left out" in prepared.stdout
+    trained = invoke("train", "--epochs", 8, "--device", "cpu", "--quiet")
+    share = float(re.search(r"test exact match ([\d.]+)%", trained.stdout)[1])
+    assert share > 60  # guessing gives 6
+    read = invoke("eval", "data/images", "--device", "cpu")
+    lines = [line.split("\t") for line in read.stdout.splitlines()]
+    assert len(lines) == 400
+    right = sum(Path(path).stem.split("-")[1] == code for path, code, _ in lines)
+    assert right > 300
+    assert all(0 < float(confidence) <= 1 for _, _, confidence in lines)
+
+
+def test_a_finished_step_is_left_as_it_is(images, shards, run):
+    options = ["--length", 2, "--charset", "digits", "--size", "48x16", "--font-sizes", 14, "--count", 60]
+    before = [(path, path.stat().st_mtime_ns) for path in sorted(images.iterdir())]
+    assert "all were there" in invoke("generate", *options, "--out", images).stdout
+    assert before == [(path, path.stat().st_mtime_ns) for path in sorted(images.iterdir())]
+
+
+def test_the_next_command_names_folders_that_are_not_the_default(images, tmp_path):
+    result = invoke("prepare", images, "--out", tmp_path / "mine", "--size", "48x16", "--workers", 1, "--json")
+    assert f"next: captcha-ocr train --data {tmp_path / 'mine'}" in result.stderr
+    assert json.loads(result.stdout)["train"] == 48
+
+
+# --- eval ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read(run):
+    """Run eval with the tiny model."""
+    return lambda *arguments, **settings: invoke("eval", "--model", run, "--device", "cpu", *arguments, **settings)
+
+
+@pytest.fixture
+def some(images, tmp_path) -> list[Path]:
+    """Three images in a folder of their own."""
+    (tmp_path / "some").mkdir()
+    return [Path(shutil.copy(path, tmp_path / "some")) for path in sorted(images.glob("*.png"))[:3]]
+
+
+def codes(result: Result) -> list[str]:
+    return [line.split("\t")[1] for line in result.stdout.splitlines()]
+
+
+def test_files_folders_globs_and_standard_input_mean_the_same(read, some):
+    expected = codes(read(*some))
+    assert len(expected) == 3
+    assert codes(read(some[0].parent)) == expected
+    assert codes(read(some[0].parent / "*.png")) == expected
+    assert codes(read(input="\n".join(map(str, some)))) == expected
+    assert [codes(read("-", input=path.read_bytes()))[0] for path in some] == expected
+
+
+def test_a_path_that_exists_is_never_a_glob(read, some):
+    odd = some[0].with_name("[0-9]*.png")
+    shutil.move(some[0], odd)
+    assert read(odd).stdout.startswith(str(odd) + "\t")
+
+
+def test_a_glob_that_matches_nothing_is_named_and_fails(read, tmp_path):
+    result = read(tmp_path / "*.png")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "*.png: No such file" in result.stderr
+
+
+def test_damaged_files_are_named_and_the_rest_is_read(read, images, tmp_path):
+    folder = shutil.copytree(images, tmp_path / "images")
+    damaged = sorted(folder.glob("*.png"))[10:15]
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:60])
+    result = read(folder)
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 55
+    assert [line.split(": ")[0] for line in result.stderr.splitlines()] == list(map(str, damaged))
+
+
+def test_json_has_an_object_a_line_with_code_or_error(read, some):
+    some[1].write_bytes(b"no image")
+    result = read(*some, "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(row) for row in rows] == [
+        {"path", "code", "confidence"}, {"path", "error"}, {"path", "code", "confidence"}
+    ]  # fmt: skip
+    assert result.exit_code == 1
+
+
+def test_odd_file_names_cannot_break_the_output(read, some):
+    odd = some[0].with_name("a\tb\nc\x1b[31m.png")
+    shutil.move(some[0], odd)
+    (line,) = read(odd).stdout.splitlines()
+    assert line.split("\t")[0].endswith(r"a\tb\nc\x1b[31m.png")
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("plain é.png", "plain é.png"), ("a\\b", r"a\\b"), ("\udcff", r"\udcff"), ("\x7f\u202e", r"\x7f\u202e")],
+)
+@pytest.mark.skipif(os.sep == "\\", reason="backslashes separate folders there")
+def test_what_cannot_be_printed_is_escaped(path, shown):
+    assert escape(path) == shown
+
+
+def test_scores_compare_with_a_labels_file(read, images):
+    result = read("--labels", images / "labels.csv")
+    assert re.search(r"exact match +[\d.]+%  \(\d+ of 60; 95 % interval", result.stdout)
+    assert "per character" in result.stdout
+    assert result.exit_code == 0
+
+
+def test_scores_of_some_images_count_these_alone(read, images, some):
+    result = read("--labels", images / "labels.csv", some[0].parent, "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(row) for row in rows[:-1]] == [{"path", "code", "confidence"}] * 3
+    assert rows[-1]["summary"]["images"] == 3
+
+
+def test_images_without_a_row_are_named_and_not_scored(read, images, some):
+    shutil.copy(some[0], some[0].with_name("stranger.png"))
+    result = read("--labels", images / "labels.csv", some[0].parent, "--json")
+    assert "stranger.png: labels.csv has no row for it" in result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["summary"]["images"] == 3
+    assert result.exit_code == 1
+
+
+def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("filename,text\na/1.png,A\nb/1.png,B\na/2.png,C\n")
+    look_up = labelled_paths(table, read_labels(table)[0])
+    assert look_up(str(tmp_path / "b" / "1.png")) == "B"
+    assert look_up("elsewhere/1.png") is None
+    assert look_up("elsewhere/2.png") == "C"
+
+
+def test_reading_can_be_narrowed(read, some):
+    assert set("".join(codes(read(*some, "--charset", "37")))) <= set("37")
+    assert read(*some, "--length", 3).exit_code == 2
+
+
+def test_a_prompt_survives_every_error(run, some):
+    pty = pytest.importorskip("pty", reason="terminals of this kind are POSIX's")
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "eval", "--model", str(run), "--device", "cpu"],
+        stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(child)
+    os.write(parent, f"nowhere.png\n\n{some[0]}\n\x04".encode())
+    output, errors = process.communicate(timeout=120)
+    os.close(parent)
+    assert str(some[0]).encode() + b"\t" in output
+    assert b"nowhere.png: No such file" in errors
+    assert process.returncode == 0
+
+
+# --- exit codes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["generate", "--count", "0"], "--count must be at least 1"),
+        (["generate", "--charset", "中"], "no glyph for '中'"),
+        (["generate", "--charset", "AA"], "names the character 'A' twice"),
+        (["generate", "--length", "8", "--size", "100x60"], "8 characters need at least 128"),
+        (["generate", "--size", "100"], "not WIDTHxHEIGHT"),
+        (["generate", "--size", "0x60"], "not WIDTHxHEIGHT"),
+        (["generate", "--font-sizes", "big"], "not whole numbers"),
+        (["generate", "--fonts", "no.ttf"], "does not exist"),
+        (["prepare", "nowhere"], "nowhere is not a folder"),
+        (["prepare", ".", "--split", "80/10"], "three percentages"),
+        (["prepare", "."], "holds no PNG"),
+        (["train"], "holds no finished shards"),
+        (["train", "--device", "tpu"], "holds no finished shards"),
+        (["train", "--lr", "-1"], "--lr must lie between"),
+        (["train", "--preset", "best"], "'best' is not one of"),
+        (["eval", "x.png"], "no model folder"),
+        (["eval", "--nonsense"], "No such option"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence_and_exit_2(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fonts_file_that_is_none_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("no.ttf").write_bytes(b"no font")
+    result = invoke("generate", "--fonts", "no.ttf")
+    assert (result.exit_code, Path("data").exists()) == (2, False)
+    assert "no.ttf cannot be read" in result.stderr
+
+
+def test_a_folder_with_a_damaged_image_is_prepared_and_exits_1(images, tmp_path):
+    folder = shutil.copytree(images, tmp_path / "images")
+    damaged = sorted(folder.glob("*.png"))[0]
+    damaged.write_bytes(b"no image")
+    result = invoke("prepare", folder, "--out", tmp_path / "shards", "--size", "48x16", "--workers", 1)
+    assert result.exit_code == 1
+    assert f"left out {damaged.name}: not a PNG" in result.stderr
+    assert "1 left out" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_damaged_model_exits_3_before_anything_is_read(run, some, tmp_path, name):
+    folder = shutil.copytree(run / "best", tmp_path / "model")
+    flip_bit(folder / name)
+    result = invoke("eval", "--model", folder, *some)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert name in result.stderr
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "test-00000.safetensors.gz"])
+def test_damaged_shards_exit_3(shards, tmp_path, name):
+    folder = shutil.copytree(shards, tmp_path / "shards")
+    flip_bit(folder / name)
+    result = invoke("train", "--data", folder, "--out", tmp_path / "run", "--device", "cpu")
+    assert result.exit_code == 3
+    assert name in result.stderr
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_an_output_folder_that_is_a_file_is_one_sentence(images, tmp_path):
+    (tmp_path / "file").touch()
+    result = invoke("prepare", images, "--out", tmp_path / "file" / "shards", "--workers", 1)
+    assert result.exit_code == 1
+    assert "Not a directory" in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_have_their_exit_codes(tmp_path, number, code):
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "--count", "100000", "--workers", "2", "--out", str(tmp_path / "images")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    while process.poll() is None and len(list(tmp_path.glob("images/*.png"))) < 50:
+        pass
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in errors
+    assert not (tmp_path / "images" / "labels.csv").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closed pipes are told otherwise there")
+def test_a_reader_that_leaves_early_gets_no_traceback(run, images):
+    process = subprocess.Popen(
+        [*COMMAND, "eval", "--model", str(run), "--device", "cpu", *[str(images)] * 200],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdout.readline()
+    process.stdout.close()
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=60)
+
+
+def test_the_version_is_the_packages():
+    from captcha_ocr import __version__
+
+    assert spawn("--version").stdout.decode().strip() == f"captcha-ocr {__version__}"
+
+
+@pytest.mark.parametrize("command", [[], ["generate"], ["prepare"], ["train"], ["eval"]])
+def test_every_command_has_help(command):
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert "Options:" in result.stdout

@@ -1,0 +1,88 @@
+"""The package as a whole: its layers, and what importing it costs."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import captcha_ocr
+
+PACKAGE = Path(captcha_ocr.__file__).parent
+LAYERS = [
+    {"errors", "files", "charset", "config"},
+    {"images", "labels", "workers", "synth", "shards", "prepare", "progress"},
+    {"model", "losses", "metrics", "device", "checkpoint", "resume", "run", "plots", "batches", "evaluate"},
+    {"recognizer", "train"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+WITHOUT_TORCH = LAYERS[0] | LAYERS[1] | {"metrics", "recognizer", "cli", "__init__"}
+
+
+def imports_of(module: str, anywhere: bool) -> set[str]:
+    """The full names that a module imports: at its top, or anywhere in it."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree) if anywhere else tree.body:
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def run_python(code: str) -> str:
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return result.stdout
+
+
+def test_every_module_has_a_layer():
+    assert {path.stem for path in PACKAGE.glob("*.py")} == set.union(*LAYERS)
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_imports_point_downwards(level):
+    above = set.union(*LAYERS[level + 1 :])
+    for module in LAYERS[level]:
+        upwards = {name for name in above - {"__init__"} if f"captcha_ocr.{name}" in imports_of(module, anywhere=False)}
+        assert not upwards, f"{module} imports {upwards}"
+
+
+@pytest.mark.parametrize("module", sorted(WITHOUT_TORCH))
+def test_reading_and_preparing_do_without_torch_at_the_top(module):
+    assert not any(name.split(".")[0] == "torch" for name in imports_of(module, anywhere=False))
+
+
+def test_plots_alone_imports_matplotlib():
+    users = {path.stem for path in PACKAGE.glob("*.py") if "matplotlib" in str(imports_of(path.stem, anywhere=True))}
+    assert users == {"plots"}
+
+
+@pytest.mark.parametrize("module", sorted(set.union(*LAYERS) - {"__main__"}))
+def test_nothing_is_unpickled_anywhere(module):
+    assert not {"pickle", "dill", "joblib", "shelve", "marshal"} & imports_of(module, anywhere=True)
+    source = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
+    assert not re.search(r"(?<!safetensors\.)torch\.load\b", source)
+    assert "allow_pickle" not in source
+
+
+def test_help_leaves_the_heavy_libraries_alone():
+    code = (
+        "import sys\nfrom captcha_ocr.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm'} & set(sys.modules)))"
+    )
+    assert run_python(code).endswith("[]\n")
+
+
+def test_importing_the_package_loads_nothing_until_it_is_used():
+    code = "import sys, captcha_ocr; print('numpy' in sys.modules, 'torch' in sys.modules); captcha_ocr.Recognizer"
+    assert run_python(code) == "False False\n"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        captcha_ocr.Nothing  # noqa: B018

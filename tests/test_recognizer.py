@@ -1,0 +1,115 @@
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captcha_ocr import Reading, Recognizer
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import InputSize, ModelConfig, NetworkConfig
+from captcha_ocr.errors import ImageError, UsageError
+
+CONFIG = ModelConfig(Charset("ABC"), 2, InputSize(8, 16, 1), NetworkConfig())
+
+
+class BrightnessEngine:
+    """Logits that depend on the image: the brighter it is, the surer of BC, and next likeliest AA."""
+
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        brightness = images.mean((1, 2, 3)) / 255
+        table = np.array([[1, 2, 0], [1, 0, 2]], dtype=np.float32)  # (L, K)
+        return brightness[:, None, None].astype(np.float32) * table
+
+
+def grey(level: int) -> np.ndarray:
+    return np.full((8, 16), level, dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def recognizer(run) -> Recognizer:
+    return Recognizer.load(run, device="cpu")
+
+
+def test_every_kind_of_source_is_read_alike(recognizer, images):
+    path = next(images.glob("*.png"))
+    with Image.open(path) as image:
+        sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB"))]
+        expected = recognizer.predict(path)
+        for source in sources:
+            assert recognizer.predict(source) == expected
+
+
+def test_a_list_gives_a_list_in_its_order(recognizer, images):
+    paths = sorted(images.glob("*.png"))[:5]
+    together = recognizer.predict(paths)
+    assert [reading.code for reading in together] == [recognizer.predict(path).code for path in paths]
+
+
+def test_an_empty_list_gives_an_empty_list(recognizer):
+    assert recognizer.predict([]) == []
+
+
+def test_a_copied_model_folder_reads_the_same_with_nothing_beside_it(recognizer, run, images, tmp_path):
+    copied = Recognizer.load(shutil.copytree(run / "best", tmp_path / "anywhere"), device="cpu")
+    paths = sorted(images.glob("*.png"))
+    assert copied.predict(paths) == recognizer.predict(paths)
+
+
+def test_more_images_than_a_batch_are_read_in_order():
+    levels = list(range(0, 256)) * 2
+    readings = Recognizer(BrightnessEngine(), CONFIG).predict([grey(level) for level in levels])
+    assert len(readings) == 512
+    assert [reading.confidence for reading in readings[:256]] == sorted(r.confidence for r in readings[:256])
+
+
+def test_the_confidence_is_the_product_of_the_characters_probabilities():
+    odds = np.exp([1, 2, 0])
+    expected = (odds.max() / odds.sum()) ** 2
+    assert Recognizer(BrightnessEngine(), CONFIG).predict(grey(255)) == Reading("BC", pytest.approx(expected))
+
+
+def test_a_narrower_alphabet_is_all_that_is_read_and_shares_the_probability():
+    reading = Recognizer(BrightnessEngine(), CONFIG, charset="AB").predict(grey(255))
+    odds = 1 / (1 + np.exp(-1))
+    assert reading == Reading("BA", pytest.approx(odds * odds))
+
+
+@pytest.mark.parametrize("charset", ["ABX", "digits", ""])
+def test_an_alphabet_that_the_model_does_not_know_is_refused(charset):
+    with pytest.raises(UsageError, match="it knows ABC"):
+        Recognizer(BrightnessEngine(), CONFIG, charset=charset)
+
+
+def test_a_length_that_the_model_does_not_read_is_refused():
+    assert Recognizer(BrightnessEngine(), CONFIG, length=2)
+    with pytest.raises(UsageError, match="reads 2 characters, not 5"):
+        Recognizer(BrightnessEngine(), CONFIG, length=5)
+
+
+def test_a_folding_models_alphabet_is_narrowed_in_any_case():
+    config = ModelConfig(Charset("abc", "lower"), 2, CONFIG.size, CONFIG.network)
+    assert Recognizer(BrightnessEngine(), config, charset="AB").predict(grey(255)).code == "ba"
+
+
+def test_a_bad_image_in_a_list_is_an_error_that_names_it(recognizer, images, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    with pytest.raises(ImageError, match=r"bad\.png: not a PNG"):
+        recognizer.predict([next(images.glob("*.png")), tmp_path / "bad.png"])
+
+
+def test_read_all_goes_on_after_a_bad_image(recognizer, images):
+    path = next(images.glob("*.png"))
+    results = list(recognizer.read_all(iter([path, b"no image", path])))
+    assert [type(result) for result in results] == [Reading, ImageError, Reading]
+
+
+def test_bytes_of_another_format_and_size_are_read(recognizer):
+    stream = io.BytesIO()
+    Image.new("RGB", (300, 100), "white").save(stream, "JPEG")
+    assert len(recognizer.predict(stream.getvalue()).code) == 2
+
+
+def test_a_model_of_another_device_is_refused(run):
+    with pytest.raises(UsageError, match="no device"):
+        Recognizer.load(run, device="cuda:99")
