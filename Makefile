@@ -2,7 +2,7 @@
 # Everything is installed into .venv, at the versions that constraints.txt names.
 
 PYTHON ?= python3
-COUNT ?= 40000
+COUNT ?= 50000
 SEED ?= 0
 FRESH_SEED ?= 1
 

@@ -45,7 +45,8 @@ class Commands(click.Group):
             click.echo(f"captcha-ocr: {error}", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("captcha-ocr: interrupted; the same command goes on where it stopped", err=True)
+            goes_on = "" if ctx.invoked_subcommand == "eval" else "; the same command goes on where it stopped"
+            click.echo(f"captcha-ocr: interrupted{goes_on}", err=True)
             sys.exit(130)
         except BrokenPipeError:
             # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
@@ -362,7 +363,10 @@ def expand(paths: tuple[str, ...]) -> Iterator[str]:
 
     for path in paths:
         if os.path.isdir(path):
-            yield from map(str, image_files(Path(path)))
+            found = image_files(Path(path))
+            if not found:
+                raise UsageError(f"{path} holds no PNG, JPEG, GIF, BMP or WEBP files")
+            yield from map(str, found)
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
             matches = sorted(glob.glob(path, recursive=True))
             yield from expand(tuple(matches)) if matches else (path,)
@@ -387,8 +391,11 @@ def read_at_prompt(recognizer: "Recognizer", as_json: bool) -> int:
         except EOFError:
             click.echo()
             return 0
-        for name, result in read_paths(recognizer, expand((path,) if path else ())):
-            show(name, result, as_json)
+        try:
+            for name, result in read_paths(recognizer, expand((path,) if path else ())):
+                show(name, result, as_json)
+        except UsageError as error:
+            click.echo(str(error), err=True)
 
 
 def show(path: str, result: "Reading | ImageError", as_json: bool) -> int:

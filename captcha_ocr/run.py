@@ -33,32 +33,43 @@ class Finished:
     test: dict[str, Any] | None
 
 
-def open_run(out: Path, manifest: Manifest, config: TrainConfig, resume: str, force: bool) -> Finished | None:
-    """Make `out` ready for this run, or return how it ended if it has; UsageError if it is another's."""
-    described = {
-        "training": config.to_dict(),
-        "data": sha256(to_json({**asdict(manifest), "source": ""})),
-    }
+def describe_run(manifest: Manifest, config: TrainConfig) -> dict[str, Any]:
+    """What tells one run from another: its configuration and its data, wherever they lie."""
+    return {"training": config.to_dict(), "data": sha256(to_json({**asdict(manifest), "source": ""}))}
+
+
+def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | None:
+    """How the run in `out` ended, or None where it has not, or there is none; changes nothing.
+
+    UsageError if another run, or a model of another origin, is there.
+    """
     path = out / RUN_FILE
-    if path.exists() and not force:
-        existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
-        changed = differences(TrainConfig.from_dict(existing["training"]), config)
-        changed += ["other data"] if existing["data"] != described["data"] else []
-        if changed:
-            raise UsageError(
-                f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
-            )
-        if existing["finished"] is not None:
-            return Finished(**existing["finished"])
-        if resume == "never":
-            raise UsageError(f"{out} holds an unfinished run; go on with --resume auto, or replace it with --force")
+    if not path.exists():
+        if any((out / name).exists() for name in (BEST, LAST, PREVIOUS)):
+            raise UsageError(f"{out} holds a model but no {RUN_FILE}; choose another --out")
+        return None
+    existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    old, new = (TrainConfig.from_dict(run["training"]) for run in (existing, described))
+    changed = differences(old, new) + (["other data"] if existing["data"] != described["data"] else [])
+    if changed:
+        raise UsageError(
+            f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
+        )
+    if existing["finished"] is not None:
+        return Finished(**existing["finished"])
+    if resume == "never":
+        raise UsageError(f"{out} holds an unfinished run; go on with --resume auto, or replace it with --force")
+    return None
+
+
+def start_run(out: Path, described: dict[str, Any], force: bool) -> None:
+    """Make `out` ready: a new run, one that goes on, or with `force` one in place of another."""
     if force:
         remove_run(out)
     out.mkdir(parents=True, exist_ok=True)
     for name in (BEST, LAST, PREVIOUS):
         recover(out / name)
     write_run(out, {**described, "finished": None})
-    return None
 
 
 def write_run(out: Path, content: dict[str, Any]) -> None:

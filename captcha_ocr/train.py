@@ -25,7 +25,17 @@ from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.progress import ProgressBar, duration, say
 from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, restore, save_last
-from captcha_ocr.run import BEST, CONFUSION_FILE, CURVES_FILE, Finished, end_run, open_run, write_metrics
+from captcha_ocr.run import (
+    BEST,
+    CONFUSION_FILE,
+    CURVES_FILE,
+    Finished,
+    describe_run,
+    end_run,
+    find_run,
+    start_run,
+    write_metrics,
+)
 from captcha_ocr.shards import Manifest, Split, check_shards, read_manifest
 
 
@@ -72,7 +82,8 @@ def train(
     manifest = read_manifest(data)
     model_config = ModelConfig(manifest.charset, manifest.length, manifest.size, preset_named(config.preset).network)
     check_fits(manifest, model_config, config, data)
-    finished = open_run(out, manifest, config, resume, force)
+    described = describe_run(manifest, config)
+    finished = None if force else find_run(out, described, resume)
     if finished is not None:
         return finished
     tell = (lambda line: None) if quiet else say
@@ -82,6 +93,7 @@ def train(
     validation = load_split(data, manifest, "val", device)
     check(len(training) >= 2, f"{data} has {len(training)} training image; at least 2 are needed")
     trainer = make_trainer(model_config, config, training, device, init)
+    start_run(out, described, force)
     tell(f"device     {describe(device)}, {trainer.precision}")
     tell(f"data       {len(training):,} images to train on, {len(validation):,} to validate, {manifest.size}")
     tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")

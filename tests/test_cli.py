@@ -109,6 +109,12 @@ def test_a_glob_that_matches_nothing_is_named_and_fails(read, tmp_path):
     assert "*.png: No such file" in result.stderr
 
 
+def test_a_folder_without_images_is_said_to_be_one(read, tmp_path):
+    result = read(tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds no PNG" in result.stderr
+
+
 def test_damaged_files_are_named_and_the_rest_is_read(read, images, tmp_path):
     folder = shutil.copytree(images, tmp_path / "images")
     damaged = sorted(folder.glob("*.png"))[10:15]
@@ -190,11 +196,12 @@ def test_a_prompt_survives_every_error(run, some):
         stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     os.close(child)
-    os.write(parent, f"nowhere.png\n\n{some[0]}\n\x04".encode())
+    os.write(parent, f"nowhere.png\n\n{os.path.dirname(COMMAND[0])}\n{some[0]}\n\x04".encode())
     output, errors = process.communicate(timeout=120)
     os.close(parent)
     assert str(some[0]).encode() + b"\t" in output
     assert b"nowhere.png: No such file" in errors
+    assert b"holds no PNG" in errors
     assert process.returncode == 0
 
 

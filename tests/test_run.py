@@ -1,42 +1,59 @@
+from dataclasses import replace
+
 import pytest
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.run import Finished, end_run, open_run, write_metrics
+from captcha_ocr.run import Finished, describe_run, end_run, find_run, start_run, write_metrics
 from captcha_ocr.shards import read_manifest
 
-CONFIG = TrainConfig()
 END = Finished(rule="all 3 epochs done", epochs=3, best_epoch=2, seconds=1.5, test=None)
 
 
 @pytest.fixture
-def manifest(shards):
-    return read_manifest(shards)
+def described(shards):
+    return describe_run(read_manifest(shards), TrainConfig())
 
 
-def test_a_new_run_has_not_finished(manifest, tmp_path):
-    assert open_run(tmp_path / "new", manifest, CONFIG, "auto", force=False) is None
-    assert open_run(tmp_path / "new", manifest, CONFIG, "auto", force=False) is None
+def test_where_there_is_no_run_nothing_is_found_and_nothing_made(described, tmp_path):
+    assert find_run(tmp_path / "new", described, "auto") is None
+    assert not (tmp_path / "new").exists()
 
 
-def test_a_finished_run_remembers_how_it_ended(manifest, tmp_path):
-    open_run(tmp_path, manifest, CONFIG, "auto", force=False)
+def test_a_started_run_has_not_finished(described, tmp_path):
+    start_run(tmp_path / "new", described, force=False)
+    assert find_run(tmp_path / "new", described, "auto") is None
+
+
+def test_a_finished_run_remembers_how_it_ended(described, tmp_path):
+    start_run(tmp_path, described, force=False)
     end_run(tmp_path, END, {"device": "cpu"})
-    assert open_run(tmp_path, manifest, CONFIG, "auto", force=False) == END
+    assert find_run(tmp_path, described, "auto") == END
 
 
-def test_an_unfinished_run_is_not_resumed_against_the_users_wish(manifest, tmp_path):
-    open_run(tmp_path, manifest, CONFIG, "auto", force=False)
+def test_the_same_data_prepared_from_another_place_are_the_same_data(described, shards):
+    moved = replace(read_manifest(shards), source="elsewhere")
+    assert describe_run(moved, TrainConfig()) == described
+
+
+def test_an_unfinished_run_is_not_resumed_against_the_users_wish(described, tmp_path):
+    start_run(tmp_path, described, force=False)
     with pytest.raises(UsageError, match="unfinished"):
-        open_run(tmp_path, manifest, CONFIG, "never", force=False)
+        find_run(tmp_path, described, "never")
 
 
-def test_a_flipped_bit_in_run_json_is_refused(manifest, tmp_path):
-    open_run(tmp_path, manifest, CONFIG, "auto", force=False)
+def test_a_model_that_no_run_made_is_not_overwritten(described, tmp_path):
+    (tmp_path / "best").mkdir()
+    with pytest.raises(UsageError, match="holds a model"):
+        find_run(tmp_path, described, "auto")
+
+
+def test_a_changed_run_json_is_refused(described, tmp_path):
+    start_run(tmp_path, described, force=False)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
     with pytest.raises(DamagedError, match=r"run\.json"):
-        open_run(tmp_path, manifest, CONFIG, "auto", force=False)
+        find_run(tmp_path, described, "auto")
 
 
 def test_metrics_are_one_json_object_a_line(tmp_path):

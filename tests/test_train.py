@@ -102,6 +102,12 @@ def test_a_finished_run_is_left_as_it_is(run, shards, config, tmp_path):
     assert not (copied / "last" / "model.safetensors").exists()
 
 
+def test_a_mistake_leaves_no_folder_behind(shards, config, tmp_path):
+    with pytest.raises(UsageError, match="no device"):
+        train(shards, tmp_path / "run", config, "cuda:99", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_run_in_the_folder_is_refused_naming_what_differs(run, shards, config):
     with pytest.raises(UsageError, match=r"learning_rate: 0.004 -> 0.1"):
         train(shards, run, replace(config, learning_rate=0.1), "cpu", quiet=True)
