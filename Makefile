@@ -42,9 +42,9 @@ clean:  ## remove what make all made, but not .venv
 help:  ## list these targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-# torch alone first, at its pinned version: the range in pyproject.toml would admit newer, larger builds.
+# Making a virtual environment again mends one that was interrupted, and leaves a whole one as it is.
 $(VENV)/installed: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
