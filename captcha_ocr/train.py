@@ -4,6 +4,7 @@ import copy
 import platform
 import shlex
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -198,8 +199,8 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
         started = time.perf_counter()
         trial.step(images, labels)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
-    rate = batch_size / min(seconds[1:])
-    epoch_s = (len(training) + len(validation) / 3) / rate  # a forward pass is a third of a step
+    rate = batch_size / statistics.median(seconds[1:])
+    epoch_s = (len(training) + len(validation)) / rate  # reading in float32 costs about a step in bf16
     if trainer.epochs is None:
         return (
             f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); ends when validation "

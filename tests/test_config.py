@@ -163,7 +163,7 @@ def test_the_input_size_follows_the_preset_the_options_and_the_length(config, le
     ("config", "images", "epochs"),
     [
         (TrainConfig(epochs=7), 1, 7),
-        (TrainConfig(), 24_000, 10),
+        (TrainConfig(), PRESETS["default"].images_seen // 10, 10),
         (TrainConfig(), 10, MAX_EPOCHS),
         (TrainConfig(), 10**9, 1),
         (PRESETS["seed"].training, 24_000, None),
