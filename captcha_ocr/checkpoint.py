@@ -57,6 +57,14 @@ def save_model(
     put_in_place(temporary, folder)
 
 
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy a model folder at once, as `save_model` writes one."""
+    temporary = temporary_of(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary)
+    put_in_place(temporary, folder)
+
+
 def put_in_place(temporary: Path, folder: Path) -> None:
     """Rename `temporary` to `folder`, which steps aside to `.old` and is removed only afterwards."""
     old = aside(folder)

@@ -7,6 +7,7 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 import glob
 import json
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -354,7 +355,7 @@ def report(as_json: bool, document: dict[str, Any], text: str, following: str) -
 
 def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
     """The command that follows; a folder that is its default goes unsaid."""
-    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{folder}")
+    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(str(folder))}")
 
 
 def expand(paths: tuple[str, ...]) -> Iterator[str]:

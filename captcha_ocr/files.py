@@ -77,6 +77,11 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     return document
 
 
+def is_ours(path: Path, file_format: str) -> bool:
+    """Whether `path` was written as a document of that format, though it may be damaged since."""
+    return path.is_file() and json.dumps(file_format).encode() in path.read_bytes()
+
+
 def read_checked(path: Path, expected_sha256: str) -> bytes:
     """The bytes of `path`, after checking that they have the expected SHA-256."""
     try:

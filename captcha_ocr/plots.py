@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
 from captcha_ocr.metrics import Scores
@@ -39,6 +40,8 @@ def draw_confusion(scores: Scores, characters: str, path: Path) -> None:
     wrong = scores.matrix(characters)
     np.fill_diagonal(wrong, 0)
     labelled = len(characters) <= MAX_LABELLED
+    font = get_font(findfont(FontProperties()))
+    names = [c if font.get_char_index(ord(c)) else f"U+{ord(c):04X}" for c in characters]
     side = 8 if labelled else 10
     figure = Figure(figsize=(side, side), layout="constrained")
     axes = figure.subplots()
@@ -47,8 +50,8 @@ def draw_confusion(scores: Scores, characters: str, path: Path) -> None:
     axes.set_xlabel("read as")
     axes.set_ylabel("true character")
     if labelled:
-        axes.set_xticks(range(len(characters)), list(characters), fontsize=8)
-        axes.set_yticks(range(len(characters)), list(characters), fontsize=8)
+        axes.set_xticks(range(len(names)), names, fontsize=8, rotation="vertical" if max(map(len, names)) > 1 else None)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
         for true, read in zip(*wrong.nonzero(), strict=True):
             dark = wrong[true, read] > wrong.max() / 2
             axes.text(

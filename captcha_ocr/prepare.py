@@ -6,6 +6,7 @@ which can be read and which are copies of one another, so only then are splits d
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -17,11 +18,12 @@ import numpy as np
 from captcha_ocr.charset import Charset, can_be_read, find_charset
 from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
-from captcha_ocr.files import remove_files, sha256
+from captcha_ocr.files import is_ours, remove_files, sha256
 from captcha_ocr.images import image_files, read_bytes, to_array
 from captcha_ocr.labels import LABELS_FILE, Label, Problems, labels_from_names, read_labels
 from captcha_ocr.shards import (
     MANIFEST_FILE,
+    MANIFEST_FORMAT,
     SAMPLES_PER_SHARD,
     SPLITS,
     Manifest,
@@ -84,7 +86,8 @@ def prepare(
         charset=charset,
         length=length,
         size=size,
-        source=os.fsencode(images.as_posix()).decode("utf-8", "backslashreplace"),
+        source=printable(images),
+        labels=None if labels_file is None else printable(labels_file),
         options=options_of(config),
         inputs_sha256=fingerprint(images, labels, problems),
         left_out=0,
@@ -153,10 +156,28 @@ def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems)
     return admitted, charset, length
 
 
+def printable(path: Path) -> str:
+    """A path as text that every file and terminal takes."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
 def options_of(config: PrepareConfig) -> dict[str, object]:
     """The options of a preparation as JSON types, for the manifest."""
     sizes = ("preset", "width", "height", "channels")  # the manifest has the size itself
     return {name: value for name, value in asdict(config).items() if name not in sizes} | {"split": list(config.split)}
+
+
+def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
+    """The command that makes the same shards in `out` again, at the input size of `preset`."""
+    usual, words = options_of(PrepareConfig()), ["--preset", preset]
+    if manifest.labels is not None:
+        words += ["--labels", manifest.labels]
+    for name, value in manifest.options.items():
+        if value != usual[name]:
+            words.append("--" + name.replace("_", "-"))
+            if not isinstance(value, bool):
+                words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
+    return shlex.join(["captcha-ocr", "prepare", manifest.source, "--out", str(out), *words, "--force"])
 
 
 def fingerprint(images: Path, labels: list[Label], problems: Problems) -> str:
@@ -175,15 +196,18 @@ def size_of(path: Path) -> int:
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
     """The manifest in `out` if it is of the same preparation; UsageError if of another, without `force`."""
-    if not (out / MANIFEST_FILE).exists():
+    path = out / MANIFEST_FILE
+    if not path.exists():
         return None
+    if force and not is_ours(path, MANIFEST_FORMAT):
+        raise UsageError(f"{path} was not written by prepare; choose another --out")
     try:
         existing = read_manifest(out)
     except DamagedError:
         if force:
             return None
         raise
-    if replace(existing, shards=(), left_out=0, source=planned.source) == planned:
+    if replace(existing, shards=(), left_out=0, source=planned.source, labels=planned.labels) == planned:
         return existing
     if force:
         return None

@@ -26,6 +26,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 epoch`, `2 epochs`, `1,000 epochs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class ProgressBar:
     """Counts images: `show` says how many of how many are done, `note` a few words beside it."""
 

@@ -23,10 +23,12 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 class Progress:
     """How far a run has come: the finished epochs, their rows of metrics, and the best so far.
 
+    run: what is run, from `run.describe_run`.
     The order of the images in an epoch follows from the seed and the epoch's number alone, so no
     state of a random generator has to be kept.
     """
 
+    run: dict[str, Any]
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
@@ -73,7 +75,9 @@ def load_last(run: Path) -> Path | None:
         except CaptchaOcrError as error:
             reasons.append(str(error))
     if reasons:
-        raise DamagedError(f"no checkpoint in {run} is whole: {'; '.join(reasons)}")
+        raise DamagedError(
+            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; begin anew with --resume never --force"
+        )
     return None
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.checkpoint import aside, recover, temporary_of
+from captcha_ocr.checkpoint import WEIGHTS_FILE, aside, find_model_folder, read_config, recover, temporary_of
 from captcha_ocr.config import TrainConfig, differences
 from captcha_ocr.errors import UsageError
-from captcha_ocr.files import read_sealed, remove_files, seal, sha256, to_json, write_atomic
+from captcha_ocr.files import is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
 from captcha_ocr.resume import LAST, PREVIOUS
 from captcha_ocr.shards import Manifest
 
@@ -33,15 +33,26 @@ class Finished:
     test: dict[str, Any] | None
 
 
-def describe_run(manifest: Manifest, config: TrainConfig) -> dict[str, Any]:
-    """What tells one run from another: its configuration and its data, wherever they lie."""
-    return {"training": config.to_dict(), "data": sha256(to_json({**asdict(manifest), "source": ""}))}
+def describe_run(manifest: Manifest, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
+    """What tells one run from another: configuration, data and starting weights, wherever they lie."""
+    return {
+        "training": config.to_dict(),
+        "data": sha256(to_json({**asdict(manifest), "source": "", "labels": ""})),
+        "init": None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+    }
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """In what two descriptions of runs differ, in words."""
+    words = differences(*(TrainConfig.from_dict(run["training"]) for run in (old, new)))
+    words += ["other data"] if old["data"] != new["data"] else []
+    return words + (["other starting weights"] if old["init"] != new["init"] else [])
 
 
 def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | None:
     """How the run in `out` ended, or None where it has not, or there is none; changes nothing.
 
-    UsageError if another run, or a model of another origin, is there.
+    UsageError if another run, or a model of another origin, is there, or one that `resume` "never" refuses.
     """
     path = out / RUN_FILE
     if not path.exists():
@@ -49,8 +60,7 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
             raise UsageError(f"{out} holds a model but no {RUN_FILE}; choose another --out")
         return None
     existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
-    old, new = (TrainConfig.from_dict(run["training"]) for run in (existing, described))
-    changed = differences(old, new) + (["other data"] if existing["data"] != described["data"] else [])
+    changed = changes(existing, described)
     if changed:
         raise UsageError(
             f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
@@ -62,9 +72,14 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     return None
 
 
-def start_run(out: Path, described: dict[str, Any], force: bool) -> None:
-    """Make `out` ready: a new run, one that goes on, or with `force` one in place of another."""
-    if force:
+def is_run(out: Path) -> bool:
+    """Whether train wrote what is in `out`, whole or not: only that may be replaced."""
+    return is_ours(out / RUN_FILE, RUN_FORMAT)
+
+
+def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
+    """Make `out` ready: a new run, one that goes on, or one in place of another."""
+    if replace:
         remove_run(out)
     out.mkdir(parents=True, exist_ok=True)
     for name in (BEST, LAST, PREVIOUS):

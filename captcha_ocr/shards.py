@@ -46,12 +46,16 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder of shards holds. `options` and `inputs_sha256` tell one preparation from another."""
+    """What a folder of shards holds. `options` and `inputs_sha256` tell one preparation from another.
+
+    source, labels: the folder of images and the labels file that were named, for people.
+    """
 
     charset: Charset
     length: int
     size: InputSize
     source: str
+    labels: str | None
     options: dict[str, Any]
     inputs_sha256: str
     left_out: int
@@ -87,6 +91,7 @@ def read_manifest(folder: Path) -> Manifest:
             length=document["length"],
             size=InputSize(**document["size"]),
             source=document["source"],
+            labels=document["labels"],
             options=document["options"],
             inputs_sha256=document["inputs_sha256"],
             left_out=document["left_out"],

@@ -2,8 +2,6 @@
 
 import copy
 import platform
-import shlex
-import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -16,24 +14,35 @@ from torch import Tensor
 
 from captcha_ocr import __version__
 from captcha_ocr.batches import Batches, load_split
-from captcha_ocr.checkpoint import CARD_FILE, find_model_folder, load_into, load_model, model_card, save_model
+from captcha_ocr.checkpoint import (
+    CARD_FILE,
+    copy_model,
+    find_model_folder,
+    load_into,
+    load_model,
+    model_card,
+    save_model,
+)
 from captcha_ocr.config import PRESETS, ModelConfig, Precision, TrainConfig, check, derive_epochs, preset_named
 from captcha_ocr.device import autocast, choose_device, choose_precision, describe
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
-from captcha_ocr.progress import ProgressBar, duration, say
+from captcha_ocr.prepare import prepare_command
+from captcha_ocr.progress import ProgressBar, counted, duration, say
 from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, restore, save_last
 from captcha_ocr.run import (
     BEST,
     CONFUSION_FILE,
     CURVES_FILE,
     Finished,
+    changes,
     describe_run,
     end_run,
     find_run,
+    is_run,
     start_run,
     write_metrics,
 )
@@ -77,14 +86,21 @@ def train(
     """Train on the shards in `data` and leave in `out` the best model, curves, metrics and run.json.
 
     An unfinished run of the same configuration in `out` goes on (`resume` "auto"; "never" refuses
-    it, a path goes on from that checkpoint folder), a finished one is left as it is; UsageError for
-    another one, unless `force`, which replaces it. The test set is scored once, at the end.
+    it, a path goes on from that checkpoint folder), a finished one is left as it is. What is refused
+    with UsageError or DamagedError, such as another run, `force` replaces, if train wrote it. The
+    test set is scored once, at the end.
     """
     manifest = read_manifest(data)
     model_config = ModelConfig(manifest.charset, manifest.length, manifest.size, preset_named(config.preset).network)
     check_fits(manifest, model_config, config, data)
-    described = describe_run(manifest, config)
-    finished = None if force else find_run(out, described, resume)
+    described = describe_run(manifest, config, init)
+    finished, replace = None, False
+    try:
+        finished = find_run(out, described, resume)
+    except CaptchaOcrError:
+        replace = force and is_run(out)
+        if not replace:
+            raise
     if finished is not None:
         return finished
     tell = (lambda line: None) if quiet else say
@@ -93,32 +109,47 @@ def train(
     training = load_split(data, manifest, "train", device)
     validation = load_split(data, manifest, "val", device)
     check(len(training) >= 2, f"{data} has {len(training)} training image; at least 2 are needed")
-    trainer = make_trainer(model_config, config, training, device, init)
-    start_run(out, described, force)
+    trainer = make_trainer(model_config, config, training, device, init, Progress(described))
     tell(f"device     {describe(device)}, {trainer.precision}")
     tell(f"data       {len(training):,} images to train on, {len(validation):,} to validate, {manifest.size}")
     tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
-    go_on(trainer, out, resume, tell)
+    checkpoint = find_checkpoint(out, resume, replace)
+    if checkpoint is not None:
+        go_on(trainer, checkpoint, out, tell)
+    start_run(out, described, replace)
+    adopt_best(trainer.progress, checkpoint, out)
     tell(expectation(trainer, training, validation))
     rule = run_epochs(trainer, training, validation, out, manifest, quiet)
     return finish(trainer, rule, data, out, manifest, tell)
 
 
-def go_on(trainer: Trainer, out: Path, resume: str, tell: Callable[[str], None]) -> None:
-    """Bring the trainer to where the run in `out` (or the checkpoint that `resume` names) stopped, if any did."""
-    checkpoint = load_last(out)
+def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
+    """The checkpoint to go on from: the newest whole one in `out`, else the one that `resume` names, else None."""
+    checkpoint = None if replace else load_last(out)
     if checkpoint is None and resume not in ("auto", "never"):
         checkpoint = Path(resume)
-        if not (out / BEST).exists() and (checkpoint.parent / BEST).is_dir():
-            shutil.copytree(checkpoint.parent / BEST, out / BEST)
-    if checkpoint is None:
-        return
-    trainer.progress = restore(checkpoint, trainer.model, trainer.optimizer, trainer.schedule)
-    if not (out / BEST).exists():  # a checkpoint copied by itself: the next epoch is the best so far
-        trainer.progress.best_exact, trainer.progress.best_epoch = -1.0, trainer.progress.epoch
+    return checkpoint
+
+
+def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], None]) -> None:
+    """Bring the trainer to where the checkpoint was written; UsageError if that was another run."""
+    progress = restore(checkpoint, trainer.model, trainer.optimizer, trainer.schedule)
+    changed = changes(progress.run, trainer.progress.run)
+    check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
+    trainer.progress = progress
     if checkpoint == out / PREVIOUS:
         tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
-    tell(f"resumed    after epoch {trainer.progress.epoch}, from {checkpoint}")
+    tell(f"resumed    after epoch {progress.epoch}, from {checkpoint}")
+
+
+def adopt_best(progress: Progress, checkpoint: Path | None, out: Path) -> None:
+    """See that the best model so far of a run that goes on is in `out`."""
+    if checkpoint is None or (out / BEST).exists():
+        return
+    if (checkpoint.parent / BEST).is_dir():
+        copy_model(checkpoint.parent / BEST, out / BEST)
+    else:  # a checkpoint copied by itself: the next epoch is the best so far
+        progress.best_exact, progress.best_epoch = -1.0, progress.epoch
 
 
 def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data: Path) -> None:
@@ -130,15 +161,17 @@ def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data
         reason = f"that is too narrow for {model.length} characters"
     else:
         return
-    source, folder = shlex.quote(manifest.source), shlex.quote(str(data))
-    raise UsageError(
-        f"{data} holds images of {manifest.size}, and {reason}; make others with: "
-        f"captcha-ocr prepare {source} --out {folder} --preset {config.preset} --force"
-    )
+    command = prepare_command(manifest, data, config.preset)
+    raise UsageError(f"{data} holds images of {manifest.size}, and {reason}; make others with: {command}")
 
 
 def make_trainer(
-    model_config: ModelConfig, config: TrainConfig, training: Batches, device: torch.device, init: Path | None
+    model_config: ModelConfig,
+    config: TrainConfig,
+    training: Batches,
+    device: torch.device,
+    init: Path | None,
+    progress: Progress,
 ) -> Trainer:
     """Network, optimiser and schedule as the configuration says; weights from `init`, or seeded."""
     with torch.random.fork_rng(devices=[]):
@@ -155,7 +188,7 @@ def make_trainer(
     epochs = derive_epochs(config, len(training))
     schedule = make_schedule(optimizer, config, (epochs or 0) * training.batch_count(config.batch_size))
     precision = choose_precision(config.precision, device)
-    return Trainer(model, optimizer, schedule, config, epochs, device, precision, Progress())
+    return Trainer(model, optimizer, schedule, config, epochs, device, precision, progress)
 
 
 def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
@@ -190,7 +223,7 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
         None,
         trainer.device,
         trainer.precision,
-        Progress(),
+        trainer.progress,
     )
     batch_size = min(trainer.config.batch_size, len(training))
     images, labels = training.images[:batch_size], training.labels[:batch_size]
@@ -204,12 +237,12 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
     if trainer.epochs is None:
         return (
             f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); ends when validation "
-            f"has not improved for {trainer.config.patience} epochs"
+            f"has not improved for {counted(trainer.config.patience, 'epoch')}"
         )
     left = trainer.epochs - trainer.progress.epoch
     return (
-        f"expected   about {duration(left * epoch_s)} for {left} epochs ({rate:,.0f} images/s); ends sooner "
-        f"if validation does not improve for {trainer.config.patience} epochs"
+        f"expected   about {duration(left * epoch_s)} for {counted(left, 'epoch')} ({rate:,.0f} images/s); ends sooner "
+        f"if validation does not improve for {counted(trainer.config.patience, 'epoch')}"
     )
 
 
@@ -287,9 +320,9 @@ def ending_rule(trainer: Trainer) -> str | None:
     """The rule that ends the run now, in words, or None."""
     progress, patience = trainer.progress, trainer.config.patience
     if trainer.epochs is not None and progress.epoch >= trainer.epochs:
-        return f"all {trainer.epochs} epochs done"
+        return f"all {counted(trainer.epochs, 'epoch')} done"
     if progress.epoch - progress.best_epoch >= patience:
-        return f"validation has not improved for {patience} epochs"
+        return f"validation has not improved for {counted(patience, 'epoch')}"
     if progress.rows and not torch.isfinite(torch.tensor(progress.rows[-1]["training_loss"])):
         return "the training loss is no longer a number; try a lower --lr"
     return None
@@ -372,7 +405,8 @@ def finish(
         },
     )
     tell(
-        f"ended      {rule}: {progress.epoch} epochs in {duration(progress.seconds)}, best epoch {progress.best_epoch}"
+        f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
+        f"best epoch {progress.best_epoch}"
     )
     return finished
 

@@ -63,8 +63,8 @@ def test_a_finished_step_is_left_as_it_is(images, shards, run):
 
 
 def test_the_next_command_names_folders_that_are_not_the_default(images, tmp_path):
-    result = invoke("prepare", images, "--out", tmp_path / "mine", "--size", "48x16", "--workers", 1, "--json")
-    assert f"next: captcha-ocr train --data {tmp_path / 'mine'}" in result.stderr
+    result = invoke("prepare", images, "--out", tmp_path / "my shards", "--size", "48x16", "--workers", 1, "--json")
+    assert f"next: captcha-ocr train --data '{tmp_path / 'my shards'}'" in result.stderr
     assert json.loads(result.stdout)["train"] == 48
 
 

@@ -22,6 +22,11 @@ def test_a_perfect_score_has_a_confusion_picture_too(tmp_path):
         assert image.format == "PNG"
 
 
+def test_letters_that_the_plotting_font_lacks_are_named_by_their_code_points(tmp_path):
+    draw_confusion(Scores(1, 0, Counter({("中", "$"): 1})), "中$", tmp_path / "confusion.png")  # no warning either
+    assert (tmp_path / "confusion.png").stat().st_size > 0
+
+
 def test_a_large_alphabet_is_drawn_without_its_letters(tmp_path):
     characters = "".join(chr(0x4E00 + number) for number in range(100))  # the plotting font lacks these
     draw_confusion(Scores(1, 0, Counter({(characters[0], characters[1]): 1})), characters, tmp_path / "confusion.png")

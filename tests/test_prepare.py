@@ -13,7 +13,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import seal, to_json
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import read_labels
-from captcha_ocr.prepare import prepare
+from captcha_ocr.prepare import prepare, prepare_command
 from captcha_ocr.shards import MANIFEST_FILE, SPLITS, read_manifest, read_shard
 
 SMALL = PrepareConfig(width=16, height=8)
@@ -476,7 +476,7 @@ def test_a_damaged_manifest_is_refused(images, done):
 
 
 def test_force_replaces_a_damaged_manifest(images, done, shards):
-    (done / MANIFEST_FILE).write_bytes(b"{")
+    (done / MANIFEST_FILE).write_bytes((done / MANIFEST_FILE).read_bytes()[:100])
     prepare(images, done, tiny(), workers=1, force=True)
     assert contents(done) == contents(shards)
 
@@ -494,3 +494,22 @@ def test_the_temporary_pixels_are_removed_after_a_failure_too(tmp_path):
     with pytest.raises(CaptchaOcrError):
         prepare(images, tmp_path / "out", SMALL, workers=1)
     assert contents(tmp_path / "out") == {}
+
+
+def test_force_spares_another_programs_manifest(images, tmp_path):
+    (tmp_path / MANIFEST_FILE).write_text('{"name": "a web page"}')
+    with pytest.raises(UsageError, match="was not written by prepare"):
+        prepare(images, tmp_path, tiny(), workers=1, force=True)
+    assert (tmp_path / MANIFEST_FILE).read_text() == '{"name": "a web page"}'
+
+
+def test_the_command_that_makes_shards_anew_repeats_every_option(images, shards, tmp_path):
+    assert prepare_command(read_manifest(shards), Path("my shards"), "seed") == (
+        f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
+    )
+    options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
+    prepare(images, tmp_path / "out", options, images / "labels.csv", workers=1)
+    assert prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed") == (
+        f"captcha-ocr prepare {images.as_posix()} --out out --preset seed --labels {images.as_posix()}/labels.csv "
+        "--charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
+    )

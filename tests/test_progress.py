@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from captcha_ocr import progress
-from captcha_ocr.progress import ProgressBar, duration
+from captcha_ocr.progress import ProgressBar, counted, duration
 
 
 class Terminal(io.StringIO):
@@ -36,6 +36,11 @@ def test_elsewhere_a_plain_line_tells_rate_and_time_left(monkeypatch, capsys):
     with ProgressBar("prepare") as bar:
         bar.show(10, 20)
     assert capsys.readouterr().err.startswith("prepare: 10 of 20, ")
+
+
+@pytest.mark.parametrize(("number", "words"), [(1, "1 epoch"), (2, "2 epochs"), (1000, "1,000 epochs")])
+def test_one_is_not_many(number, words):
+    assert counted(number, "epoch") == words
 
 
 def test_lines_come_now_and_then_only(capsys):

@@ -4,7 +4,7 @@ import pytest
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.run import Finished, describe_run, end_run, find_run, start_run, write_metrics
+from captcha_ocr.run import Finished, describe_run, end_run, find_run, is_run, start_run, write_metrics
 from captcha_ocr.shards import read_manifest
 
 END = Finished(rule="all 3 epochs done", epochs=3, best_epoch=2, seconds=1.5, test=None)
@@ -21,23 +21,38 @@ def test_where_there_is_no_run_nothing_is_found_and_nothing_made(described, tmp_
 
 
 def test_a_started_run_has_not_finished(described, tmp_path):
-    start_run(tmp_path / "new", described, force=False)
+    start_run(tmp_path / "new", described, replace=False)
     assert find_run(tmp_path / "new", described, "auto") is None
 
 
 def test_a_finished_run_remembers_how_it_ended(described, tmp_path):
-    start_run(tmp_path, described, force=False)
+    start_run(tmp_path, described, replace=False)
     end_run(tmp_path, END, {"device": "cpu"})
     assert find_run(tmp_path, described, "auto") == END
 
 
 def test_the_same_data_prepared_from_another_place_are_the_same_data(described, shards):
-    moved = replace(read_manifest(shards), source="elsewhere")
+    moved = replace(read_manifest(shards), source="elsewhere", labels="labels.csv")
     assert describe_run(moved, TrainConfig()) == described
 
 
+def test_starting_weights_tell_runs_apart(described, shards, run, tmp_path):
+    start_run(tmp_path, described, replace=False)
+    begun_elsewhere = describe_run(read_manifest(shards), TrainConfig(), run)
+    with pytest.raises(UsageError, match="other starting weights"):
+        find_run(tmp_path, begun_elsewhere, "auto")
+
+
+def test_only_a_run_is_taken_for_a_run(described, tmp_path):
+    assert not is_run(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": "another program"}')
+    assert not is_run(tmp_path)
+    start_run(tmp_path, described, replace=False)
+    assert is_run(tmp_path)
+
+
 def test_an_unfinished_run_is_not_resumed_against_the_users_wish(described, tmp_path):
-    start_run(tmp_path, described, force=False)
+    start_run(tmp_path, described, replace=False)
     with pytest.raises(UsageError, match="unfinished"):
         find_run(tmp_path, described, "never")
 
@@ -49,7 +64,7 @@ def test_a_model_that_no_run_made_is_not_overwritten(described, tmp_path):
 
 
 def test_a_changed_run_json_is_refused(described, tmp_path):
-    start_run(tmp_path, described, force=False)
+    start_run(tmp_path, described, replace=False)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
     with pytest.raises(DamagedError, match=r"run\.json"):

@@ -31,6 +31,7 @@ EMPTY = Manifest(
     length=2,
     size=InputSize(8, 16, 1),
     source="images",
+    labels=None,
     options={"seed": 0},
     inputs_sha256=sha256(b""),
     left_out=0,

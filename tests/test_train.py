@@ -84,7 +84,7 @@ def test_a_run_killed_between_epochs_ends_as_if_it_had_not_been(run, shards, con
 def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, config, tmp_path, capsys):
     copied = shutil.copytree(run, tmp_path / "run")
     unfinished = json.loads((copied / "run.json").read_bytes())
-    training_run = {key: unfinished[key] for key in ("training", "data")}
+    training_run = {key: unfinished[key] for key in ("training", "data", "init")}
     from captcha_ocr.run import write_run
 
     write_run(copied, {**training_run, "finished": None})
@@ -119,6 +119,35 @@ def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_pa
     train(shards, copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert len(rows_of(copied)) == 1
     assert (copied / "notes.txt").read_text() == "mine"
+
+
+def test_force_leaves_the_same_run_as_it_is(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "last" / "model.safetensors").unlink()
+    train(shards, copied, config, "cpu", force=True, quiet=True)
+    assert not (copied / "last" / "model.safetensors").exists()
+
+
+def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds a model but no"):
+        train(shards, tmp_path, config, "cpu", force=True, quiet=True)
+    assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
+
+
+def test_force_replaces_a_damaged_run(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    path = copied / "run.json"
+    path.write_text(path.read_text().replace("0.004", "0.005"))
+    train(shards, copied, config, "cpu", force=True, quiet=True)
+    assert weights(copied / "last") == weights(run / "last")
+
+
+def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):
+    with pytest.raises(UsageError, match="epochs: None -> 5"):
+        train(shards, tmp_path / "run", replace(config, epochs=5), "cpu", resume=str(run / "last"), quiet=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_other_data_are_refused(images, run, config, tmp_path):
@@ -207,7 +236,7 @@ class FakeTrainer:
     ],
 )
 def test_each_rule_ends_a_run(config, epoch, best_epoch, loss, rule):
-    progress = Progress(epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": loss}])
+    progress = Progress({}, epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": loss}])
     assert ending_rule(FakeTrainer(config, 9, progress)) == rule
 
 
@@ -220,7 +249,7 @@ def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, bette
 
     from captcha_ocr.metrics import Scores
 
-    progress = Progress(best_exact=0.5, best_loss=0.5)
+    progress = Progress({}, best_exact=0.5, best_loss=0.5)
     assert is_better(Scores(10, exact, Counter(), loss), progress) is better
 
 
