@@ -40,7 +40,7 @@ clean:  ## remove what make all made, but not .venv
 	rm -rf data/images data/shards data/fresh runs/default
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Making a virtual environment again mends one that was interrupted, and leaves a whole one as it is.
 $(VENV)/installed: pyproject.toml constraints.txt

@@ -86,9 +86,14 @@ def temporary_of(folder: Path) -> Path:
     return folder.with_name(folder.name + ".tmp")
 
 
+def standing(folder: Path) -> Path:
+    """`folder`, or where it had stepped aside to when the program was killed: for readers, who change nothing."""
+    return aside(folder) if aside(folder).exists() and not folder.exists() else folder
+
+
 def recover(folder: Path) -> None:
     """Bring back a folder that had stepped aside when the program was killed."""
-    if not folder.exists() and aside(folder).exists():
+    if standing(folder) != folder:
         os.replace(aside(folder), folder)
 
 
@@ -160,5 +165,5 @@ def load_into(model: ResNet18, folder: Path) -> None:
 
 def find_model_folder(folder: Path) -> Path:
     """The model folder that `folder` means: itself, or, of a run folder, its `best`."""
-    recover(folder / "best")
-    return folder / "best" if (folder / "best").is_dir() else folder
+    best = standing(folder / "best")
+    return best if best.is_dir() else folder

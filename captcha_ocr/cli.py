@@ -5,6 +5,7 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 """
 
 import glob
+import io
 import json
 import os
 import shlex
@@ -21,7 +22,7 @@ import click
 from captcha_ocr import __version__
 from captcha_ocr.charset import NAMED
 from captcha_ocr.config import PRESETS, GeneratorConfig, Loss, Precision, PrepareConfig, Schedule, Warp, preset_named
-from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, ImageError
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
@@ -39,6 +40,13 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters in them is said in our own words
+        for stream, errors in (
+            (sys.stdin, "surrogateescape"),
+            (sys.stdout, "backslashreplace"),
+            (sys.stderr, "backslashreplace"),
+        ):
+            if isinstance(stream, io.TextIOWrapper):  # odd names and alphabets, whatever the terminal's encoding
+                stream.reconfigure(errors=errors)
         try:
             signal.signal(signal.SIGTERM, _terminate)
             return super().invoke(ctx)
@@ -46,8 +54,8 @@ class Commands(click.Group):
             click.echo(f"captcha-ocr: {error}", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
-            goes_on = "" if ctx.invoked_subcommand == "eval" else "; the same command goes on where it stopped"
-            click.echo(f"captcha-ocr: interrupted{goes_on}", err=True)
+            repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
+            click.echo(f"captcha-ocr: interrupted{repeat}", err=True)
             sys.exit(130)
         except BrokenPipeError:
             # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
@@ -218,7 +226,7 @@ def prepare(
         prepared = preparation.prepare(images, out, config, labels, workers, force, bar.show)
     manifest = prepared.manifest
     for file, reason in sorted(prepared.problems.items()):
-        click.echo(f"left out {escape(file)}: {reason}", err=True)
+        click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
     if prepared.copies:
         click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
     counts = {split: manifest.count(split) for split in ("train", "val", "test")}
@@ -365,9 +373,7 @@ def expand(paths: tuple[str, ...]) -> Iterator[str]:
     for path in paths:
         if os.path.isdir(path):
             found = image_files(Path(path))
-            if not found:
-                raise UsageError(f"{path} holds no PNG, JPEG, GIF, BMP or WEBP files")
-            yield from map(str, found)
+            yield from map(str, found) if found else (path,)
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
             matches = sorted(glob.glob(path, recursive=True))
             yield from expand(tuple(matches)) if matches else (path,)
@@ -392,11 +398,8 @@ def read_at_prompt(recognizer: "Recognizer", as_json: bool) -> int:
         except EOFError:
             click.echo()
             return 0
-        try:
-            for name, result in read_paths(recognizer, expand((path,) if path else ())):
-                show(name, result, as_json)
-        except UsageError as error:
-            click.echo(str(error), err=True)
+        for name, result in read_paths(recognizer, expand((path,) if path else ())):
+            show(name, result, as_json)
 
 
 def show(path: str, result: "Reading | ImageError", as_json: bool) -> int:
@@ -451,21 +454,24 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
             truths.append(recognizer.config.charset.normalize(text))
             codes.append(result.code)
     if not truths:
-        raise UsageError(f"no image named in {labels_file} could be read")
+        raise CaptchaOcrError(f"no image named in {labels_file} could be read")
     scores = score_texts(truths, codes)
     click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
     return failed
 
 
 def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], str | None]:
-    """A look-up from a path to its text: by the place beside the labels file, else by a unique name."""
-    by_place = {os.path.abspath(labels_file.parent / row.file): row.text for row in rows}
+    """A look-up from a path to its text: by the place beside the labels file; elsewhere, by a unique name."""
+    folder = os.path.abspath(labels_file.parent)
+    by_place = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
     by_name: dict[str, set[str]] = {}
     for row in rows:
         by_name.setdefault(os.path.basename(row.file), set()).add(row.text)
 
     def look_up(path: str) -> str | None:
-        texts = by_name.get(os.path.basename(path), set())
-        return by_place.get(os.path.abspath(path), next(iter(texts)) if len(texts) == 1 else None)
+        place, texts = os.path.abspath(path), by_name.get(os.path.basename(path), set())
+        if Path(place).is_relative_to(folder):
+            return by_place.get(place)
+        return next(iter(texts)) if len(texts) == 1 else None
 
     return look_up

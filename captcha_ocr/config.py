@@ -21,6 +21,7 @@ Warp = Literal["package", "classic"]
 
 MAX_SIDE = 1024  # of a network's input; images themselves may be larger, see images.py
 MAX_LENGTH = 64
+MAX_SEED = 2**32 - 1
 MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
 
 
@@ -28,6 +29,11 @@ def check(condition: bool, sentence: str) -> None:
     """Raise UsageError with `sentence` unless `condition` holds."""
     if not condition:
         raise UsageError(sentence)
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that not every generator of chance takes."""
+    check(is_int(seed, 0, MAX_SEED), f"--seed must be 0 to {MAX_SEED}, not {seed}")
 
 
 def is_int(value: object, low: int, high: int) -> bool:
@@ -146,6 +152,7 @@ class GeneratorConfig:
         check(bool(self.font_sizes), "--font-sizes names no size")
         check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
         check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -169,6 +176,7 @@ class PrepareConfig:
         fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
         check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
         check((self.width is None) == (self.height is None), "width and height are given together")
+        check_seed(self.seed)
         self.input_size(4)
 
     def input_size(self, length: int) -> InputSize:
@@ -210,6 +218,7 @@ class TrainConfig:
         check(self.optimizer in get_args(Optimizer), f"unknown optimizer {self.optimizer!r}")
         check(self.loss in get_args(Loss), f"unknown loss {self.loss!r}")
         check(self.precision in get_args(Precision), f"unknown precision {self.precision!r}")
+        check_seed(self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as JSON types."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,6 +42,11 @@ def sync_folder(folder: Path) -> None:
 def to_json(document: dict[str, Any]) -> bytes:
     """`document` as UTF-8 JSON: indented, newline at the end, equal documents giving equal bytes."""
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def finite(value: float | None) -> float | None:
+    """`value`, or None where JSON has no number for it."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def seal(document: dict[str, Any]) -> dict[str, Any]:

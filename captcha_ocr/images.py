@@ -67,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for ever
-            raise ImageError("not a regular file")
+            raise ImageError("a folder, not an image" if stat.S_ISDIR(status.st_mode) else "not a regular file")
         if status.st_size > MAX_BYTES:
             raise ImageError(f"{status.st_size:,} bytes; at most {MAX_BYTES:,} are read")
         return path.read_bytes()

@@ -4,7 +4,7 @@ import csv
 import re
 import unicodedata
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
 from captcha_ocr.shards import SPLITS, Split
@@ -106,7 +106,8 @@ def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
     """The label in one row; LabelError where something is missing or leads elsewhere."""
     if not row["filename"]:
         raise LabelError("the row has no file name")
-    if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts or ":" in file:
+    path = PurePosixPath(file)
+    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive:
         raise LabelError("the file name leads out of the folder")
     if not row["text"]:
         raise LabelError("its label is empty")

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from captcha_ocr.files import finite
+
 
 def wilson_interval(right: int, total: int) -> tuple[float, float]:
     """The 95 % interval of a proportion (Wilson 1927, JASA 22:209): honest near 0, near 1 and for few."""
@@ -67,7 +69,7 @@ class Scores:
             "exact_match": self.exact_match,
             "interval": [low, high],
             "character_accuracy": self.character_accuracy,
-            "loss": self.loss,
+            "loss": finite(self.loss),
             "confusions": [list(row) for row in self.worst()],
         }
 

@@ -4,11 +4,13 @@ Images are decoded once, by all workers, into one temporary file of pixels; only
 which can be read and which are copies of one another, so only then are splits drawn and shards cut.
 """
 
+import math
 import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -29,6 +31,7 @@ from captcha_ocr.shards import (
     Manifest,
     Shard,
     Split,
+    check_shards,
     read_manifest,
     write_manifest,
     write_shard,
@@ -58,10 +61,21 @@ class PixelsFile:
     count: int
     size: InputSize
 
-    def open(self, mode: Literal["w+", "r+", "r"]) -> np.ndarray:
-        """Map the file; mode is numpy's: create, change or read."""
-        shape = (self.count, self.size.channels, self.size.height, self.size.width)
-        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=shape)
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(N, C, H, W)."""
+        return self.count, self.size.channels, self.size.height, self.size.width
+
+    def create(self) -> None:
+        """Make the file at its full size; OSError where the disk has no room for it."""
+        with open(self.path, "wb") as stream:
+            stream.truncate(math.prod(self.shape))
+            if hasattr(os, "posix_fallocate"):  # a hole that cannot be filled later would end us by a signal
+                os.posix_fallocate(stream.fileno(), 0, math.prod(self.shape))
+
+    def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
+        """Map the file, to change it or to read."""
+        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape)
 
 
 def prepare(
@@ -89,12 +103,15 @@ def prepare(
         source=printable(images),
         labels=None if labels_file is None else printable(labels_file),
         options=options_of(config),
-        inputs_sha256=fingerprint(images, labels, problems),
+        inputs_sha256="",
         left_out=0,
     )
-    existing = finished_manifest(out, planned, force)
-    if existing is not None:
-        return Prepared(existing, {}, already_there=True)
+    without_label = sorted(problems)
+    if (out / MANIFEST_FILE).exists():
+        inputs = fingerprint(labels, hash_files(images, labels), without_label)
+        existing = finished_manifest(out, replace(planned, inputs_sha256=inputs), force)
+        if existing is not None:
+            return Prepared(existing, {}, already_there=True)
     clear(out)
     pixels = PixelsFile(out / PIXELS_FILE, len(labels), size)
     try:
@@ -105,7 +122,8 @@ def prepare(
         shards = write_shards(out, pixels, rows_of, ids, workers)
     finally:
         remove_files([pixels.path])
-    manifest = replace(planned, left_out=len(problems), shards=tuple(shards))
+    inputs = fingerprint(labels, hashes, without_label)
+    manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
     write_manifest(out, manifest)
     return Prepared(manifest, problems, copies)
 
@@ -180,35 +198,43 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     return shlex.join(["captcha-ocr", "prepare", manifest.source, "--out", str(out), *words, "--force"])
 
 
-def fingerprint(images: Path, labels: list[Label], problems: Problems) -> str:
-    """A hash of what goes in: names, sizes in bytes, texts and splits."""
-    lines = [f"{label.file}\t{size_of(images / label.file)}\t{label.text}\t{label.split}" for label in labels]
-    return sha256("\n".join(lines + sorted(problems)).encode("utf-8", "surrogateescape"))
+def fingerprint(labels: list[Label], hashes: list[str | None], without_label: list[str]) -> str:
+    """A hash of what goes in: names, contents, texts and splits."""
+    rows = zip(labels, hashes, strict=True)
+    lines = [f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}" for label, file_sha256 in rows]
+    return sha256("\n".join(lines + without_label).encode("utf-8", "surrogateescape"))
 
 
-def size_of(path: Path) -> int:
-    """The size of a file in bytes; -1 where there is none."""
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):
-        return -1
+def hash_files(images: Path, labels: list[Label]) -> list[str | None]:
+    """The hash of each labelled file, as `decode_all` gives it."""
+
+    def hash_of(label: Label) -> str | None:
+        try:
+            return sha256(read_bytes(images / label.file))
+        except ImageError:
+            return None
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(hash_of, labels))
 
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
-    """The manifest in `out` if it is of the same preparation; UsageError if of another, without `force`."""
+    """The manifest in `out` if it is of the same preparation and its shards are whole.
+
+    UsageError if it is of another, DamagedError if not whole; with `force` None.
+    """
     path = out / MANIFEST_FILE
-    if not path.exists():
-        return None
     if force and not is_ours(path, MANIFEST_FORMAT):
         raise UsageError(f"{path} was not written by prepare; choose another --out")
     try:
         existing = read_manifest(out)
-    except DamagedError:
+        if replace(existing, shards=(), left_out=0, source=planned.source, labels=planned.labels) == planned:
+            check_shards(out, existing)
+            return existing
+    except DamagedError as error:
         if force:
             return None
-        raise
-    if replace(existing, shards=(), left_out=0, source=planned.source, labels=planned.labels) == planned:
-        return existing
+        raise DamagedError(f"{error}; make the shards anew with --force") from None
     if force:
         return None
     changed = ["the images or labels"] if existing.inputs_sha256 != planned.inputs_sha256 else []
@@ -235,8 +261,8 @@ def decode_all(
     workers: int | None,
     progress: Callable[[int, int], None],
 ) -> list[str | None]:
-    """Decode every labelled image into `pixels`; the hash of each file, None where it cannot be read."""
-    pixels.open("w+")
+    """Decode every labelled image into `pixels`; the hash of each file, None where it cannot be opened."""
+    pixels.create()
     jobs = []
     for first in range(0, len(labels), IMAGES_PER_JOB):
         paths = [images / label.file for label in labels[first : first + IMAGES_PER_JOB]]
@@ -254,17 +280,19 @@ def decode_all(
 def decode_job(
     job: tuple[list[Path], PixelsFile, int],
 ) -> list[tuple[str | None, str | None]]:
-    """Decode some files into their rows of the pixels; for each its hash, or why it cannot be read."""
+    """Decode some files into their rows of the pixels; for each its hash, and why it cannot be read if so."""
     paths, pixels, first = job
     rows = pixels.open("r+")
     results: list[tuple[str | None, str | None]] = []
     for row, path in enumerate(paths, first):
+        file_sha256 = reason = None
         try:
             data = read_bytes(path)
+            file_sha256 = sha256(data)
             rows[row] = to_array(data, pixels.size)
-            results.append((sha256(data), None))
         except ImageError as error:
-            results.append((None, str(error)))
+            reason = str(error)
+        results.append((file_sha256, reason))
     return results
 
 
@@ -279,7 +307,7 @@ def drop_copies(
     """
     rows_of: dict[str, list[int]] = {}
     for row, file_sha256 in enumerate(hashes):
-        if file_sha256 is not None:
+        if file_sha256 is not None and labels[row].file not in problems:
             rows_of.setdefault(file_sha256, []).append(row)
     kept, copies = [], 0
     for rows in rows_of.values():

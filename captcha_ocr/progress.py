@@ -37,6 +37,7 @@ class ProgressBar:
     def __init__(self, name: str, quiet: bool = False) -> None:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
+        self.first: int | None = None  # what was there at the first `show`: no part of the rate
         self.bar: tqdm[Any] | None = None
 
     def __enter__(self) -> "ProgressBar":
@@ -52,15 +53,23 @@ class ProgressBar:
         """Show that `done` of `total` images are done."""
         if self.quiet:
             return
+        if self.first is None:
+            self.first, self.started = done, time.monotonic()
         if sys.stderr.isatty():
             if self.bar is None:
                 self.bar = tqdm(
-                    total=total, desc=self.name, unit=" images", leave=False, file=sys.stderr, dynamic_ncols=True
+                    initial=done,
+                    total=total,
+                    desc=self.name,
+                    unit=" images",
+                    leave=False,
+                    file=sys.stderr,
+                    dynamic_ncols=True,
                 )
             self.bar.update(done - self.bar.n)
-        elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
+        elif done > self.first and time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            rate = done / (self.last_line - self.started)
+            rate = (done - self.first) / (self.last_line - self.started)
             line = f"{self.name}: {done:,} of {total:,}, {rate:,.0f} images/s, {duration((total - done) / rate)} left"
             say(f"{line} {self.text}".rstrip())
 

@@ -81,10 +81,12 @@ def load_last(run: Path) -> Path | None:
     return None
 
 
-def check_whole(folder: Path) -> None:
-    """Raise DamagedError unless every file that config.json names is as it was written."""
-    for name, expected in read_config(folder)["files"].items():
+def check_whole(folder: Path) -> dict[str, Any]:
+    """The content of config.json; DamagedError unless every file that it names is as it was written."""
+    document = read_config(folder)
+    for name, expected in document["files"].items():
         read_checked(folder / name, expected)
+    return document
 
 
 def restore(

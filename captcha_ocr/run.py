@@ -10,11 +10,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.checkpoint import WEIGHTS_FILE, aside, find_model_folder, read_config, recover, temporary_of
+from captcha_ocr.checkpoint import (
+    WEIGHTS_FILE,
+    aside,
+    find_model_folder,
+    read_config,
+    recover,
+    standing,
+    temporary_of,
+)
 from captcha_ocr.config import TrainConfig, differences
-from captcha_ocr.errors import UsageError
-from captcha_ocr.files import is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
-from captcha_ocr.resume import LAST, PREVIOUS
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
+from captcha_ocr.resume import LAST, PREVIOUS, check_whole
 from captcha_ocr.shards import Manifest
 
 BEST, RUN_FILE, METRICS_FILE = "best", "run.json", "metrics.jsonl"
@@ -52,7 +60,8 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | None:
     """How the run in `out` ended, or None where it has not, or there is none; changes nothing.
 
-    UsageError if another run, or a model of another origin, is there, or one that `resume` "never" refuses.
+    UsageError if another run, or a model of another origin, is there, or one that `resume` "never" refuses;
+    DamagedError if its best model is not whole.
     """
     path = out / RUN_FILE
     if not path.exists():
@@ -66,10 +75,22 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
             f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
         )
     if existing["finished"] is not None:
+        check_best(out)
         return Finished(**existing["finished"])
     if resume == "never":
         raise UsageError(f"{out} holds an unfinished run; go on with --resume auto, or replace it with --force")
+    if any(standing(out / name).exists() for name in (LAST, PREVIOUS)):
+        check_best(out)
     return None
+
+
+def check_best(run: Path) -> dict[str, Any]:
+    """What the best model of a run that has come past its first epoch says of itself; DamagedError if not whole."""
+    try:
+        facts: dict[str, Any] = check_whole(standing(run / BEST))["facts"]
+        return facts
+    except CaptchaOcrError as error:
+        raise DamagedError(f"the best model of {run} is not whole ({error}); begin anew with --force") from None
 
 
 def is_run(out: Path) -> bool:
@@ -107,6 +128,6 @@ def remove_run(out: Path) -> None:
 
 
 def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write metrics.jsonl, a row an epoch, all of them at once."""
-    lines = [json.dumps(row) + "\n" for row in rows]
+    """Write metrics.jsonl, a row an epoch, all of them at once; what is no number as null."""
+    lines = [json.dumps({key: finite(value) for key, value in row.items()}) + "\n" for row in rows]
     write_atomic(out / METRICS_FILE, "".join(lines).encode())

@@ -174,13 +174,14 @@ def generate(
     labels = labels_csv(config)
     make_room(config, out, labels, force)
     out.mkdir(parents=True, exist_ok=True)
-    present = {entry.name for entry in os.scandir(out)}
+    present = {entry.name for entry in os.scandir(out) if entry.stat().st_size}  # empty after a power cut
     if OPTIONS_FILE not in present:
         write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
     missing = [index for index, name in enumerate(names_in(labels), config.start) if name not in present]
     size = 250  # images a job: half a second of work
     jobs = [(config, out, missing[at : at + size]) for at in range(0, len(missing), size)]
     done = config.count - len(missing)
+    progress(done, config.count)
     for drawn in map_jobs(write_images, jobs, workers):
         done += drawn
         progress(done, config.count)
@@ -230,4 +231,5 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
         )
     kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
     written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
-    remove_files([options_path, labels_path, *(out / name for name in written)])
+    # generator.json last: without it the rest would be a stranger's, should this be interrupted.
+    remove_files([*(out / name for name in written), labels_path, options_path])

@@ -1,6 +1,7 @@
 """Training, read from top to bottom: set up, step, count, evaluate, save, stop."""
 
 import copy
+import math
 import platform
 import statistics
 import time
@@ -22,6 +23,7 @@ from captcha_ocr.checkpoint import (
     load_model,
     model_card,
     save_model,
+    standing,
 )
 from captcha_ocr.config import PRESETS, ModelConfig, Precision, TrainConfig, check, derive_epochs, preset_named
 from captcha_ocr.device import autocast, choose_device, choose_precision, describe
@@ -39,6 +41,7 @@ from captcha_ocr.run import (
     CURVES_FILE,
     Finished,
     changes,
+    check_best,
     describe_run,
     end_run,
     find_run,
@@ -117,7 +120,8 @@ def train(
     if checkpoint is not None:
         go_on(trainer, checkpoint, out, tell)
     start_run(out, described, replace)
-    adopt_best(trainer.progress, checkpoint, out)
+    if checkpoint is not None and not (out / BEST).exists():
+        copy_model(standing(checkpoint.parent / BEST), out / BEST)
     tell(expectation(trainer, training, validation))
     rule = run_epochs(trainer, training, validation, out, manifest, quiet)
     return finish(trainer, rule, data, out, manifest, tell)
@@ -126,9 +130,12 @@ def train(
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
     """The checkpoint to go on from: the newest whole one in `out`, else the one that `resume` names, else None."""
     checkpoint = None if replace else load_last(out)
-    if checkpoint is None and resume not in ("auto", "never"):
-        checkpoint = Path(resume)
-    return checkpoint
+    if checkpoint is not None or resume in ("auto", "never"):
+        return checkpoint
+    named = Path(resume)
+    inside = out.resolve() in named.resolve().parents
+    check(not inside, f"{named} lies in {out}, which has no whole run to go on with; choose another --out")
+    return load_last(named) or named  # a run folder, or a checkpoint in one
 
 
 def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], None]) -> None:
@@ -136,20 +143,14 @@ def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], N
     progress = restore(checkpoint, trainer.model, trainer.optimizer, trainer.schedule)
     changed = changes(progress.run, trainer.progress.run)
     check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
+    # A run killed between writing `best` and `last` left a newer best than the checkpoint knows.
+    best = check_best(checkpoint.parent)
+    progress.best_epoch, progress.best_exact = best["epoch"], best["validation"]["exact_match"]
+    progress.best_loss = loss_of(best["validation"]["loss"])
     trainer.progress = progress
     if checkpoint == out / PREVIOUS:
         tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
     tell(f"resumed    after epoch {progress.epoch}, from {checkpoint}")
-
-
-def adopt_best(progress: Progress, checkpoint: Path | None, out: Path) -> None:
-    """See that the best model so far of a run that goes on is in `out`."""
-    if checkpoint is None or (out / BEST).exists():
-        return
-    if (checkpoint.parent / BEST).is_dir():
-        copy_model(checkpoint.parent / BEST, out / BEST)
-    else:  # a checkpoint copied by itself: the next epoch is the best so far
-        progress.best_exact, progress.best_epoch = -1.0, progress.epoch
 
 
 def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data: Path) -> None:
@@ -269,7 +270,7 @@ def run_epochs(
         progress.rows.append(row)
         if is_better(scores, progress):
             progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
-            progress.best_loss = scores.loss or 0.0
+            progress.best_loss = loss_of(scores.loss)
             save_best(trainer, out, manifest, scores)
         save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
         write_metrics(out, progress.rows)
@@ -312,19 +313,23 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
 
 def is_better(scores: Scores, progress: Progress) -> bool:
     """Whether the validation beats the best so far: more exact matches, or as many at a lower loss."""
-    loss = scores.loss or 0.0
-    return (scores.exact_match, -loss) > (progress.best_exact, -progress.best_loss)
+    return (scores.exact_match, -loss_of(scores.loss)) > (progress.best_exact, -progress.best_loss)
+
+
+def loss_of(loss: float | None) -> float:
+    """A loss that can be compared: infinite where it is no number."""
+    return math.inf if loss is None or math.isnan(loss) else loss
 
 
 def ending_rule(trainer: Trainer) -> str | None:
-    """The rule that ends the run now, in words, or None."""
+    """The rule that ends the run now, in words, or None; CaptchaOcrError where it has failed."""
     progress, patience = trainer.progress, trainer.config.patience
+    if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
+        raise CaptchaOcrError(f"after epoch {progress.epoch} the loss was no number any more; try a lower --lr")
     if trainer.epochs is not None and progress.epoch >= trainer.epochs:
         return f"all {counted(trainer.epochs, 'epoch')} done"
     if progress.epoch - progress.best_epoch >= patience:
         return f"validation has not improved for {counted(patience, 'epoch')}"
-    if progress.rows and not torch.isfinite(torch.tensor(progress.rows[-1]["training_loss"])):
-        return "the training loss is no longer a number; try a lower --lr"
     return None
 
 

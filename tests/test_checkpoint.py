@@ -113,6 +113,13 @@ def test_a_folder_that_had_stepped_aside_is_brought_back(tmp_path):
     assert (tmp_path / "best").is_dir()
 
 
+def test_a_reader_finds_a_model_that_stepped_aside_and_leaves_it_there(run, tmp_path):
+    aside_folder = aside(shutil.copytree(run / "best", tmp_path / "best"))
+    (tmp_path / "best").rename(aside_folder)
+    assert find_model_folder(tmp_path) == aside_folder
+    assert [path.name for path in tmp_path.iterdir()] == [aside_folder.name]
+
+
 def test_a_folder_in_place_is_not_replaced_by_one_that_stepped_aside(tmp_path):
     for folder in (tmp_path / "best", aside(tmp_path / "best")):
         folder.mkdir()

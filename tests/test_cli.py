@@ -109,10 +109,12 @@ def test_a_glob_that_matches_nothing_is_named_and_fails(read, tmp_path):
     assert "*.png: No such file" in result.stderr
 
 
-def test_a_folder_without_images_is_said_to_be_one(read, tmp_path):
-    result = read(tmp_path)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "holds no PNG" in result.stderr
+def test_a_folder_without_images_is_said_to_be_one_and_the_rest_is_read(read, some, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = read(tmp_path / "empty", some[0])
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{some[0]}\t")
+    assert result.stderr == f"{tmp_path / 'empty'}: a folder, not an image\n"
 
 
 def test_damaged_files_are_named_and_the_rest_is_read(read, images, tmp_path):
@@ -174,6 +176,21 @@ def test_images_without_a_row_are_named_and_not_scored(read, images, some):
     assert result.exit_code == 1
 
 
+def test_an_image_is_never_scored_with_the_label_of_one_elsewhere_in_the_folder(tmp_path):
+    (tmp_path / "labels.csv").write_text("filename,text\na/1.png,AB\n")
+    look_up = labelled_paths(tmp_path / "labels.csv", read_labels(tmp_path / "labels.csv")[0])
+    assert look_up(str(tmp_path / "a" / "1.png")) == "AB"
+    assert look_up(str(tmp_path / "b" / "1.png")) is None
+    assert look_up(str(tmp_path.parent / "copied" / "1.png")) == "AB"
+
+
+def test_a_score_of_nothing_is_a_failure(read, tmp_path):
+    (tmp_path / "labels.csv").write_text("filename,text\na.png,12\n")
+    result = read("--labels", tmp_path / "labels.csv")
+    assert result.exit_code == 1
+    assert "no image named in" in result.stderr
+
+
 def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("filename,text\na/1.png,A\nb/1.png,B\na/2.png,C\n")
@@ -186,6 +203,17 @@ def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp
 def test_reading_can_be_narrowed(read, some):
     assert set("".join(codes(read(*some, "--charset", "37")))) <= set("37")
     assert read(*some, "--length", 3).exit_code == 2
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_odd_names_pass_through_every_encoding(run, some, tmp_path, encoding):
+    shutil.copy(some[0], tmp_path / "中.png")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    result = spawn("eval", "--model", run, tmp_path, env=environment)
+    assert (result.returncode, result.stderr) == (0, b"")
+    result = spawn("eval", "--model", run, env=environment, input=b"\xff\xe4.png\n")
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr.rstrip().endswith(b".png: No such file or directory")
 
 
 def test_a_prompt_survives_every_error(run, some):
@@ -201,7 +229,7 @@ def test_a_prompt_survives_every_error(run, some):
     os.close(parent)
     assert str(some[0]).encode() + b"\t" in output
     assert b"nowhere.png: No such file" in errors
-    assert b"holds no PNG" in errors
+    assert b"a folder, not an image" in errors
     assert process.returncode == 0
 
 

@@ -188,3 +188,10 @@ def test_equal_configurations_have_no_differences():
 
 def test_an_alphabet_may_be_given_to_the_generator_by_its_name():
     assert GeneratorConfig(charset="digits").charset == "0123456789"
+
+
+@pytest.mark.parametrize("kind", [GeneratorConfig, PrepareConfig, TrainConfig])
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5])
+def test_a_seed_that_no_generator_of_chance_takes_is_refused(kind, seed):
+    with pytest.raises(UsageError, match="--seed must be 0 to 4294967295"):
+        kind(seed=seed)

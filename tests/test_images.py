@@ -242,7 +242,7 @@ def test_a_file_too_large_for_an_image_is_not_even_read(tmp_path):
 
 
 def test_a_folder_is_no_image(tmp_path):
-    with pytest.raises(ImageError, match="not a regular file"):
+    with pytest.raises(ImageError, match="a folder, not an image"):
         to_array(tmp_path, GREY)
 
 

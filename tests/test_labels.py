@@ -132,6 +132,10 @@ def test_a_file_name_that_leads_out_of_the_folder_is_reported(read, file):
     assert list(problems.values()) == ["the file name leads out of the folder"]
 
 
+def test_a_colon_in_a_file_name_leads_nowhere(read):
+    assert [label.file for label in read("filename,text\nimg:1.png,AB\n")[0]] == ["img:1.png"]
+
+
 @pytest.mark.parametrize("row", ["a.png,", "a.png"])
 def test_an_empty_label_is_reported(read, row):
     assert read(f"filename,text\n{row}\n") == ([], {"a.png": "its label is empty"})

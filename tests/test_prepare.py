@@ -496,6 +496,37 @@ def test_the_temporary_pixels_are_removed_after_a_failure_too(tmp_path):
     assert contents(tmp_path / "out") == {}
 
 
+def test_a_lost_shard_is_noticed_and_made_again_with_force(images, done, shards):
+    (done / "val-00000.safetensors.gz").unlink()
+    with pytest.raises(DamagedError, match=r"val-00000.*; make the shards anew with --force"):
+        prepare(images, done, tiny(), workers=1)
+    assert not prepare(images, done, tiny(), workers=1, force=True).already_there
+    assert contents(done) == contents(shards)
+
+
+def test_other_pixels_in_a_file_of_the_same_size_are_other_images(tmp_path):
+    images = tmp_path / "images"
+    for number in range(12):
+        draw(images, f"ab_{number}.bmp", number)
+    prepare(images, tmp_path / "out", SMALL, workers=1)
+    path = next(images.iterdir())
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 255
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="the images or labels differ"):
+        prepare(images, tmp_path / "out", SMALL, workers=1)
+
+
+def test_a_full_disk_is_a_sentence(images, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        prepare(images, tmp_path / "out", tiny(), workers=1)
+    assert contents(tmp_path / "out") == {}
+
+
 def test_force_spares_another_programs_manifest(images, tmp_path):
     (tmp_path / MANIFEST_FILE).write_text('{"name": "a web page"}')
     with pytest.raises(UsageError, match="was not written by prepare"):

@@ -34,8 +34,10 @@ def test_a_terminal_gets_a_bar_with_its_note(monkeypatch):
 def test_elsewhere_a_plain_line_tells_rate_and_time_left(monkeypatch, capsys):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
     with ProgressBar("prepare") as bar:
+        bar.show(5, 20)  # these were there before: no part of the rate
+        bar.started -= 1000
         bar.show(10, 20)
-    assert capsys.readouterr().err.startswith("prepare: 10 of 20, ")
+    assert capsys.readouterr().err.startswith("prepare: 10 of 20, 0 images/s, 33 min 20 s left")
 
 
 @pytest.mark.parametrize(("number", "words"), [(1, "1 epoch"), (2, "2 epochs"), (1000, "1,000 epochs")])

@@ -1,3 +1,5 @@
+import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -25,10 +27,24 @@ def test_a_started_run_has_not_finished(described, tmp_path):
     assert find_run(tmp_path / "new", described, "auto") is None
 
 
-def test_a_finished_run_remembers_how_it_ended(described, tmp_path):
+def test_a_finished_run_remembers_how_it_ended(described, run, tmp_path):
+    shutil.copytree(run / "best", tmp_path / "best")
     start_run(tmp_path, described, replace=False)
     end_run(tmp_path, END, {"device": "cpu"})
     assert find_run(tmp_path, described, "auto") == END
+
+
+def test_a_run_without_its_best_model_is_not_finished(described, tmp_path):
+    start_run(tmp_path, described, replace=False)
+    end_run(tmp_path, END, {})
+    with pytest.raises(DamagedError, match="begin anew with --force"):
+        find_run(tmp_path, described, "auto")
+
+
+def test_what_is_no_number_is_null_in_the_metrics(tmp_path):
+    write_metrics(tmp_path, [{"epoch": 1, "training_loss": float("nan"), "peak_memory_mb": None}])
+    row = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert row == {"epoch": 1, "training_loss": None, "peak_memory_mb": None}
 
 
 def test_the_same_data_prepared_from_another_place_are_the_same_data(described, shards):

@@ -348,6 +348,28 @@ def test_force_replaces_the_images_of_other_options(tmp_path, drawn):
     assert contents(drawn) == contents(tmp_path / "fresh")
 
 
+def test_force_interrupted_while_removing_goes_on(tmp_path, drawn, monkeypatch):
+    def interrupted(paths):
+        next(iter(paths)).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("captcha_ocr.synth.remove_files", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        generate(replace(TINY, seed=1), drawn, 1, force=True)
+    monkeypatch.undo()
+    generate(replace(TINY, seed=1), drawn, 1, force=True)
+    generate(replace(TINY, seed=1), tmp_path / "fresh", 1)
+    assert contents(drawn) == contents(tmp_path / "fresh")
+
+
+def test_an_image_that_a_power_cut_left_empty_is_drawn_again(drawn):
+    image = next(drawn.glob("*.png"))
+    content = image.read_bytes()
+    image.write_bytes(b"")
+    assert generate(TINY, drawn, 1) == 1
+    assert image.read_bytes() == content
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "mine.png", "00000-mine.png"])
 def test_force_leaves_the_files_of_others(drawn, name):
     (drawn / name).write_bytes(b"mine")

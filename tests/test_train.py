@@ -8,11 +8,14 @@ import torch
 from PIL import Image
 
 from captcha_ocr import train as training
+from captcha_ocr.batches import load_split
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
-from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.evaluate import evaluate
 from captcha_ocr.prepare import prepare
 from captcha_ocr.resume import Progress
+from captcha_ocr.shards import read_manifest
 from captcha_ocr.train import ending_rule, is_better, train
 
 
@@ -50,6 +53,44 @@ def test_the_test_set_is_scored_with_the_best_weights(run, shards):
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     assert finished["test"]["images"] == 6
     assert finished["rule"] == "all 2 epochs done"
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Makes the validations of a run come out as given, (exact, loss) an epoch; the test is scored as ever."""
+
+    def script(*outcomes):
+        left, real = list(outcomes), training.evaluate
+
+        def evaluate(model, batches, loss):
+            scores = real(model, batches, loss)
+            if left:
+                exact, loss_mean = left.pop(0)
+                return replace(scores, exact=exact, loss=loss_mean)
+            return scores
+
+        monkeypatch.setattr(training, "evaluate", evaluate)
+
+    return script
+
+
+def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, tmp_path, scripted):
+    scripted((6, 0.1), (0, 0.1))
+    finished = train(shards, tmp_path, config, "cpu", quiet=True)
+    assert finished.best_epoch == 1
+    assert weights(tmp_path / "best") == weights(tmp_path / "previous")
+    assert weights(tmp_path / "best") != weights(tmp_path / "last")
+    manifest = read_manifest(shards)
+    test_set = load_split(shards, manifest, "test", torch.device("cpu"))
+    assert finished.test == evaluate(load_model(tmp_path / "best"), test_set.in_order(250)).summary()
+
+
+@pytest.mark.parametrize(("losses", "best"), [((0.5, 0.4, 0.6), 2), ((0.5, 0.5, 0.5), 1), ((0.5, 0.6, 0.4), 3)])
+def test_of_epochs_with_as_many_right_the_one_of_the_lowest_loss_is_kept(
+    shards, config, tmp_path, scripted, losses, best
+):
+    scripted(*((3, loss) for loss in losses))
+    assert train(shards, tmp_path, replace(config, epochs=3), "cpu", quiet=True).best_epoch == best
 
 
 def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
@@ -144,6 +185,58 @@ def test_force_replaces_a_damaged_run(run, shards, config, tmp_path):
     assert weights(copied / "last") == weights(run / "last")
 
 
+def stop_after_the_first_epoch(shards, out, config, monkeypatch):
+    with monkeypatch.context() as context:
+        context.setattr(training, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
+        with pytest.raises(pytest.fail.Exception, match="stopped"):
+            train(shards, out, config, "cpu", quiet=True)
+
+
+def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp_path, monkeypatch):
+    stop_after_the_first_epoch(shards, tmp_path, config, monkeypatch)
+    path = tmp_path / "best" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
+    with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --force"):
+        train(shards, tmp_path, config, "cpu", quiet=True)
+
+
+def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_path, monkeypatch):
+    with monkeypatch.context() as context:  # killed between writing best and last, in the second epoch
+        real = training.save_last
+        context.setattr(
+            training, "save_last", lambda *all_: real(*all_) if all_[-1].epoch == 1 else pytest.fail("stopped")
+        )
+        with pytest.raises(pytest.fail.Exception, match="stopped"):
+            train(shards, tmp_path, config, "cpu", quiet=True)
+    newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
+    finished = train(shards, tmp_path, config, "cpu", quiet=True)
+    assert finished.best_epoch == newer
+    assert weights(tmp_path / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "best" / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="choose another --out"):
+        train(shards, copied, config, "cpu", resume=str(copied / "last"), force=True, quiet=True)
+    assert (copied / "last" / "model.safetensors").exists()
+
+
+def test_resume_takes_a_run_folder_too(run, shards, config, tmp_path):
+    train(shards, tmp_path / "run", config, "cpu", resume=str(run), quiet=True)
+    assert weights(tmp_path / "run" / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_without_the_best_model_beside_it_is_refused(run, shards, config, tmp_path):
+    alone = shutil.copytree(run / "last", tmp_path / "copied" / "last")
+    with pytest.raises(DamagedError, match="the best model of"):
+        train(shards, tmp_path / "run", config, "cpu", resume=str(alone), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):
     with pytest.raises(UsageError, match="epochs: None -> 5"):
         train(shards, tmp_path / "run", replace(config, epochs=5), "cpu", resume=str(run / "last"), quiet=True)
@@ -232,12 +325,17 @@ class FakeTrainer:
         (5, 4, 0.1, None),
         (9, 9, 0.1, "all 9 epochs done"),
         (7, 4, 0.1, "validation has not improved for 3 epochs"),
-        (6, 4, float("nan"), "the training loss is no longer a number; try a lower --lr"),
     ],
 )
 def test_each_rule_ends_a_run(config, epoch, best_epoch, loss, rule):
     progress = Progress({}, epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": loss}])
     assert ending_rule(FakeTrainer(config, 9, progress)) == rule
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_a_failure(config, loss):
+    with pytest.raises(CaptchaOcrError, match="try a lower --lr"):
+        ending_rule(FakeTrainer(config, 9, Progress({}, epoch=1, best_epoch=1, rows=[{"training_loss": loss}])))
 
 
 @pytest.mark.parametrize(
