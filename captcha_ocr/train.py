@@ -133,7 +133,7 @@ def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
     if checkpoint is not None or resume in ("auto", "never"):
         return checkpoint
     named = Path(resume)
-    inside = out.resolve() in named.resolve().parents
+    inside = out.resolve() in (named.resolve(), *named.resolve().parents)
     check(not inside, f"{named} lies in {out}, which has no whole run to go on with; choose another --out")
     return load_last(named) or named  # a run folder, or a checkpoint in one
 

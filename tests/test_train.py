@@ -217,11 +217,12 @@ def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_
     assert weights(tmp_path / "best") == weights(run / "best")
 
 
-def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(run, shards, config, tmp_path):
+@pytest.mark.parametrize("name", ["last", ""])
+def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(run, shards, config, tmp_path, name):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "best" / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="choose another --out"):
-        train(shards, copied, config, "cpu", resume=str(copied / "last"), force=True, quiet=True)
+        train(shards, copied, config, "cpu", resume=str(copied / name), force=True, quiet=True)
     assert (copied / "last" / "model.safetensors").exists()
 
 
