@@ -51,6 +51,8 @@ from captcha_ocr.run import (
 )
 from captcha_ocr.shards import Manifest, Split, check_shards, read_manifest
 
+TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
+
 
 @dataclass
 class Trainer:
@@ -228,12 +230,12 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
     )
     batch_size = min(trainer.config.batch_size, len(training))
     images, labels = training.images[:batch_size], training.labels[:batch_size]
-    seconds = []
-    for _ in range(4):
+    seconds: list[float] = []
+    while len(seconds) < 4 or (len(seconds) < TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()
         trial.step(images, labels)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
-    rate = batch_size / statistics.median(seconds[1:])
+    rate = batch_size / statistics.median(seconds[len(seconds) // 2 :])  # the first steps are slow and uneven
     epoch_s = (len(training) + len(validation)) / rate  # reading in float32 costs about a step in bf16
     if trainer.epochs is None:
         return (
