@@ -337,7 +337,7 @@ def evaluate(
     """Read captchas: files, folders, globs, or - for one image on standard input.
 
     Prints path, code and confidence, separated by tabs. With no PATH it asks for one after the
-    other on a terminal, and elsewhere reads paths, one a line, from standard input.
+    other on a terminal, and elsewhere reads paths, one a line, from standard input, 128 at a time.
 
     Example: captcha-ocr eval data/samples --json
     """
