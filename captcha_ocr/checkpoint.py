@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 
 from captcha_ocr import __version__
 from captcha_ocr.config import ModelConfig, TrainConfig, check, differences
@@ -99,7 +100,7 @@ def recover(folder: Path) -> None:
 
 def weights_of(model: ResNet18) -> bytes:
     """The model's parameters and buffers as a safetensors payload."""
-    return safetensors.torch.save({name: t.contiguous().cpu() for name, t in model.state_dict().items()})
+    return save_tensors({name: t.contiguous().cpu() for name, t in model.state_dict().items()})
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def load_model(folder: Path) -> ResNet18:
     with torch.device("meta"):
         model = ResNet18(config)
     try:
-        model.load_state_dict(safetensors.torch.load(data), assign=True)
+        model.load_state_dict(load_tensors(data), assign=True)
     except (SafetensorError, RuntimeError) as error:
         raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}") from None
     return model.eval()

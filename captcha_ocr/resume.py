@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 
 from captcha_ocr.checkpoint import load_into, put_in_place, read_config, recover, save_model
 from captcha_ocr.config import check
@@ -53,7 +54,7 @@ def save_last(
         "groups": state["param_groups"],
     }
     beside = {
-        OPTIMIZER_FILE: safetensors.torch.save(flatten(state["state"])),
+        OPTIMIZER_FILE: save_tensors(flatten(state["state"])),
         STATE_FILE: json.dumps(document).encode(),
     }
     last, previous = run / LAST, run / PREVIOUS
@@ -100,7 +101,7 @@ def restore(
     check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to go on from")
     document = json.loads(read_checked(folder / STATE_FILE, files[STATE_FILE]))
     try:
-        tensors = safetensors.torch.load(read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE]))
+        tensors = load_tensors(read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE]))
     except SafetensorError as error:
         raise DamagedError(f"{folder / OPTIMIZER_FILE} is malformed: {error}") from None
     load_into(model, folder)
