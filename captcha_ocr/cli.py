@@ -8,11 +8,12 @@ import glob
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
@@ -22,7 +23,7 @@ import click
 from captcha_ocr import __version__
 from captcha_ocr.charset import NAMED
 from captcha_ocr.config import PRESETS, GeneratorConfig, Loss, Precision, PrepareConfig, Schedule, Warp, preset_named
-from captcha_ocr.errors import CaptchaOcrError, ImageError
+from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
@@ -57,6 +58,10 @@ class Commands(click.Group):
             repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
             click.echo(f"captcha-ocr: interrupted{repeat}", err=True)
             sys.exit(130)
+        except SystemExit as leaving:
+            if leaving.code == 128 + signal.SIGTERM:
+                click.echo("captcha-ocr: terminated", err=True)
+            raise
         except BrokenPipeError:
             # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -102,10 +107,10 @@ def parse_size(context: click.Context, parameter: click.Parameter, text: str | N
     """WIDTHxHEIGHT as (width, height)."""
     if text is None:
         return None
-    width, _, height = text.partition("x")
-    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
-        raise click.BadParameter(f"{text!r} is not WIDTHxHEIGHT, such as 160x60")
-    return int(width), int(height)
+    sides = re.fullmatch(r"0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})", text)
+    if sides is None:
+        raise click.BadParameter(f"{text[:40]!r} is not WIDTHxHEIGHT, such as 160x60")
+    return int(sides[1]), int(sides[2])
 
 
 def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[int, ...]]:
@@ -113,8 +118,8 @@ def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, s
 
     def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
         parts = text.split(separator) if text else []
-        if not all(part.strip().isdecimal() for part in parts):
-            raise click.BadParameter(f"{text!r} is not whole numbers separated by {separator!r}")
+        if not all(re.fullmatch(r" *[0-9]{1,9} *", part) for part in parts):
+            raise click.BadParameter(f"{(text or '')[:40]!r} is not whole numbers separated by {separator!r}")
         return tuple(int(part) for part in parts)
 
     return parse
@@ -346,11 +351,14 @@ def evaluate(
     recognizer = Recognizer.load(model_folder, device, charset, length)
     if labels is not None:
         failed = score_files(recognizer, labels, paths, as_json)
+    elif not paths and sys.stdin is None:
+        raise UsageError("there is no PATH, and no standard input to read paths from")
     elif not paths and sys.stdin.isatty():
         failed = read_at_prompt(recognizer, as_json)
     else:
-        sources = expand(paths) if paths else (line.rstrip("\r\n") for line in sys.stdin)
-        failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, (s for s in sources if s)))
+        lines = (line.rstrip("\r\n") for line in sys.stdin or ())
+        sources = expand(paths or (line for line in lines if line))
+        failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, sources))
     if failed:
         sys.exit(1)
 
@@ -366,7 +374,7 @@ def next_command(name: str, folder: Path, default: Path, option_name: str = "") 
     return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(str(folder))}")
 
 
-def expand(paths: tuple[str, ...]) -> Iterator[str]:
+def expand(paths: Iterable[str]) -> Iterator[str]:
     """The files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
     from captcha_ocr.images import image_files
 

@@ -139,8 +139,8 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
         object.__setattr__(self, "width", self.width or max(160, 40 * self.length))
-        check(is_int(self.count, 1, 10**9), f"--count must be at least 1, not {self.count}")
-        check(is_int(self.start, 0, 10**12), f"--start must be at least 0, not {self.start}")
+        check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
+        check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
         check(is_int(self.length, 1, MAX_LENGTH), f"--length must be 1 to {MAX_LENGTH}, not {self.length}")
         check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
         least = MIN_WIDTH_PER_CHARACTER * self.length

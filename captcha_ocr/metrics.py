@@ -19,7 +19,7 @@ def wilson_interval(right: int, total: int) -> tuple[float, float]:
     share = right / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     reach = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return max(0.0, centre - reach), min(1.0, centre + reach)
+    return (centre - reach if right else 0.0), (centre + reach if right < total else 1.0)
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         axes.legend()
-        if what == "loss":
-            axes.set_yscale("log")
-        else:
+        if what == "exact":
             axes.set_ylim(-2, 102)
+        elif any(row["training_loss"] > 0 for row in rows):  # an alphabet of one character has nothing to lose
+            axes.set_yscale("log")
     figure.savefig(path, dpi=100)
 
 

@@ -170,7 +170,8 @@ def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems)
         else:
             admitted.append(label)
     if not admitted:
-        raise UsageError(f"no label fits the alphabet {charset.characters}; {next(iter(problems.values()))}")
+        first_file = labels[0].file
+        raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
     return admitted, charset, length
 
 

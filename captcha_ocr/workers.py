@@ -1,9 +1,11 @@
 """Work spread over processes: a function mapped over jobs, the results in the order of the jobs."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -33,13 +35,31 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
         yield from map(function, jobs)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_prepare_worker) as pool:
-        try:
-            yield from pool.map(function, jobs)
-        except BrokenProcessPool:
-            raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
+    try:
+        with _interrupts_held():  # all workers start here, and inherit it
+            results = deque(pool.submit(function, job) for job in jobs)
+        # Not pool.map: it cancels futures behind the executor's back, which ends in a traceback
+        # or for ever waiting where a worker was killed by the same signal.
+        while results:
+            yield results.popleft().result()
+    except BrokenProcessPool:
+        raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back: it interrupts at the end, and never a worker that is not yet prepared for it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def _prepare_worker() -> None:

@@ -239,7 +239,9 @@ def test_a_prompt_survives_every_error(run, some):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["generate", "--count", "0"], "--count must be at least 1"),
+        (["generate", "--count", "0"], "--count must be 1 to 1,000,000,000, not 0"),
+        (["generate", "--size", "9" * 5000 + "x60"], "is not WIDTHxHEIGHT"),
+        (["generate", "--font-sizes", "9" * 5000], "is not whole numbers"),
         (["generate", "--charset", "中"], "no glyph for '中'"),
         (["generate", "--charset", "AA"], "names the character 'A' twice"),
         (["generate", "--length", "8", "--size", "100x60"], "8 characters need at least 128"),
@@ -312,19 +314,31 @@ def test_an_output_folder_that_is_a_file_is_one_sentence(images, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_have_their_exit_codes(tmp_path, number, code):
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
+@pytest.mark.parametrize(
+    ("number", "code", "sentence"), [(signal.SIGINT, 130, b"interrupted;"), (signal.SIGTERM, 143, b"terminated")]
+)
+def test_signals_have_their_sentences_and_exit_codes(tmp_path, send, number, code, sentence):
     process = subprocess.Popen(
         [*COMMAND, "generate", "--count", "100000", "--workers", "2", "--out", str(tmp_path / "images")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     while process.poll() is None and len(list(tmp_path.glob("images/*.png"))) < 50:
         pass
-    process.send_signal(number)
+    send(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert b"Traceback" not in errors
+    assert errors.startswith(b"captcha-ocr: " + sentence)
+    assert errors.count(b"\n") == 1
     assert not (tmp_path / "images" / "labels.csv").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
+def test_no_path_and_no_standard_input_is_one_sentence(run):
+    command = ["sh", "-c", '"$@" <&-', "sh", *COMMAND, "eval", "--model", str(run)]
+    result = subprocess.run(command, capture_output=True)
+    assert result.returncode == 2
+    assert result.stderr == b"captcha-ocr: there is no PATH, and no standard input to read paths from\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closed pipes are told otherwise there")

@@ -14,6 +14,11 @@ def test_the_interval_is_wilsons(right, total, low, high):
     assert wilson_interval(right, total) == pytest.approx((low, high), abs=1e-5)
 
 
+def test_the_ends_of_the_scale_are_exact():
+    assert wilson_interval(0, 300)[0] == 0.0
+    assert wilson_interval(300, 300)[1] == 1.0
+
+
 def test_the_interval_of_nothing_is_everything():
     assert wilson_interval(0, 0) == (0.0, 1.0)
 

@@ -16,6 +16,12 @@ def test_curves_become_a_png(tmp_path):
         assert (image.format, image.size) == ("PNG", (1000, 400))
 
 
+def test_losses_of_zero_become_a_png_too(tmp_path):
+    row = {"epoch": 1, "training_loss": 0.0, "validation_loss": 0.0, "training_exact": 1, "validation_exact": 1}
+    draw_curves([row], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 0
+
+
 def test_a_perfect_score_has_a_confusion_picture_too(tmp_path):
     draw_confusion(Scores(2, 2, Counter({("A", "A"): 2})), "AB", tmp_path / "confusion.png")
     with Image.open(tmp_path / "confusion.png") as image:

@@ -256,8 +256,8 @@ def test_a_font_that_cannot_be_read_is_refused(tmp_path, name):
     [
         ({"length": 4, "width": 63}, "4 characters need at least 64"),
         ({"length": 2, "width": 31}, "2 characters need at least 32"),
-        ({"count": 0}, "--count must be at least 1"),
-        ({"count": -5}, "--count must be at least 1"),
+        ({"count": 0}, "--count must be 1 to"),
+        ({"count": -5}, "--count must be 1 to"),
     ],
 )
 def test_too_narrow_a_width_and_too_small_a_count_are_refused(options, sentence):
