@@ -394,7 +394,7 @@ def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple
     from itertools import tee
 
     names, sources = tee(paths)
-    contents = (sys.stdin.buffer.read() if path == "-" else path for path in sources)
+    contents = ((sys.stdin.buffer.read() if sys.stdin else b"") if path == "-" else path for path in sources)
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 
@@ -446,11 +446,10 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
     for file, reason in problems.items():
         click.echo(f"not scored {escape(file)}: {reason}", err=True)
     failed = len(problems)
-    if not paths:
-        paths = tuple(str(labels_file.parent / row.file) for row in rows)
+    sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
     truths, codes = [], []
     text_of = labelled_paths(labels_file, rows)
-    for path, result in read_paths(recognizer, expand(paths)):
+    for path, result in read_paths(recognizer, sources):
         text = text_of(path)
         if text is None:
             click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)

@@ -20,6 +20,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 Warp = Literal["package", "classic"]
 
 MAX_SIDE = 1024  # of a network's input; images themselves may be larger, see images.py
+MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
 MAX_SEED = 2**32 - 1
 MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
@@ -149,6 +150,7 @@ class GeneratorConfig:
             f"a width of {self.width} pixels is out of bounds: "
             f"{self.length} characters need at least {least}, and 4096 is the most",
         )
+        check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
         check(bool(self.font_sizes), "--font-sizes names no size")
         check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
         check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from captcha_ocr.config import InputSize
+from captcha_ocr.config import MAX_AREA, InputSize
 from captcha_ocr.errors import ImageError
 
 Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
@@ -20,7 +20,6 @@ Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 MAX_SIDE = 4096
-MAX_AREA = 4_000_000
 MAX_BYTES = 20_000_000  # more than any image within that area needs
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
@@ -44,7 +43,11 @@ def to_array(source: Source, size: InputSize) -> np.ndarray:
     Transparency goes onto white, 16-bit grey is scaled to 8, EXIF rotation is applied, and of an
     animation the first frame is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8.
     """
-    image = flatten(open_image(source), "L" if size.channels == 1 else "RGB")
+    image = open_image(source)
+    try:
+        image = flatten(image, "L" if size.channels == 1 else "RGB")
+    except ValueError as error:  # LAB and other modes of a PIL image that no file format here has
+        raise ImageError(f"an image of a mode that is not read: {error}") from None
     if image.size != (size.width, size.height):
         image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
     pixels = np.asarray(image)

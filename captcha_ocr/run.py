@@ -65,8 +65,9 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     """
     path = out / RUN_FILE
     if not path.exists():
-        if any((out / name).exists() for name in (BEST, LAST, PREVIOUS)):
-            raise UsageError(f"{out} holds a model but no {RUN_FILE}; choose another --out")
+        for name in (BEST, LAST, PREVIOUS, METRICS_FILE, CURVES_FILE, CONFUSION_FILE):
+            if (out / name).exists():
+                raise UsageError(f"{out} holds {name} but no {RUN_FILE}: train did not write it; choose another --out")
         return None
     existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
     changed = changes(existing, described)
@@ -124,7 +125,8 @@ def remove_run(out: Path) -> None:
     for name in (BEST, LAST, PREVIOUS):
         for folder in (out / name, aside(out / name), temporary_of(out / name)):
             shutil.rmtree(folder, ignore_errors=True)
-    remove_files(out / name for name in (RUN_FILE, METRICS_FILE, CURVES_FILE, CONFUSION_FILE))
+    # run.json last: without it the rest would be a stranger's, should this be interrupted.
+    remove_files(out / name for name in (METRICS_FILE, CURVES_FILE, CONFUSION_FILE, RUN_FILE))
 
 
 def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ import captcha.image
 from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.config import GeneratorConfig, Warp
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic
 from captcha_ocr.images import image_files
 from captcha_ocr.labels import LABELS_FILE
@@ -23,6 +23,7 @@ from captcha_ocr.workers import map_jobs
 
 package: Any = captcha.image  # whose module attribute `secrets` is replaced while drawing
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
+WAY_OUT = "remove the folder, or choose another --out"
 OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
 
 
@@ -208,6 +209,14 @@ def names_in(labels: bytes) -> list[str]:
     return [row[0] for row in csv.reader(io.StringIO(labels.decode(), newline=""))][1:]
 
 
+def read_options(path: Path) -> dict[str, Any]:
+    """The content of a generator.json; DamagedError, with a way out, if it is none."""
+    try:
+        return read_json(path)
+    except DamagedError as error:
+        raise DamagedError(f"{error}; {WAY_OUT}") from None
+
+
 def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) -> None:
     """Refuse a folder that holds something else; with `force` remove what another generate wrote."""
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
@@ -216,7 +225,7 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
         if foreign:
             raise UsageError(f"{foreign[0]} was not written by generate; choose another --out")
         return
-    old, new = read_json(options_path), image_options(config)
+    old, new = read_options(options_path), image_options(config)
     if old.get("format") != OPTIONS_FORMAT:
         raise UsageError(f"{options_path} was not written by generate; choose another --out")
     changed = [f"{key} {old.get(key)} -> {value}" for key, value in new.items() if old.get(key) != value]
@@ -230,6 +239,9 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
             "choose another --out, or replace them with --force"
         )
     kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
-    written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
+    try:
+        written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
+    except UsageError as error:
+        raise DamagedError(f"{options_path} was changed ({error}); {WAY_OUT}") from None
     # generator.json last: without it the rest would be a stranger's, should this be interrupted.
     remove_files([*(out / name for name in written), labels_path, options_path])

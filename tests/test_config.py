@@ -195,3 +195,8 @@ def test_an_alphabet_may_be_given_to_the_generator_by_its_name():
 def test_a_seed_that_no_generator_of_chance_takes_is_refused(kind, seed):
     with pytest.raises(UsageError, match="--seed must be 0 to 4294967295"):
         kind(seed=seed)
+
+
+def test_images_larger_than_any_that_is_read_are_not_drawn():
+    with pytest.raises(UsageError, match="2500x2000 is more than 4,000,000 pixels"):
+        GeneratorConfig(width=2500, height=2000)

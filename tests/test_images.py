@@ -277,3 +277,8 @@ def test_hidden_files_and_those_with_other_extensions_are_no_image_files(tmp_pat
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
     assert image_files(tmp_path) == []
+
+
+def test_a_mode_that_cannot_be_converted_is_an_image_error():
+    with pytest.raises(ImageError, match="not read"):
+        to_array(Image.new("LAB", (8, 8)), GREY)

@@ -75,7 +75,14 @@ def test_an_unfinished_run_is_not_resumed_against_the_users_wish(described, tmp_
 
 def test_a_model_that_no_run_made_is_not_overwritten(described, tmp_path):
     (tmp_path / "best").mkdir()
-    with pytest.raises(UsageError, match="holds a model"):
+    with pytest.raises(UsageError, match=r"holds best but no run\.json"):
+        find_run(tmp_path, described, "auto")
+
+
+@pytest.mark.parametrize("name", ["curves.png", "confusion.png", "metrics.jsonl"])
+def test_a_file_that_no_run_made_is_not_overwritten(described, tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=rf"holds {name} but no run\.json"):
         find_run(tmp_path, described, "auto")
 
 

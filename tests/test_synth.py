@@ -2,6 +2,7 @@ import csv
 import importlib.util
 import json
 import random
+import re
 import secrets
 import shutil
 from dataclasses import replace
@@ -415,5 +416,13 @@ def test_labels_beside_the_generator_json_of_others_are_never_overwritten(tmp_pa
 
 def test_a_damaged_options_file_is_named(drawn):
     (drawn / "generator.json").write_text('{"count": 30,')
-    with pytest.raises(DamagedError, match=r"generator\.json"):
+    with pytest.raises(DamagedError, match=r"generator\.json.*; remove the folder, or choose another --out"):
         generate(TINY, drawn, 1)
+
+
+def test_an_options_file_with_an_impossible_value_is_named(drawn):
+    path = drawn / "generator.json"
+    path.write_text(re.sub(r'"count": \d+', '"count": "x"', path.read_text()))
+    with pytest.raises(DamagedError, match=r"generator\.json was changed"):
+        generate(TINY, drawn, 1, force=True)
+    assert len(list(drawn.glob("*.png"))) == 30

@@ -172,7 +172,7 @@ def test_force_leaves_the_same_run_as_it_is(run, shards, config, tmp_path):
 def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds a model but no"):
+    with pytest.raises(UsageError, match=r"holds best but no run\.json"):
         train(shards, tmp_path, config, "cpu", force=True, quiet=True)
     assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
 
