@@ -230,7 +230,7 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
     try:
         existing = read_manifest(out)
         if replace(existing, shards=(), left_out=0, source=planned.source, labels=planned.labels) == planned:
-            check_shards(out, existing)
+            check_shards(out, existing.shards)
             return existing
     except DamagedError as error:
         if force:

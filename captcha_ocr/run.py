@@ -27,6 +27,7 @@ from captcha_ocr.shards import Manifest
 
 BEST, RUN_FILE, METRICS_FILE = "best", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
+FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 1
 
 
@@ -65,7 +66,7 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     """
     path = out / RUN_FILE
     if not path.exists():
-        for name in (BEST, LAST, PREVIOUS, METRICS_FILE, CURVES_FILE, CONFUSION_FILE):
+        for name in FOLDERS + FILES:
             if (out / name).exists():
                 raise UsageError(f"{out} holds {name} but no {RUN_FILE}: train did not write it; choose another --out")
         return None
@@ -104,7 +105,7 @@ def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
     if replace:
         remove_run(out)
     out.mkdir(parents=True, exist_ok=True)
-    for name in (BEST, LAST, PREVIOUS):
+    for name in FOLDERS:
         recover(out / name)
     write_run(out, {**described, "finished": None})
 
@@ -122,11 +123,11 @@ def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
 
 def remove_run(out: Path) -> None:
     """Remove what an earlier run wrote into `out`, and nothing else."""
-    for name in (BEST, LAST, PREVIOUS):
+    for name in FOLDERS:
         for folder in (out / name, aside(out / name), temporary_of(out / name)):
             shutil.rmtree(folder, ignore_errors=True)
     # run.json last: without it the rest would be a stranger's, should this be interrupted.
-    remove_files(out / name for name in (METRICS_FILE, CURVES_FILE, CONFUSION_FILE, RUN_FILE))
+    remove_files(out / name for name in (*FILES, RUN_FILE))
 
 
 def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:

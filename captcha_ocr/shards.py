@@ -5,6 +5,7 @@ A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint
 """
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -140,7 +141,7 @@ def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
     return payload
 
 
-def check_shards(folder: Path, manifest: Manifest) -> None:
-    """Raise DamagedError unless every shard file has the manifest's sha256."""
-    for shard in manifest.shards:
+def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
+    """Raise DamagedError unless each of these shard files has the manifest's sha256."""
+    for shard in shards:
         read_checked(folder / shard.file, shard.sha256)

@@ -175,7 +175,8 @@ def generate(
     labels = labels_csv(config)
     make_room(config, out, labels, force)
     out.mkdir(parents=True, exist_ok=True)
-    present = {entry.name for entry in os.scandir(out) if entry.stat().st_size}  # empty after a power cut
+    # A power cut can leave an empty file; a link to nowhere, a stranger's, is no error.
+    present = {entry.name for entry in os.scandir(out) if entry.stat(follow_symlinks=False).st_size}
     if OPTIONS_FILE not in present:
         write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
     missing = [index for index, name in enumerate(names_in(labels), config.start) if name not in present]

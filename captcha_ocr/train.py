@@ -1,12 +1,12 @@
 """Training, read from top to bottom: set up, step, count, evaluate, save, stop."""
 
 import copy
+import dataclasses
 import math
 import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ from captcha_ocr.shards import Manifest, Split, check_shards, read_manifest
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 
 
-@dataclass
+@dataclasses.dataclass
 class Trainer:
     """What a run consists of while it runs."""
 
@@ -109,7 +109,7 @@ def train(
     if finished is not None:
         return finished
     tell = (lambda line: None) if quiet else say
-    check_shards(data, manifest)
+    check_shards(data, manifest.of_split("test"))  # which is only read at the end; the others are, now
     device = choose_device(device_name)
     training = load_split(data, manifest, "train", device)
     validation = load_split(data, manifest, "val", device)
@@ -218,16 +218,7 @@ def make_schedule(
 def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str:
     """How long the run will take, from a few steps on a copy of the network that is then thrown away."""
     model = copy.deepcopy(trainer.model)
-    trial = Trainer(
-        model,
-        make_optimizer(model, trainer.config),
-        trainer.schedule,
-        trainer.config,
-        None,
-        trainer.device,
-        trainer.precision,
-        trainer.progress,
-    )
+    trial = dataclasses.replace(trainer, model=model, optimizer=make_optimizer(model, trainer.config))
     batch_size = min(trainer.config.batch_size, len(training))
     images, labels = training.images[:batch_size], training.labels[:batch_size]
     seconds: list[float] = []

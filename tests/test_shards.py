@@ -238,7 +238,7 @@ def test_labels_outside_the_alphabet_are_refused(tmp_path, manifest, class_id):
 
 
 def test_whole_shards_pass_the_check(shards):
-    check_shards(shards, read_manifest(shards))
+    check_shards(shards, read_manifest(shards).shards)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -250,4 +250,4 @@ def test_the_check_finds_a_flipped_bit_in_any_shard(shards, tmp_path, number):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(DamagedError, match=path.name):
-        check_shards(folder, manifest)
+        check_shards(folder, manifest.shards)
