@@ -25,7 +25,7 @@ train: prepare  ## train on data/shards, leaving the best model in runs/default/
 
 eval: train  ## read the sample images, then score 2,000 images drawn with another seed
 	$(OCR) eval data/samples
-	$(OCR) generate --out data/fresh --count 2000 --seed $(FRESH_SEED)
+	$(OCR) generate --renderer package --out data/fresh --count 2000 --seed $(FRESH_SEED)
 	$(OCR) eval --labels data/fresh/labels.csv
 
 test: $(VENV)/installed-dev  ## run the tests

@@ -22,7 +22,17 @@ import click
 
 from captcha_ocr import __version__
 from captcha_ocr.charset import NAMED
-from captcha_ocr.config import PRESETS, GeneratorConfig, Loss, Precision, PrepareConfig, Schedule, Warp, preset_named
+from captcha_ocr.config import (
+    PRESETS,
+    GeneratorConfig,
+    Loss,
+    Precision,
+    PrepareConfig,
+    Renderer,
+    Schedule,
+    Warp,
+    preset_named,
+)
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
 
 if TYPE_CHECKING:
@@ -149,6 +159,12 @@ def field_option(config: type, name: str, field: str, help_text: str, **settings
     "As the installed captcha package draws, or as 0.7.0 and earlier did (stronger).",
     type=click.Choice(get_args(Warp)),
 )
+@option(
+    "--renderer",
+    type=click.Choice(get_args(Renderer)),
+    default="fast",
+    help="The package's own code, or ours: the same pixels in half the time.",
+)
 @seed_option
 @workers_option
 @force_option
@@ -158,6 +174,7 @@ def generate(
     out: Path,
     size: tuple[int, int] | None,
     fonts: tuple[Path, ...],
+    renderer: Renderer,
     workers: int | None,
     force: bool,
     quiet: bool,
@@ -175,7 +192,7 @@ def generate(
         options["width"], options["height"] = size
     config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
     with ProgressBar("generate", quiet) as bar:
-        drawn = synth.generate(config, out, workers, force, bar.show)
+        drawn = synth.generate(config, out, workers, force, bar.show, renderer)
     done = f"{drawn:,} images drawn" if drawn else "all were there"
     report(
         as_json,

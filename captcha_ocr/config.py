@@ -18,6 +18,7 @@ Loss = Literal["bce", "ce"]
 Precision = Literal["auto", "fp32", "bf16"]
 
 Warp = Literal["package", "classic"]
+Renderer = Literal["fast", "package"]
 
 MAX_SIDE = 1024  # of a network's input; images themselves may be larger, see images.py
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read

@@ -1,27 +1,25 @@
-"""Seeded captchas: the drawing of the `captcha` package, made repeatable, written by many processes."""
+"""A folder of seeded captchas, written by many processes."""
 
 import csv
 import io
 import os
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import captcha.image
-from PIL import Image, ImageDraw, ImageFont
+from PIL import ImageFont
 
-from captcha_ocr.config import GeneratorConfig, Warp
+from captcha_ocr.config import GeneratorConfig, Renderer
+from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic
 from captcha_ocr.images import image_files
 from captcha_ocr.labels import LABELS_FILE
 from captcha_ocr.workers import map_jobs
 
-package: Any = captcha.image  # whose module attribute `secrets` is replaced while drawing
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 WAY_OUT = "remove the folder, or choose another --out"
 OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
@@ -36,95 +34,6 @@ def image_options(config: GeneratorConfig) -> dict[str, Any]:
         "fonts": [[Path(font).name, sha256(Path(font).read_bytes())] for font in config.fonts],
         "font_sizes": list(config.font_sizes),
     }
-
-
-class SeededSecrets:
-    """Stands in for the `secrets` module inside `captcha.image`, drawing from a given generator."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.randbelow = rng.randrange
-        self.choice = rng.choice
-        self.randbits = rng.getrandbits
-
-
-class ClassicCaptcha(captcha.image.ImageCaptcha):
-    """The drawing of captcha 0.3 to 0.7.0.
-
-    Since 0.7.1 `w * u * (high - low) + low` stands where `w * uniform(low, high)` stood, which
-    weakens the warp, and the noise arc may end anywhere right of the first fifth instead of in
-    the last one. Both are restored here; everything else is inherited.
-    """
-
-    @staticmethod
-    def create_noise_curve(image: Image.Image, color: Any) -> Image.Image:
-        """Draw one arc from the first fifth of the width to the last."""
-        draw_below = package.secrets.randbelow
-        width, height = image.size
-        left = draw_below(width // 5 + 1)
-        right = width - draw_below(width // 5 + 1)
-        top = height // 5 + draw_below(height - 2 * (height // 5) + 1)
-        bottom = top + draw_below(height - height // 5 - top + 1)
-        end, start = 160 + draw_below(41), draw_below(21)
-        ImageDraw.Draw(image).arc([left, top, right, bottom], start, end, fill=color)
-        return image
-
-    def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
-        """One glyph: placed, cropped to its ink, rotated, and warped as a quadrilateral."""
-        source = package.secrets
-
-        def uniform(low: float, high: float) -> float:
-            share: float = source.randbits(32) / 2**32
-            return low + share * (high - low)
-
-        font = source.choice(self.truefonts)
-        _, _, width, height = draw.multiline_textbbox((1, 1), c, font=font)
-        shift = (source.randbelow(5), source.randbelow(7))
-        glyph = Image.new("RGBA", (int(width) + shift[0], int(height) + shift[1]))
-        ImageDraw.Draw(glyph).text(shift, c, font=font, fill=color)
-        glyph = glyph.crop(glyph.getbbox())
-        glyph = glyph.rotate(uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True)
-
-        reach_x = width * uniform(*self.character_warp_dx)
-        reach_y = height * uniform(*self.character_warp_dy)
-        x1, y1 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
-        x2, y2 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
-        wide, high = int(width) + abs(x1) + abs(x2), int(height) + abs(y1) + abs(y2)
-        corners = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)
-        glyph = glyph.resize((wide, high))
-        return glyph.transform((int(width), int(height)), Image.Transform.QUAD, corners)
-
-
-DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
-    "package": captcha.image.ImageCaptcha,
-    "classic": ClassicCaptcha,
-}
-
-
-@lru_cache(maxsize=1)
-def drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
-    """The drawing object of a configuration; it keeps the loaded fonts."""
-    fonts = list(config.fonts) or None
-    return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes)
-
-
-def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
-    """The text of image `index`, and the generator to go on drawing with."""
-    rng = random.Random(f"captcha-ocr {config.seed} {index}")
-    return "".join(rng.choice(config.charset) for _ in range(config.length)), rng
-
-
-def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
-    """The text and the RGB image number `index`: the same for the same seed, wherever it is drawn.
-
-    Not for several threads at once: the package's source of chance is replaced while drawing.
-    """
-    text, rng = seeded_text(config, index)
-    original = package.secrets
-    package.secrets = SeededSecrets(rng)
-    try:
-        return text, drawer_of(config).generate_image(text)
-    finally:
-        package.secrets = original
 
 
 def check_fonts(config: GeneratorConfig) -> None:
@@ -164,6 +73,7 @@ def generate(
     workers: int | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    renderer: Renderer = "fast",
 ) -> int:
     """Write the images, labels.csv (last) and generator.json (first) into `out`.
 
@@ -181,7 +91,7 @@ def generate(
         write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
     missing = [index for index, name in enumerate(names_in(labels), config.start) if name not in present]
     size = 250  # images a job: half a second of work
-    jobs = [(config, out, missing[at : at + size]) for at in range(0, len(missing), size)]
+    jobs = [(config, out, missing[at : at + size], renderer) for at in range(0, len(missing), size)]
     done = config.count - len(missing)
     progress(done, config.count)
     for drawn in map_jobs(write_images, jobs, workers):
@@ -192,11 +102,11 @@ def generate(
     return len(missing)
 
 
-def write_images(job: tuple[GeneratorConfig, Path, Sequence[int]]) -> int:
+def write_images(job: tuple[GeneratorConfig, Path, Sequence[int], Renderer]) -> int:
     """Draw and write the images of one job; returns their number."""
-    config, out, indices = job
+    config, out, indices, renderer = job
     for index in indices:
-        text, image = render(config, index)
+        text, image = RENDERERS[renderer](config, index)
         path = out / file_name(index, text)
         temporary = path.with_suffix(".tmp")
         # No fsync: an image lost to a power cut is drawn again, and 60,000 would take minutes.

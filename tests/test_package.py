@@ -13,7 +13,7 @@ import captcha_ocr
 PACKAGE = Path(captcha_ocr.__file__).parent
 LAYERS = [
     {"errors", "files", "charset", "config"},
-    {"images", "labels", "workers", "synth", "shards", "prepare", "progress"},
+    {"images", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress"},
     {"model", "losses", "metrics", "device", "checkpoint", "resume", "run", "plots", "batches", "evaluate"},
     {"recognizer", "train"},
     {"cli"},

@@ -1,23 +1,21 @@
 import csv
 import importlib.util
 import json
-import random
 import re
-import secrets
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 import captcha.image
-import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from captcha_ocr.config import GeneratorConfig
+from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.labels import Label, read_labels
-from captcha_ocr.synth import generate, render
+from captcha_ocr.synth import generate
 
 TINY = GeneratorConfig(count=30, length=2, charset="digits", width=48, height=16, font_sizes=(14,))
 DROID = captcha.image.DEFAULT_FONTS[0]
@@ -33,18 +31,6 @@ def contents(folder):
 def identities(folder):
     """What changes when a file is written again, even with the same bytes."""
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
-
-
-def recorded_calls(monkeypatch, owner, name):
-    """A list that fills with the positional arguments of every call of a method, which still does its work."""
-    calls, original = [], getattr(owner, name)
-
-    def record(self, *arguments, **options):
-        calls.append(arguments)
-        return original(self, *arguments, **options)
-
-    monkeypatch.setattr(owner, name, record)
-    return calls
 
 
 @pytest.fixture
@@ -95,19 +81,6 @@ def test_no_two_images_are_the_same(drawn):
     assert len(set(contents(drawn).values())) == 30 + 2
 
 
-def test_drawing_does_not_touch_the_chance_of_the_caller():
-    random.seed(1)
-    expected = random.random()
-    random.seed(1)
-    render(TINY, 0)
-    assert random.random() == expected
-
-
-def test_the_package_has_its_own_source_of_chance_back_after_drawing():
-    render(TINY, 0)
-    assert captcha.image.secrets is secrets
-
-
 # --- what is drawn -------------------------------------------------------------------------------
 
 
@@ -132,27 +105,6 @@ def test_the_labels_file_names_every_image_and_its_text(drawn):
 def test_images_have_the_size_that_was_asked_for(drawn):
     with Image.open(next(drawn.glob("*.png"))) as image:
         assert (image.size, image.mode, image.format) == ((48, 16), "RGB", "PNG")
-
-
-def test_texts_are_made_of_the_whole_alphabet_and_nothing_else():
-    texts = [render(replace(TINY, charset="abc", length=3), index)[0] for index in range(20)]
-    assert {len(text) for text in texts} == {3}
-    assert set("".join(texts)) == set("abc")
-
-
-@pytest.mark.parametrize(("length", "width"), [(1, 160), (4, 160), (5, 200), (10, 400)])
-def test_the_default_width_grows_with_the_length(length, width):
-    assert GeneratorConfig(length=length).width == width
-
-
-@pytest.mark.parametrize("warp", ["package", "classic"])
-def test_a_long_text_is_drawn_at_its_default_width(warp):
-    text, image = render(GeneratorConfig(length=10, warp=warp), 0)
-    assert (len(text), image.size) == (10, (400, 60))
-
-
-def test_the_text_does_not_depend_on_how_it_is_drawn():
-    assert render(replace(TINY, warp="classic", height=20), 3)[0] == render(TINY, 3)[0]
 
 
 def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
@@ -184,49 +136,10 @@ def test_the_options_file_names_no_folder_machine_or_time(drawn):
     }
 
 
-def test_another_font_draws_other_images():
-    assert render(replace(TINY, fonts=(DEJAVU,)), 0)[1].tobytes() != render(TINY, 0)[1].tobytes()
-
-
 def test_progress_ends_with_everything_done(tmp_path):
     told = []
     generate(TINY, tmp_path, 1, progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (30, 30)
-
-
-# --- the classic warp ----------------------------------------------------------------------------
-
-
-def test_the_two_warps_draw_one_text_differently():
-    (text, image), (classic_text, classic) = render(TINY, 0), render(replace(TINY, warp="classic"), 0)
-    assert classic_text == text
-    assert not np.array_equal(image, classic)
-
-
-def test_the_classic_warp_moves_the_corners_of_a_glyph_several_times_as_far(monkeypatch):
-    calls = recorded_calls(monkeypatch, Image.Image, "transform")
-    reach = {}
-    for warp in ("package", "classic"):
-        for index in range(10):
-            render(GeneratorConfig(warp=warp), index)
-        # The corners of the quadrilateral are (x1, y1, …): y1 is how far the first moves up or down.
-        reach[warp] = np.mean([abs(corners[1]) for _, method, corners, *_ in calls if method == Image.Transform.QUAD])
-        calls.clear()
-    assert reach["classic"] > 3 * reach["package"]
-
-
-def test_a_classic_noise_arc_always_ends_in_the_last_fifth(monkeypatch):
-    calls = recorded_calls(monkeypatch, ImageDraw.ImageDraw, "arc")
-    for index in range(30):
-        render(GeneratorConfig(warp="classic"), index)
-    assert [128 <= box[2] <= 160 for box, *_ in calls] == [True] * 30
-
-
-def test_a_noise_arc_of_the_package_may_end_sooner(monkeypatch):
-    calls = recorded_calls(monkeypatch, ImageDraw.ImageDraw, "arc")
-    for index in range(30):
-        render(GeneratorConfig(), index)
-    assert min(box[2] for box, *_ in calls) < 128
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -264,10 +177,6 @@ def test_a_font_that_cannot_be_read_is_refused(tmp_path, name):
 def test_too_narrow_a_width_and_too_small_a_count_are_refused(options, sentence):
     with pytest.raises(UsageError, match=sentence):
         GeneratorConfig(**options)
-
-
-def test_16_pixels_a_character_are_enough():
-    assert render(GeneratorConfig(length=4, width=64), 0)[1].size == (64, 60)
 
 
 # --- running it again ----------------------------------------------------------------------------
