@@ -24,6 +24,14 @@ NAMED = {
     # Without 0 O, 1 I L: the pairs that people, and networks, mix up most.
     "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
 }
+# Characters that one glyph, cropped and stretched, can hardly tell: a score counts them apart.
+LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
+MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
+
+
+def merge_lookalikes(text: str) -> str:
+    """`text` with every look-alike written as the first of its group."""
+    return text.translate(MERGED)
 
 
 @dataclass(frozen=True)

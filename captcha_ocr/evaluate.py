@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.config import Loss
 from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
@@ -26,13 +27,17 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
     classes = len(characters)
     device = model.mean.device
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
+    merged_class = [merge_lookalikes(characters).index(character) for character in merge_lookalikes(characters)]
+    merge = torch.tensor(merged_class, device=device)  # (K,): each class to the first of its look-alikes
     exact = torch.zeros((), dtype=torch.int64, device=device)
+    merged = torch.zeros_like(exact)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     images = 0
     for inputs, labels in batches:
         logits = model(inputs)  # (B, L, K) float32
         read = logits.argmax(-1)
         exact += (read == labels).all(1).sum()
+        merged += (merge[read] == merge[labels]).all(1).sum()
         confusion += torch.bincount((labels * classes + read).flatten(), minlength=classes * classes)
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
@@ -43,4 +48,4 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
             for place, count in zip(seen.tolist(), confusion[seen].tolist(), strict=True)
         }
     )
-    return Scores(images, int(exact), pairs, float(loss_sum) / max(1, images))
+    return Scores(images, int(exact), pairs, float(loss_sum) / max(1, images), int(merged) - int(exact))

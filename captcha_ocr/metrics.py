@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.files import finite
 
 
@@ -28,17 +29,24 @@ class Scores:
 
     pairs: how often each (true, read) pair of characters stood in the same place; the read one is
     empty where nothing was read there. loss: the mean over the images, None where there is none.
+    lookalike: the images that are wrong only by a look-alike, such as O for 0.
     """
 
     images: int
     exact: int
     pairs: Counter[tuple[str, str]]
     loss: float | None = None
+    lookalike: int = 0
 
     @property
     def exact_match(self) -> float:
         """The share of images whose whole text is right, 0 to 1."""
         return self.exact / self.images if self.images else 0.0
+
+    @property
+    def merged_match(self) -> float:
+        """The share of images that are right when look-alikes count as one character, 0 to 1."""
+        return (self.exact + self.lookalike) / self.images if self.images else 0.0
 
     @property
     def character_accuracy(self) -> float:
@@ -67,6 +75,8 @@ class Scores:
             "images": self.images,
             "exact": self.exact,
             "exact_match": self.exact_match,
+            "lookalike": self.lookalike,
+            "merged_match": self.merged_match,
             "interval": [low, high],
             "character_accuracy": self.character_accuracy,
             "loss": finite(self.loss),
@@ -74,12 +84,13 @@ class Scores:
         }
 
     def __str__(self) -> str:
-        """Three lines for people."""
+        """Four lines for people."""
         low, high = self.interval
         confusions = ", ".join(f"{true} as {read or 'nothing'} {count}" for true, read, count in self.worst())
         return (
             f"exact match     {self.exact_match:7.2%}  ({self.exact:,} of {self.images:,}; "
             f"95 % interval {low:.2%} to {high:.2%})\n"
+            f"but look-alikes {self.merged_match:7.2%}  ({self.lookalike:,} more wrong only by one, such as O for 0)\n"
             f"per character   {self.character_accuracy:7.2%}\n"
             f"confusions      {confusions or 'none'}"
         )
@@ -92,4 +103,5 @@ def score_texts(truths: Sequence[str], codes: Sequence[str]) -> Scores:
         pairs.update(zip(truth, code.ljust(len(truth), "\0"), strict=False))
     pairs = Counter({(true, read.strip("\0")): count for (true, read), count in pairs.items()})
     exact = sum(truth == code for truth, code in zip(truths, codes, strict=True))
-    return Scores(len(truths), exact, pairs)
+    merged = sum(merge_lookalikes(truth) == merge_lookalikes(code) for truth, code in zip(truths, codes, strict=True))
+    return Scores(len(truths), exact, pairs, lookalike=merged - exact)

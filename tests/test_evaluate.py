@@ -52,3 +52,14 @@ def test_a_perfect_model_scores_everything(model, samples):
     scores = evaluate(model, [(images, model.eval()(images).argmax(-1))])
     assert scores.exact_match == scores.character_accuracy == 1.0
     assert scores.worst() == []
+
+
+def test_look_alikes_are_counted_apart_as_they_are_of_texts(samples):
+    torch.manual_seed(1)
+    images, labels = samples
+    model = ResNet18(ModelConfig(Charset("0OA"), 2, InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3")))
+    codes = model.eval()(images).argmax(-1)
+    labels = torch.where(codes < 2, 1 - codes, codes)  # every O read as 0 and every 0 as O
+    scores = evaluate(model, [(images, labels)])
+    assert scores.lookalike == int((codes < 2).any(1).sum()) > 0
+    assert scores.merged_match == 1.0

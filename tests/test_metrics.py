@@ -56,3 +56,10 @@ def test_the_summary_holds_the_interval():
     summary = score_texts(["A"] * 4, ["A", "A", "A", "B"]).summary()
     assert summary["interval"] == list(wilson_interval(3, 4))
     assert summary["exact_match"] == 0.75
+
+
+def test_an_image_that_is_wrong_only_by_look_alikes_is_counted_apart():
+    scores = score_texts(["0A", "OO", "0A", "1c", "AB"], ["OA", "00", "OB", "lC", "AB"])
+    assert (scores.exact, scores.lookalike) == (1, 3)
+    assert scores.merged_match == pytest.approx(4 / 5)
+    assert "80.00%  (3 more" in str(scores)
