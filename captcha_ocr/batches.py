@@ -1,64 +1,174 @@
-"""Shards to batches on the device: one split, resident there as uint8."""
+"""Shards to batches on the device: one split, resident there as uint8, or streamed from disk."""
 
-from collections.abc import Iterator
-from pathlib import Path
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.shards import Manifest, Split, read_shard
+from captcha_ocr.shards import Dataset, Place, Split, check_shards, read_shard
+from captcha_ocr.workers import available_workers
+
+SHARDS_PER_PART = 10  # of a stream: so many are shuffled together, and twice as many are in memory
+
+Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
 
 
-class Batches:
-    """All samples of one split: images (N, C, H, W) uint8 and labels (N, L) int64 on one device."""
+class Batches(ABC):
+    """The samples of one split, as batches on one device; `lie` says where they lie."""
 
-    def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self.images = images
-        self.labels = labels
+    lie: str
 
+    @abstractmethod
     def __len__(self) -> int:
         """The number of samples."""
-        return len(self.images)
 
-    def in_order(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every sample once, as it lies in the shards."""
-        for first in range(0, len(self), batch_size):
-            yield self.images[first : first + batch_size], self.labels[first : first + batch_size]
+    @abstractmethod
+    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
+        """All samples, on the device, in parts; with a generator the parts come in its order."""
 
-    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    def in_order(self, batch_size: int) -> Iterator[Samples]:
+        """Every sample once, as it lies in the shards; a part may end with a smaller batch."""
+        for images, labels in self.parts():
+            for first in range(0, len(images), batch_size):
+                yield images[first : first + batch_size], labels[first : first + batch_size]
+
+    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[Samples]:
         """Every sample once, in the (CPU) generator's order; see `batch_count` for the tail."""
-        order = torch.randperm(len(self), generator=generator).to(self.images.device)
-        for number in range(self.batch_count(batch_size)):
-            rows = order[number * batch_size : (number + 1) * batch_size]
-            yield self.images[rows], self.labels[rows]
+        rest: Samples | None = None
+        for images, labels in self.parts(generator):
+            if rest is not None:
+                images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
+            order = torch.randperm(len(images), generator=generator).to(images.device)
+            whole = len(order) // batch_size * batch_size
+            for first in range(0, whole, batch_size):
+                rows = order[first : first + batch_size]
+                yield images[rows], labels[rows]
+            rest = images[order[whole:]], labels[order[whole:]]
+        if rest is not None and len(rest[0]) > 1:
+            yield rest
 
     def batch_count(self, batch_size: int) -> int:
         """The batches of an epoch; a tail of one sample is passed over (batch norm needs two)."""
         full, tail = divmod(len(self), batch_size)
         return full + (tail > 1)
 
+    def first(self, most: int) -> Samples:
+        """The first samples, at most so many of one part."""
+        images, labels = next(self.parts())
+        return images[:most], labels[:most]
+
     def pixel_statistics(self) -> tuple[Tensor, Tensor]:
         """The mean and deviation of each channel's pixels in [0, 1], both (C, 1, 1), from 2,000 images."""
-        pixels = self.images[:2000].float() / 255
+        pixels = self.first(2000)[0].float() / 255
         return pixels.mean((0, 2, 3))[:, None, None], pixels.std((0, 2, 3))[:, None, None].clamp_min(1e-3)
 
 
-def load_split(folder: Path, manifest: Manifest, split: Split, device: torch.device) -> Batches:
-    """Read, check and decompress all shards of one split straight into the device's memory."""
-    size, count = manifest.size, manifest.count(split)
-    try:
-        images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8, device=device)
-        labels = torch.empty((count, manifest.length), dtype=torch.int64, device=device)
-    except (RuntimeError, MemoryError):
-        gigabytes = count * size.channels * size.height * size.width / 1e9
-        raise CaptchaOcrError(
-            f"the {count:,} images of the {split} split need {gigabytes:.1f} GB on {device}, which has no room for them"
-        ) from None
-    filled = 0
-    for shard in manifest.of_split(split):
+class ResidentBatches(Batches):
+    """All samples in the device's memory."""
+
+    lie = "in memory"
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images = images
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
+        """The one part that there is."""
+        yield self.images, self.labels
+
+
+class StreamedBatches(Batches):
+    """Samples read again from their shards every epoch, a few shards ahead of their use."""
+
+    lie = "streamed from disk"
+
+    def __init__(self, places: Sequence[Place], device: torch.device) -> None:
+        for folder, _, shard in places:
+            check_shards(folder, [shard])  # all of them before the first step
+        self.places = places
+        self.device = device
+
+    def __len__(self) -> int:
+        return sum(shard.count for _, _, shard in self.places)
+
+    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
+        """Some shards at a time, read by a thread while the ones before them are in use."""
+        count = len(self.places)
+        order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
+        groups = [order[first : first + SHARDS_PER_PART] for first in range(0, count, SHARDS_PER_PART)]
+        with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
+            coming = reader.submit(self.read, groups[0])
+            for following in [*groups[1:], None]:
+                part = coming.result()
+                if following is not None:
+                    coming = reader.submit(self.read, following)
+                yield part
+
+    def read(self, group: Sequence[int]) -> Samples:
+        """The samples of some shards, on their way to the device."""
+        images, labels = read_places([self.places[number] for number in group])
+        if self.device.type == "cuda":  # pinned, so that the copy waits for nothing
+            images, labels = images.pin_memory(), labels.pin_memory()
+        return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+
+
+def read_places(places: Sequence[Place]) -> Samples:
+    """The samples of some shards, in memory, checked and decompressed by all processors."""
+    count, size, length = sum(shard.count for _, _, shard in places), places[0][1].size, places[0][1].length
+    images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
+    labels = torch.empty((count, length), dtype=torch.int64)
+
+    def read(first: int, place: Place) -> None:
+        folder, manifest, shard = place
         shard_images, shard_labels = read_shard(folder, manifest, shard)
-        images[filled : filled + shard.count] = torch.from_numpy(shard_images)
-        labels[filled : filled + shard.count] = torch.from_numpy(shard_labels)
-        filled += shard.count
-    return Batches(images, labels)
+        images[first : first + shard.count] = torch.from_numpy(shard_images)
+        labels[first : first + shard.count] = torch.from_numpy(shard_labels)
+
+    firsts = accumulate((shard.count for _, _, shard in places), initial=0)
+    with ThreadPoolExecutor(available_workers(), thread_name_prefix="shards") as pool:
+        list(pool.map(read, firsts, places))
+    return images, labels
+
+
+def load_split(dataset: Dataset, split: Split, device: torch.device, stream: bool = False) -> Batches:
+    """The samples of one split: resident on the device, or streamed where asked for or where they would not fit.
+
+    All shards are checked. CaptchaOcrError where the memory runs out all the same.
+    """
+    places = dataset.of_split(split)
+    size = dataset.size
+    needed = dataset.count(split) * size.channels * size.height * size.width
+    if places and (stream or needed > memory_of(device) / 2):
+        return StreamedBatches(places, device)
+    try:
+        images, labels = read_places(places) if places else empty(dataset)
+        return ResidentBatches(images.to(device), labels.to(device))
+    except (RuntimeError, MemoryError):
+        raise CaptchaOcrError(
+            f"the {dataset.count(split):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
+            "which has no room for them; try --stream"
+        ) from None
+
+
+def empty(dataset: Dataset) -> Samples:
+    """No samples, in the shapes of the data set's."""
+    size = dataset.size
+    images = torch.empty((0, size.channels, size.height, size.width), dtype=torch.uint8)
+    return images, torch.empty((0, dataset.length), dtype=torch.int64)
+
+
+def memory_of(device: torch.device) -> int:
+    """The bytes of memory that the device has in all, used or free, so that the same machine decides alike."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 2**34  # Windows does not say without more ado: 16 GiB

@@ -21,7 +21,7 @@ from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_checked, read_sealed, seal, sha256, sync_folder, to_json, write_atomic
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
-from captcha_ocr.shards import Manifest
+from captcha_ocr.shards import Dataset
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 1
@@ -133,17 +133,17 @@ def load_model(folder: Path) -> ResNet18:
 
 
 def model_card(
-    config: TrainConfig, manifest: Manifest, best_epoch: int, validation: Scores, test: Scores | None = None
+    config: TrainConfig, dataset: Dataset, best_epoch: int, validation: Scores, test: Scores | None = None
 ) -> str:
     """The model card, as Markdown."""
-    charset = manifest.charset
+    charset = dataset.charset
     case = "kept" if charset.fold is None else f"folded to {charset.fold} case"
     lines = [
         "# A captcha-ocr model",
         "",
-        f"Reads texts of {manifest.length} of the {len(charset)} characters `{charset.characters}` (case {case})",
-        f"from images brought to {manifest.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {manifest.count('train'):,} images; the best epoch was {best_epoch}.",
+        f"Reads texts of {dataset.length} of the {len(charset)} characters `{charset.characters}` (case {case})",
+        f"from images brought to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
+        f"seed {config.seed}, on {dataset.count('train'):,} images; the best epoch was {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",
         "",

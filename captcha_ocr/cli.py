@@ -284,7 +284,13 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 
 
 @main.command()
-@option("--data", type=FOLDER, default=SHARDS, help="The folder of shards.")
+@option(
+    "--data",
+    type=FOLDER,
+    default=(SHARDS,),
+    multiple=True,
+    help="A folder of shards; given several times, all of them.",
+)
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
 @option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Network and recipe.")
 @training_option("--epochs", "epochs", "At most.  [default: derived from the number of images]", type=int)
@@ -295,6 +301,9 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @training_option("--loss", "loss", "Binary or plain cross-entropy.", type=click.Choice(get_args(Loss)))
 @option("--init", type=FOLDER, help="Start from this trained model's weights.")
 @option("--resume", default="auto", metavar="auto|never|PATH", help="Go on with an unfinished run.")
+@option(
+    "--stream", is_flag=True, help="Read images from disk every epoch.  [default: only where half the memory is less]"
+)
 @training_option("--precision", "precision", "auto: bf16 where it is native.", type=click.Choice(get_args(Precision)))
 @option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
 @device_option
@@ -302,11 +311,12 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @quiet_option
 @json_option
 def train(
-    data: Path,
+    data: tuple[Path, ...],
     out: Path,
     preset: str,
     init: Path | None,
     resume: str,
+    stream: bool,
     device: str,
     force: bool,
     quiet: bool,
@@ -323,7 +333,7 @@ def train(
     from captcha_ocr.run import BEST
 
     config = preset_named(preset).training.with_options(**options)
-    finished = training.train(data, out, config, device, init, resume, force, quiet)
+    finished = training.train(data, out, config, device, init, resume, stream, force, quiet)
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
     score = (
         f"test exact match {finished.test['exact_match']:.2%} of {finished.test['images']:,} "

@@ -23,7 +23,7 @@ from captcha_ocr.config import TrainConfig, differences
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole
-from captcha_ocr.shards import Manifest
+from captcha_ocr.shards import Dataset
 
 BEST, RUN_FILE, METRICS_FILE = "best", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
@@ -42,11 +42,11 @@ class Finished:
     test: dict[str, Any] | None
 
 
-def describe_run(manifest: Manifest, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
+def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
     """What tells one run from another: configuration, data and starting weights, wherever they lie."""
     return {
         "training": config.to_dict(),
-        "data": sha256(to_json({**asdict(manifest), "source": "", "labels": ""})),
+        "data": sha256(b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)),
         "init": None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
     }
 

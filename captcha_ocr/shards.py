@@ -74,6 +74,60 @@ class Manifest:
         return sum(shard.count for shard in self.of_split(split))
 
 
+Place = tuple[Path, Manifest, Shard]  # a shard and where it lies
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One or several folders of shards that are trained on as one: alike in alphabet, length and size."""
+
+    folders: tuple[Path, ...]
+    manifests: tuple[Manifest, ...]
+
+    def __post_init__(self) -> None:
+        for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
+            for name in ("charset", "length", "size"):
+                ours, other = getattr(self, name), getattr(manifest, name)
+                check(
+                    ours == other, f"{folder} does not go with {self.folders[0]}: its {name} is {other}, there {ours}"
+                )
+
+    @property
+    def charset(self) -> Charset:
+        """The alphabet of the labels."""
+        return self.manifests[0].charset
+
+    @property
+    def length(self) -> int:
+        """The number of characters of every text."""
+        return self.manifests[0].length
+
+    @property
+    def size(self) -> InputSize:
+        """The size of the images."""
+        return self.manifests[0].size
+
+    @property
+    def name(self) -> str:
+        """The folders, for people."""
+        return ", ".join(map(str, self.folders))
+
+    def of_split(self, split: Split) -> list[Place]:
+        """The shards of one split, folder by folder."""
+        folders = zip(self.folders, self.manifests, strict=True)
+        return [(folder, manifest, shard) for folder, manifest in folders for shard in manifest.of_split(split)]
+
+    def count(self, split: Split) -> int:
+        """The number of samples in one split."""
+        return sum(manifest.count(split) for manifest in self.manifests)
+
+
+def read_dataset(folders: Iterable[Path]) -> Dataset:
+    """Read and check the manifests of some folders; errors as `read_manifest`, and UsageError if they differ."""
+    folders = tuple(folders)
+    return Dataset(folders, tuple(read_manifest(folder) for folder in folders))
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json: with it the folder is finished."""
     document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **asdict(manifest)}

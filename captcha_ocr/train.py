@@ -6,7 +6,7 @@ import math
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ from captcha_ocr.run import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.shards import Manifest, Split, check_shards, read_manifest
+from captcha_ocr.shards import Dataset, Split, check_shards, read_dataset
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 
@@ -79,26 +79,27 @@ class Trainer:
 
 
 def train(
-    data: Path,
+    data: Sequence[Path],
     out: Path,
     config: TrainConfig,
     device_name: str = "auto",
     init: Path | None = None,
     resume: str = "auto",
+    stream: bool = False,
     force: bool = False,
     quiet: bool = False,
 ) -> Finished:
-    """Train on the shards in `data` and leave in `out` the best model, curves, metrics and run.json.
+    """Train on the shards in the folders `data` and leave in `out` the best model, curves, metrics and run.json.
 
     An unfinished run of the same configuration in `out` goes on (`resume` "auto"; "never" refuses
     it, a path goes on from that checkpoint folder), a finished one is left as it is. What is refused
     with UsageError or DamagedError, such as another run, `force` replaces, if train wrote it. The
     test set is scored once, at the end.
     """
-    manifest = read_manifest(data)
-    model_config = ModelConfig(manifest.charset, manifest.length, manifest.size, preset_named(config.preset).network)
-    check_fits(manifest, model_config, config, data)
-    described = describe_run(manifest, config, init)
+    dataset = read_dataset(data)
+    model_config = ModelConfig(dataset.charset, dataset.length, dataset.size, preset_named(config.preset).network)
+    check_fits(dataset, model_config, config)
+    described = describe_run(dataset, config, init)
     finished, replace = None, False
     try:
         finished = find_run(out, described, resume)
@@ -109,14 +110,18 @@ def train(
     if finished is not None:
         return finished
     tell = (lambda line: None) if quiet else say
-    check_shards(data, manifest.of_split("test"))  # which is only read at the end; the others are, now
+    for folder, _, shard in dataset.of_split("test"):
+        check_shards(folder, [shard])  # which is only read at the end; the others are, now
     device = choose_device(device_name)
-    training = load_split(data, manifest, "train", device)
-    validation = load_split(data, manifest, "val", device)
-    check(len(training) >= 2, f"{data} has {len(training)} training image; at least 2 are needed")
+    training = load_split(dataset, "train", device, stream)
+    validation = load_split(dataset, "val", device, stream)
+    check(len(training) >= 2, f"{dataset.name} has {len(training)} training image; at least 2 are needed")
     trainer = make_trainer(model_config, config, training, device, init, Progress(described))
     tell(f"device     {describe(device)}, {trainer.precision}")
-    tell(f"data       {len(training):,} images to train on, {len(validation):,} to validate, {manifest.size}")
+    tell(
+        f"data       {len(training):,} images to train on, {len(validation):,} to validate, "
+        f"{dataset.size}, {training.lie}"
+    )
     tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
     checkpoint = find_checkpoint(out, resume, replace)
     if checkpoint is not None:
@@ -125,8 +130,8 @@ def train(
     if checkpoint is not None and not (out / BEST).exists():
         copy_model(standing(checkpoint.parent / BEST), out / BEST)
     tell(expectation(trainer, training, validation))
-    rule = run_epochs(trainer, training, validation, out, manifest, quiet)
-    return finish(trainer, rule, data, out, manifest, tell)
+    rule = run_epochs(trainer, training, validation, out, dataset, quiet)
+    return finish(trainer, rule, out, dataset, tell)
 
 
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
@@ -155,17 +160,18 @@ def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], N
     tell(f"resumed    after epoch {progress.epoch}, from {checkpoint}")
 
 
-def check_fits(manifest: Manifest, model: ModelConfig, config: TrainConfig, data: Path) -> None:
+def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> None:
     """Refuse shards of a size that the preset's network cannot use, naming the command that makes others."""
     preset = PRESETS[config.preset]
-    if preset.fixed_size and manifest.size != preset.size:
+    if preset.fixed_size and dataset.size != preset.size:
         reason = f"the preset {config.preset} wants {preset.size}"
     elif model.network.pool == "height" and columns_of(model) < model.length:
         reason = f"that is too narrow for {model.length} characters"
     else:
         return
-    command = prepare_command(manifest, data, config.preset)
-    raise UsageError(f"{data} holds images of {manifest.size}, and {reason}; make others with: {command}")
+    folder, manifest = dataset.folders[0], dataset.manifests[0]
+    command = prepare_command(manifest, folder, config.preset)
+    raise UsageError(f"{folder} holds images of {dataset.size}, and {reason}; make others with: {command}")
 
 
 def make_trainer(
@@ -220,7 +226,7 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
     model = copy.deepcopy(trainer.model)
     trial = dataclasses.replace(trainer, model=model, optimizer=make_optimizer(model, trainer.config))
     batch_size = min(trainer.config.batch_size, len(training))
-    images, labels = training.images[:batch_size], training.labels[:batch_size]
+    images, labels = training.first(batch_size)
     seconds: list[float] = []
     while len(seconds) < 4 or (len(seconds) < TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()
@@ -241,7 +247,7 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
 
 
 def run_epochs(
-    trainer: Trainer, training: Batches, validation: Batches, out: Path, manifest: Manifest, quiet: bool
+    trainer: Trainer, training: Batches, validation: Batches, out: Path, dataset: Dataset, quiet: bool
 ) -> str:
     """Train epoch after epoch until a rule ends it; returns the rule, in words."""
     progress = trainer.progress
@@ -264,7 +270,7 @@ def run_epochs(
         if is_better(scores, progress):
             progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
             progress.best_loss = loss_of(scores.loss)
-            save_best(trainer, out, manifest, scores)
+            save_best(trainer, out, dataset, scores)
         save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
         write_metrics(out, progress.rows)
         if not quiet:
@@ -352,36 +358,34 @@ def peak_memory_mb(device: torch.device) -> float | None:
     return kilobytes / (1e6 if platform.system() == "Darwin" else 1e3)
 
 
-def save_best(trainer: Trainer, out: Path, manifest: Manifest, scores: Scores) -> None:
+def save_best(trainer: Trainer, out: Path, dataset: Dataset, scores: Scores) -> None:
     """Write the folder `best`: a whole model, with a card for people."""
     facts = {
         "preset": trainer.config.preset,
         "epoch": trainer.progress.epoch,
-        "training_images": manifest.count("train"),
+        "training_images": dataset.count("train"),
         "validation": scores.summary(),
         "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
     }
     save_model(
-        out / BEST, trainer.model, facts, model_card(trainer.config, manifest, trainer.progress.best_epoch, scores)
+        out / BEST, trainer.model, facts, model_card(trainer.config, dataset, trainer.progress.best_epoch, scores)
     )
 
 
-def finish(
-    trainer: Trainer, rule: str, data: Path, out: Path, manifest: Manifest, tell: Callable[[str], None]
-) -> Finished:
+def finish(trainer: Trainer, rule: str, out: Path, dataset: Dataset, tell: Callable[[str], None]) -> Finished:
     """Score the test set once with the best weights, draw the pictures, write the end into run.json."""
     from captcha_ocr.plots import draw_confusion, draw_curves
 
     progress = trainer.progress
     model = move(load_model(out / BEST), trainer.device)
-    validation = score_split(model, data, manifest, "val", trainer)
-    test = score_split(model, data, manifest, "test", trainer)
+    validation = score_split(model, dataset, "val", trainer)
+    test = score_split(model, dataset, "test", trainer)
     assert validation is not None
     (out / BEST / CARD_FILE).write_text(
-        model_card(trainer.config, manifest, trainer.progress.best_epoch, validation, test), encoding="utf-8"
+        model_card(trainer.config, dataset, trainer.progress.best_epoch, validation, test), encoding="utf-8"
     )
     draw_curves(progress.rows, out / CURVES_FILE)
-    draw_confusion(test or validation, manifest.charset.characters, out / CONFUSION_FILE)
+    draw_confusion(test or validation, dataset.charset.characters, out / CONFUSION_FILE)
     finished = Finished(
         rule=rule,
         epochs=progress.epoch,
@@ -409,9 +413,9 @@ def finish(
     return finished
 
 
-def score_split(model: ResNet18, data: Path, manifest: Manifest, split: Split, trainer: Trainer) -> Scores | None:
+def score_split(model: ResNet18, dataset: Dataset, split: Split, trainer: Trainer) -> Scores | None:
     """The score of one split, or None if it is empty."""
-    if manifest.count(split) == 0:
+    if dataset.count(split) == 0:
         return None
-    batches = load_split(data, manifest, split, trainer.device)
+    batches = load_split(dataset, split, trainer.device)
     return evaluate(model, batches.in_order(EVALUATION_BATCH), trainer.config.loss)

@@ -50,5 +50,5 @@ def run(shards, tmp_path_factory) -> Path:
     from captcha_ocr.train import train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    train(shards, folder, TINY.training, "cpu", quiet=True)
+    train([shards], folder, TINY.training, "cpu", quiet=True)
     return folder

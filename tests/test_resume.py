@@ -8,7 +8,7 @@ from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.resume import Progress, flatten, load_last, restore, unflatten
-from captcha_ocr.shards import read_manifest
+from captcha_ocr.shards import read_dataset
 from captcha_ocr.train import make_trainer
 
 CPU = torch.device("cpu")
@@ -23,11 +23,9 @@ def stopped(run, tmp_path):
 @pytest.fixture
 def trainer(shards, tiny_preset):
     """A fresh trainer of the tiny preset."""
-    manifest = read_manifest(shards)
-    config = ModelConfig(manifest.charset, manifest.length, manifest.size, tiny_preset.network)
-    return make_trainer(
-        config, tiny_preset.training, load_split(shards, manifest, "train", CPU), CPU, None, Progress({})
-    )
+    dataset = read_dataset([shards])
+    config = ModelConfig(dataset.charset, dataset.length, dataset.size, tiny_preset.network)
+    return make_trainer(config, tiny_preset.training, load_split(dataset, "train", CPU), CPU, None, Progress({}))
 
 
 def damage(folder) -> None:

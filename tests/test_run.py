@@ -7,14 +7,14 @@ import pytest
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.run import Finished, describe_run, end_run, find_run, is_run, start_run, write_metrics
-from captcha_ocr.shards import read_manifest
+from captcha_ocr.shards import Dataset, read_dataset, read_manifest
 
 END = Finished(rule="all 3 epochs done", epochs=3, best_epoch=2, seconds=1.5, test=None)
 
 
 @pytest.fixture
 def described(shards):
-    return describe_run(read_manifest(shards), TrainConfig())
+    return describe_run(read_dataset([shards]), TrainConfig())
 
 
 def test_where_there_is_no_run_nothing_is_found_and_nothing_made(described, tmp_path):
@@ -49,12 +49,12 @@ def test_what_is_no_number_is_null_in_the_metrics(tmp_path):
 
 def test_the_same_data_prepared_from_another_place_are_the_same_data(described, shards):
     moved = replace(read_manifest(shards), source="elsewhere", labels="labels.csv")
-    assert describe_run(moved, TrainConfig()) == described
+    assert describe_run(Dataset((shards,), (moved,)), TrainConfig()) == described
 
 
 def test_starting_weights_tell_runs_apart(described, shards, run, tmp_path):
     start_run(tmp_path, described, replace=False)
-    begun_elsewhere = describe_run(read_manifest(shards), TrainConfig(), run)
+    begun_elsewhere = describe_run(read_dataset([shards]), TrainConfig(), run)
     with pytest.raises(UsageError, match="other starting weights"):
         find_run(tmp_path, begun_elsewhere, "auto")
 

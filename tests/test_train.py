@@ -15,7 +15,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.prepare import prepare
 from captcha_ocr.resume import Progress
-from captcha_ocr.shards import read_manifest
+from captcha_ocr.shards import read_dataset
 from captcha_ocr.train import ending_rule, is_better, train
 
 
@@ -76,12 +76,11 @@ def scripted(monkeypatch):
 
 def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, tmp_path, scripted):
     scripted((6, 0.1), (0, 0.1))
-    finished = train(shards, tmp_path, config, "cpu", quiet=True)
+    finished = train([shards], tmp_path, config, "cpu", quiet=True)
     assert finished.best_epoch == 1
     assert weights(tmp_path / "best") == weights(tmp_path / "previous")
     assert weights(tmp_path / "best") != weights(tmp_path / "last")
-    manifest = read_manifest(shards)
-    test_set = load_split(shards, manifest, "test", torch.device("cpu"))
+    test_set = load_split(read_dataset([shards]), "test", torch.device("cpu"))
     assert finished.test == evaluate(load_model(tmp_path / "best"), test_set.in_order(250)).summary()
 
 
@@ -90,16 +89,35 @@ def test_of_epochs_with_as_many_right_the_one_of_the_lowest_loss_is_kept(
     shards, config, tmp_path, scripted, losses, best
 ):
     scripted(*((3, loss) for loss in losses))
-    assert train(shards, tmp_path, replace(config, epochs=3), "cpu", quiet=True).best_epoch == best
+    assert train([shards], tmp_path, replace(config, epochs=3), "cpu", quiet=True).best_epoch == best
 
 
 def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
-    train(shards, tmp_path, config, "cpu", quiet=True)
+    train([shards], tmp_path, config, "cpu", quiet=True)
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
+def test_a_streamed_run_can_be_repeated(shards, config, tmp_path):
+    for name in ("one", "two"):
+        train([shards], tmp_path / name, config, "cpu", stream=True, quiet=True)
+    assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last")
+
+
+def test_several_folders_are_trained_on_as_one(images, shards, config, tmp_path, capsys):
+    prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
+    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu")
+    assert "84 images to train on, 18 to validate" in capsys.readouterr().err
+
+
+def test_folders_that_do_not_go_together_are_refused_with_what_differs(images, shards, config, tmp_path):
+    prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", width=32, height=16), workers=1)
+    with pytest.raises(UsageError, match=r"other does not go with .*: its size is 32x16, grey, there 48x16, grey"):
+        train([shards, tmp_path / "other"], tmp_path / "run", config, "cpu", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_seed_gives_other_weights(run, shards, config, tmp_path):
-    train(shards, tmp_path, replace(config, seed=1), "cpu", quiet=True)
+    train([shards], tmp_path, replace(config, seed=1), "cpu", quiet=True)
     assert weights(tmp_path / "last") != weights(run / "last")
 
 
@@ -113,10 +131,10 @@ def test_a_run_killed_between_epochs_ends_as_if_it_had_not_been(run, shards, con
 
     monkeypatch.setattr(training, "run_epoch", killed)
     with pytest.raises(KeyboardInterrupt):
-        train(shards, tmp_path, config, "cpu", quiet=True)
+        train([shards], tmp_path, config, "cpu", quiet=True)
     monkeypatch.undo()
     assert [row["epoch"] for row in rows_of(tmp_path)] == [1]
-    train(shards, tmp_path, config, "cpu", quiet=True)
+    train([shards], tmp_path, config, "cpu", quiet=True)
     for name in ("best", "last"):
         assert weights(tmp_path / name) == weights(run / name)
     assert [row["training_loss"] for row in rows_of(tmp_path)] == [row["training_loss"] for row in rows_of(run)]
@@ -130,7 +148,7 @@ def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, 
 
     write_run(copied, {**training_run, "finished": None})
     (copied / "last" / "state.json").write_text("{}")
-    train(shards, copied, config, "cpu")
+    train([shards], copied, config, "cpu")
     assert "going on from the checkpoint before it" in capsys.readouterr().err
     assert weights(copied / "last") == weights(run / "last")
 
@@ -138,26 +156,26 @@ def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, 
 def test_a_finished_run_is_left_as_it_is(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "last" / "model.safetensors").unlink()  # not even looked at
-    finished = train(shards, copied, config, "cpu", quiet=True)
+    finished = train([shards], copied, config, "cpu", quiet=True)
     assert finished.epochs == 2
     assert not (copied / "last" / "model.safetensors").exists()
 
 
 def test_a_mistake_leaves_no_folder_behind(shards, config, tmp_path):
     with pytest.raises(UsageError, match="no device"):
-        train(shards, tmp_path / "run", config, "cuda:99", quiet=True)
+        train([shards], tmp_path / "run", config, "cuda:99", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_another_run_in_the_folder_is_refused_naming_what_differs(run, shards, config):
     with pytest.raises(UsageError, match=r"learning_rate: 0.004 -> 0.1"):
-        train(shards, run, replace(config, learning_rate=0.1), "cpu", quiet=True)
+        train([shards], run, replace(config, learning_rate=0.1), "cpu", quiet=True)
 
 
 def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "notes.txt").write_text("mine")
-    train(shards, copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
+    train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert len(rows_of(copied)) == 1
     assert (copied / "notes.txt").read_text() == "mine"
 
@@ -165,7 +183,7 @@ def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_pa
 def test_force_leaves_the_same_run_as_it_is(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "last" / "model.safetensors").unlink()
-    train(shards, copied, config, "cpu", force=True, quiet=True)
+    train([shards], copied, config, "cpu", force=True, quiet=True)
     assert not (copied / "last" / "model.safetensors").exists()
 
 
@@ -173,7 +191,7 @@ def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds best but no run\.json"):
-        train(shards, tmp_path, config, "cpu", force=True, quiet=True)
+        train([shards], tmp_path, config, "cpu", force=True, quiet=True)
     assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
 
 
@@ -181,7 +199,7 @@ def test_force_replaces_a_damaged_run(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     path = copied / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
-    train(shards, copied, config, "cpu", force=True, quiet=True)
+    train([shards], copied, config, "cpu", force=True, quiet=True)
     assert weights(copied / "last") == weights(run / "last")
 
 
@@ -189,7 +207,7 @@ def stop_after_the_first_epoch(shards, out, config, monkeypatch):
     with monkeypatch.context() as context:
         context.setattr(training, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train(shards, out, config, "cpu", quiet=True)
+            train([shards], out, config, "cpu", quiet=True)
 
 
 def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp_path, monkeypatch):
@@ -200,7 +218,7 @@ def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp
     path.write_bytes(data)
     monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --force"):
-        train(shards, tmp_path, config, "cpu", quiet=True)
+        train([shards], tmp_path, config, "cpu", quiet=True)
 
 
 def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_path, monkeypatch):
@@ -210,9 +228,9 @@ def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_
             training, "save_last", lambda *all_: real(*all_) if all_[-1].epoch == 1 else pytest.fail("stopped")
         )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train(shards, tmp_path, config, "cpu", quiet=True)
+            train([shards], tmp_path, config, "cpu", quiet=True)
     newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
-    finished = train(shards, tmp_path, config, "cpu", quiet=True)
+    finished = train([shards], tmp_path, config, "cpu", quiet=True)
     assert finished.best_epoch == newer
     assert weights(tmp_path / "best") == weights(run / "best")
 
@@ -222,32 +240,32 @@ def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(run, shards, config, 
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "best" / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="choose another --out"):
-        train(shards, copied, config, "cpu", resume=str(copied / name), force=True, quiet=True)
+        train([shards], copied, config, "cpu", resume=str(copied / name), force=True, quiet=True)
     assert (copied / "last" / "model.safetensors").exists()
 
 
 def test_resume_takes_a_run_folder_too(run, shards, config, tmp_path):
-    train(shards, tmp_path / "run", config, "cpu", resume=str(run), quiet=True)
+    train([shards], tmp_path / "run", config, "cpu", resume=str(run), quiet=True)
     assert weights(tmp_path / "run" / "best") == weights(run / "best")
 
 
 def test_a_checkpoint_without_the_best_model_beside_it_is_refused(run, shards, config, tmp_path):
     alone = shutil.copytree(run / "last", tmp_path / "copied" / "last")
     with pytest.raises(DamagedError, match="the best model of"):
-        train(shards, tmp_path / "run", config, "cpu", resume=str(alone), quiet=True)
+        train([shards], tmp_path / "run", config, "cpu", resume=str(alone), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):
     with pytest.raises(UsageError, match="epochs: None -> 5"):
-        train(shards, tmp_path / "run", replace(config, epochs=5), "cpu", resume=str(run / "last"), quiet=True)
+        train([shards], tmp_path / "run", replace(config, epochs=5), "cpu", resume=str(run / "last"), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_other_data_are_refused(images, run, config, tmp_path):
     prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), workers=1)
     with pytest.raises(UsageError, match="other data"):
-        train(tmp_path / "shards", run, config, "cpu", quiet=True)
+        train([tmp_path / "shards"], run, config, "cpu", quiet=True)
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
@@ -259,29 +277,29 @@ def test_a_flipped_bit_in_any_shard_is_refused_before_the_first_step(shards, con
     path.write_bytes(data)
     monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=path.name):
-        train(copied, tmp_path / "run", config, "cpu", quiet=True)
+        train([copied], tmp_path / "run", config, "cpu", quiet=True)
 
 
 def test_shards_of_another_size_than_the_recipes_are_refused_naming_the_command(shards, tmp_path):
     with pytest.raises(UsageError, match=r"captcha-ocr prepare .* --preset seed --force"):
-        train(shards, tmp_path, PRESETS["seed"].training, "cpu", quiet=True)
+        train([shards], tmp_path, PRESETS["seed"].training, "cpu", quiet=True)
 
 
 def test_shards_too_narrow_for_their_texts_are_refused_naming_the_command(images, tmp_path):
     narrow = PrepareConfig(width=32, height=16)
     prepare(images, tmp_path / "shards", narrow, workers=1)
     with pytest.raises(UsageError, match=r"too narrow for 2 characters; .* --preset default --force"):
-        train(tmp_path / "shards", tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)
+        train([tmp_path / "shards"], tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)
 
 
 def test_init_starts_from_a_trained_model(run, shards, config, tmp_path):
-    train(shards, tmp_path, replace(config, epochs=1, learning_rate=1e-9), "cpu", init=run, quiet=True)
+    train([shards], tmp_path, replace(config, epochs=1, learning_rate=1e-9), "cpu", init=run, quiet=True)
     started, other = load_model(tmp_path / "last"), load_model(run / "best")
     assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
 
 
 def test_resume_takes_a_checkpoint_of_another_folder(run, shards, config, tmp_path):
-    train(shards, tmp_path, config, "cpu", resume=str(run / "previous"), quiet=True)
+    train([shards], tmp_path, config, "cpu", resume=str(run / "previous"), quiet=True)
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
@@ -292,19 +310,19 @@ def test_every_loss_schedule_and_optimiser_lowers_the_training_loss(
     shards, config, tmp_path, loss, schedule, optimizer
 ):
     options = {"loss": loss, "schedule": schedule, "optimizer": optimizer}
-    train(shards, tmp_path, replace(config, epochs=4, **options), "cpu", quiet=True)
+    train([shards], tmp_path, replace(config, epochs=4, **options), "cpu", quiet=True)
     rows = rows_of(tmp_path)
     assert rows[-1]["training_loss"] < rows[0]["training_loss"]
 
 
 def test_bf16_trains_as_well(shards, config, tmp_path):
-    train(shards, tmp_path, replace(config, epochs=1, precision="bf16"), "cpu", quiet=True)
+    train([shards], tmp_path, replace(config, epochs=1, precision="bf16"), "cpu", quiet=True)
     assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == "bf16"
 
 
 def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
     hopeless = replace(config, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
-    finished = train(shards, tmp_path, hopeless, "cpu", quiet=True)
+    finished = train([shards], tmp_path, hopeless, "cpu", quiet=True)
     assert finished.rule == "validation has not improved for 2 epochs"
     assert finished.epochs == finished.best_epoch + 2
 
@@ -365,7 +383,7 @@ def test_a_set_with_one_training_image_is_refused(config, tmp_path):
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}{number}.png")
     prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
     with pytest.raises(UsageError, match="at least 2 are needed"):
-        train(tmp_path / "shards", tmp_path / "run", config, "cpu", quiet=True)
+        train([tmp_path / "shards"], tmp_path / "run", config, "cpu", quiet=True)
 
 
 def test_a_set_without_test_images_is_trained_and_not_scored(config, tmp_path):
@@ -377,5 +395,5 @@ def test_a_set_without_test_images_is_trained_and_not_scored(config, tmp_path):
         lines.append(f"{number}.png,{number}{number},train")
     (tmp_path / "images" / "labels.csv").write_text("\n".join(lines))
     prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
-    finished = train(tmp_path / "shards", tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    finished = train([tmp_path / "shards"], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
     assert finished.test is None
