@@ -1,109 +1,214 @@
-"""Speeds, always as ratios: both sides run in turn, in pairs, on the same machine.
+"""Speeds in images a second, and against the naive recipe as ratios: both in turn, in one run, on one machine.
 
-    python benchmarks/bench.py generate [--count 20000]    1 worker against 2
-    python benchmarks/bench.py prepare IMAGES              captcha-ocr against naive.py
+    python benchmarks/bench.py {generate,prepare,train,eval,all} [--preset P] [--device D] [--against naive] [--json]
 
-Whole processes are timed, from start to exit. The last line is one JSON object; RESULTS.md keeps
-what was measured. IMAGES is a folder that `captcha-ocr generate` wrote.
+generate  drawing on one core, without PNG; `naive` is the captcha package's own code
+prepare   `captcha-ocr prepare`, the whole process, against naive.py's
+train     the second epoch of `captcha-ocr train` (the first warms up), as its metrics.jsonl says, against naive.py's
+eval      reading PNG files after the first batch, against naive.py one by one
+
+One round of warm-up, then --runs rounds; median, least and most. The last line is one JSON object for each of the
+four. Images are drawn for the purpose, --count of them. RESULTS.md keeps what was measured.
 """
 
 import argparse
 import json
 import os
 import platform
+import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 NAIVE = [sys.executable, str(Path(__file__).with_name("naive.py"))]
+COUNTS = {"generate": 1000, "prepare": 10_000, "train": 5000, "eval": 10_000}
+
+Rate = Callable[[], float]  # runs once; images a second
 
 
-def seconds_of(command: list[str]) -> float:
-    """The wall time of a command."""
+def output_of(command: list[str]) -> str:
+    """The standard output of a command that must succeed."""
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+
+def rate_of(count: int, work: Callable[[], Any]) -> float:
+    """Images a second of work on `count` images."""
     started = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - started
+    work()
+    return count / (time.perf_counter() - started)
 
 
-def megabytes_in(folder: Path) -> float:
-    """The size of the files in a folder."""
-    return sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+def draw_images(count: int, scratch: Path) -> Path:
+    """A folder of `count` generated images."""
+    folder = scratch / "images"
+    output_of([*OCR, "generate", "--quiet", "--count", str(count), "--out", str(folder)])
+    return folder
 
 
-def pairs(slow: list[str], fast: list[str], outs: list[Path], runs: int) -> list[tuple[float, float]]:
-    """Times of the slow and the fast command in turn, each into a new folder; one pair of warm-up."""
-    times = []
-    for number in range(runs + 1):
-        for out in outs:
-            shutil.rmtree(out, ignore_errors=True)
-        pair = (seconds_of(slow), seconds_of(fast))
-        print(f"{'warm-up' if number == 0 else f'pair {number}'}: {pair[0]:.2f} s, {pair[1]:.2f} s", file=sys.stderr)
-        times.append(pair)
-    return times[1:]
+def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
+    """Our renderer against the package's, both as they are in a program, in this process."""
+    from captcha.image import ImageCaptcha
 
+    from captcha_ocr.config import GeneratorConfig
+    from captcha_ocr.drawing import render
 
-def report(what: str, times: list[tuple[float, float]], **facts: object) -> None:
-    """Print the medians and the spread as one JSON object."""
-    ratios = [slow / fast for slow, fast in times]
-    print(
-        json.dumps(
-            {
-                "what": what,
-                "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)},
-                "seconds": [statistics.median(side) for side in zip(*times, strict=True)],
-                "runs": len(times),
-                **facts,
-                "versions": {name: version(name) for name in ("captcha", "numpy", "pillow", "torch")},
-                "hardware": f"{os.cpu_count()} cores, {platform.machine()}",
-            }
-        )
+    config, package = GeneratorConfig(), ImageCaptcha()
+    texts = ["".join(random.choices(config.charset, k=config.length)) for _ in range(count)]
+    return (
+        lambda: rate_of(count, lambda: [render(config, index) for index in range(count)]),
+        lambda: rate_of(count, lambda: [package.generate_image(text) for text in texts]),
     )
 
 
-def bench_generate(arguments: argparse.Namespace, scratch: Path) -> None:
-    """Drawing with one worker against two."""
-    outs = [scratch / "one", scratch / "two"]
-    command = [*OCR, "generate", "--quiet", "--count", str(arguments.count), "--out"]
-    one, two = ([*command, str(out), "--workers", str(n)] for n, out in enumerate(outs, 1))
-    times = pairs(one, two, outs, arguments.runs)
-    report("generate: 1 worker / 2 workers", times, images=arguments.count)
+def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
+    """Whole processes, from start to exit, each into a new folder."""
+    images, out = draw_images(count, scratch), scratch / "shards"
+    ours = [*OCR, "prepare", "--quiet", "--preset", arguments.preset, str(images), "--out", str(out)]
+    naive = [*NAIVE, "prepare", str(images), str(out)]
+
+    def rate(command: list[str]) -> float:
+        shutil.rmtree(out, ignore_errors=True)
+        return rate_of(count, lambda: output_of(command))
+
+    return lambda: rate(ours), lambda: rate(naive)
 
 
-def bench_prepare(arguments: argparse.Namespace, scratch: Path) -> None:
-    """The source recipe's preparation against ours, at its input size and at the default one."""
-    naive = scratch / "naive"
-    for preset in ("seed", "default"):
-        ours = scratch / preset
-        command = [*OCR, "prepare", "--quiet", "--preset", preset, str(arguments.images), "--out", str(ours)]
-        times = pairs([*NAIVE, str(arguments.images), str(naive)], command, [naive, ours], arguments.runs)
-        report(
-            f"prepare, preset {preset}: naive / captcha-ocr",
-            times,
-            images=len(list(arguments.images.glob("*.png"))),
-            megabytes={"naive": megabytes_in(naive), "captcha-ocr": megabytes_in(ours)},
+def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
+    """The second epoch of each."""
+    images, shards, naive_shards, run = (scratch / name for name in ("images", "shards", "naive", "run"))
+    draw_images(count, scratch)
+    output_of([*OCR, "prepare", "--quiet", "--preset", arguments.preset, str(images), "--out", str(shards)])
+    if arguments.against:
+        output_of([*NAIVE, "prepare", str(images), str(naive_shards)])
+    where = ["--device", arguments.device]
+    command = [*OCR, "train", "--quiet", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), *where]
+
+    def ours() -> float:
+        output_of([*command, "--epochs", "2", "--force", "--seed", str(random.randrange(2**32))])
+        rows = (run / "metrics.jsonl").read_text().splitlines()
+        return float(json.loads(rows[1])["images_per_s"])
+
+    def naive() -> float:
+        rows = output_of([*NAIVE, "train", str(naive_shards), "2", torch_device(arguments.device)]).splitlines()
+        return float(json.loads(rows[1])["images_per_s"])
+
+    return ours, naive
+
+
+def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
+    """Reading files with a network of random weights, which is as fast as a trained one."""
+    from captcha_ocr.charset import Charset
+    from captcha_ocr.config import ModelConfig, preset_named
+    from captcha_ocr.device import choose_device
+    from captcha_ocr.model import ResNet18, TorchEngine
+    from captcha_ocr.recognizer import READING_BATCH, Recognizer
+
+    images = draw_images(count, scratch)
+    paths, preset = sorted(map(str, images.glob("*.png"))), preset_named(arguments.preset)
+    config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), 4, preset.size, preset.network)
+    recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
+
+    def ours() -> float:
+        readings = recognizer.read_all(paths)
+        skip(readings, READING_BATCH)
+        return rate_of(count - READING_BATCH, lambda: skip(readings, count))
+
+    def naive() -> float:
+        return float(
+            json.loads(output_of([*NAIVE, "eval", str(images), torch_device(arguments.device)]))["images_per_s"]
         )
+
+    return ours, naive
+
+
+def torch_device(name: str) -> str:
+    """The device that a name such as `auto` means."""
+    from captcha_ocr.device import choose_device
+
+    return str(choose_device(name))
+
+
+def skip(items: Iterable[Any], count: int) -> None:
+    """Take so many items, if there are."""
+    for _ in islice(items, count):
+        pass
+
+
+BENCHES = {"generate": bench_generate, "prepare": bench_prepare, "train": bench_train, "eval": bench_eval}
+
+
+def spread(rates: list[float]) -> dict[str, float]:
+    """The median, least and most of some rates."""
+    return {"median": statistics.median(rates), "min": min(rates), "max": max(rates), "runs": len(rates)}
+
+
+def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """Run one benchmark: warm-up, then rounds in which ours and the naive one take turns."""
+    count = arguments.count or COUNTS[what]
+    sides = BENCHES[what](arguments, count, scratch)[: 2 if arguments.against else 1]
+    rounds = []
+    for number in range(arguments.runs + 1):
+        rounds.append([rate() for rate in sides])
+        name = f"round {number}" if number else "warm-up"
+        print(f"{what} {name}: {', '.join(f'{rate:,.1f} images/s' for rate in rounds[-1])}", file=sys.stderr)
+    ours, *naive = (list(side) for side in zip(*rounds[1:], strict=True))
+    document: dict[str, Any] = {"what": what, "preset": arguments.preset, "device": torch_device(arguments.device)}
+    document |= {"images": count, "images_per_s": spread(ours)}
+    if naive:
+        ratios = [mine / other for mine, other in zip(ours, naive[0], strict=True)]
+        document |= {"naive_images_per_s": spread(naive[0]), "ratio": spread(ratios)}
+    packages = ("captcha-ocr", "captcha", "numpy", "pillow", "torch")
+    return document | {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "hardware": hardware(arguments.device),
+    }
+
+
+def hardware(device: str) -> str:
+    """The processors and, where it computes, the GPU."""
+    from captcha_ocr.device import choose_device, describe
+
+    cpu = f"{os.cpu_count()} cores, {processor()}"
+    return cpu if torch_device(device) == "cpu" else f"{cpu}; {describe(choose_device(device))}"
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def main() -> None:
-    """Parse the arguments and run one benchmark in a folder that is removed afterwards."""
+    """Parse the arguments and run in a folder that is removed afterwards."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="pairs after the warm-up")
-    commands = parser.add_subparsers(required=True)
-    generate = commands.add_parser("generate")
-    generate.add_argument("--count", type=int, default=20_000)
-    generate.set_defaults(run=bench_generate)
-    prepare = commands.add_parser("prepare")
-    prepare.add_argument("images", type=Path)
-    prepare.set_defaults(run=bench_prepare)
+    parser.add_argument("what", choices=[*BENCHES, "all"])
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--against", choices=["naive"])
+    parser.add_argument("--count", type=int, help=f"images (default: {COUNTS})")
+    parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")
+    parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        arguments.run(arguments, Path(scratch))
+    for what in BENCHES if arguments.what == "all" else [arguments.what]:
+        with tempfile.TemporaryDirectory() as scratch:
+            document = measure(what, arguments, Path(scratch))
+        if not arguments.json:
+            ours, ratio = document["images_per_s"], document.get("ratio")
+            against = f", {ratio['median']:.2f} times naive ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else ""
+            print(f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f}){against}")
+        print(json.dumps(document))
 
 
 if __name__ == "__main__":

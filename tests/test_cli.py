@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from captcha_ocr.cli import escape, labelled_paths, main
+from captcha_ocr.config import PRESETS
 from captcha_ocr.labels import read_labels
 
 COMMAND = [sys.executable, "-W", "error", "-m", "captcha_ocr"]
@@ -366,3 +367,20 @@ def test_every_command_has_help(command):
     result = invoke(*command, "--help")
     assert result.exit_code == 0
     assert "Options:" in result.stdout
+
+
+@pytest.fixture
+def tiny_is_the_default(tiny_preset, monkeypatch):
+    """The command line knows the presets by name from its start on; so `default` becomes the tiny one."""
+    monkeypatch.setitem(PRESETS, "default", tiny_preset)
+    monkeypatch.setattr("captcha_ocr.bench.SECONDS", 0.01)
+    monkeypatch.setattr("captcha_ocr.bench.DRAWN", 12)
+
+
+@pytest.mark.usefixtures("tiny_is_the_default")
+def test_bench_prints_a_line_for_each_device_with_its_two_speeds():
+    heading, *lines = invoke("bench").stdout.splitlines()
+    assert heading.split() == ["images/s", "with", "preset", "default", "training", "reading"]
+    assert lines[-1].startswith("cpu (")
+    last = json.loads(invoke("bench", "--json").stdout.splitlines()[-1])
+    assert list(last) == ["device", "training", "reading"]

@@ -16,6 +16,7 @@ LAYERS = [
     {"images", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress"},
     {"model", "losses", "metrics", "device", "checkpoint", "resume", "run", "plots", "batches", "evaluate"},
     {"recognizer", "train"},
+    {"bench"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -43,7 +44,7 @@ def test_every_module_has_a_layer():
     assert {path.stem for path in PACKAGE.glob("*.py")} == set.union(*LAYERS)
 
 
-@pytest.mark.parametrize("level", range(5))
+@pytest.mark.parametrize("level", range(6))
 def test_imports_point_downwards(level):
     above = set.union(*LAYERS[level + 1 :])
     for module in LAYERS[level]:

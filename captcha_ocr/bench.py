@@ -1,0 +1,70 @@
+"""How fast this machine trains and reads: images a second for each device."""
+
+import io
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from PIL import Image
+
+from captcha_ocr.batches import ResidentBatches
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import GeneratorConfig, ModelConfig, preset_named
+from captcha_ocr.device import choose_device, describe
+from captcha_ocr.drawing import render
+from captcha_ocr.images import Source, to_array
+from captcha_ocr.model import TorchEngine
+from captcha_ocr.recognizer import READING_BATCH, Recognizer
+from captcha_ocr.resume import Progress
+from captcha_ocr.train import make_trainer, run_epoch
+
+DRAWN = 2 * READING_BATCH  # different images; they are used again and again
+SECONDS = 6.0  # for each of the two figures, besides the warm-up
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images a second on one device: `training` as an epoch of `train` counts them, `reading` from PNG to code."""
+
+    device: str
+    training: float
+    reading: float
+
+
+def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
+    """Train on, and read, generated captchas for some seconds; UsageError where there is no such device."""
+    device, preset = choose_device(device_name), preset_named(preset_name)
+    captchas = GeneratorConfig()
+    charset = Charset(captchas.charset)
+    texts, drawn = zip(*(render(captchas, index) for index in range(DRAWN)), strict=True)
+    images = torch.from_numpy(np.stack([to_array(image, preset.size) for image in drawn])).to(device)
+    labels = torch.from_numpy(charset.encode(texts)).long().to(device)
+    config = ModelConfig(charset, captchas.length, preset.size, preset.network)
+    training = replace(preset.training, epochs=1000)  # a course that will not end while it is measured
+    trainer = make_trainer(config, training, ResidentBatches(images, labels), device, None, Progress({}))
+
+    def epoch(count: int) -> float:
+        rows = torch.arange(count, device=device) % DRAWN
+        return float(run_epoch(trainer, ResidentBatches(images[rows], labels[rows]), quiet=True)["images_per_s"])
+
+    warm = epoch(4 * training.batch_size)
+    trained = epoch(max(1, round(SECONDS * warm / training.batch_size)) * training.batch_size)
+    recognizer = Recognizer(TorchEngine(trainer.model, device), config)
+    return Speed(describe(device), trained, reading_speed(recognizer, [png_of(image) for image in drawn]))
+
+
+def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
+    """Images a second, after a batch of warm-up."""
+    recognizer.predict(files[:READING_BATCH])
+    started, count = time.perf_counter(), 0
+    while time.perf_counter() - started < SECONDS:
+        count += len(recognizer.predict(files))
+    return count / (time.perf_counter() - started)
+
+
+def png_of(image: Image.Image) -> bytes:
+    """An image as the bytes of a PNG file."""
+    stream = io.BytesIO()
+    image.save(stream, format="PNG")
+    return stream.getvalue()

@@ -1,0 +1,19 @@
+import pytest
+
+from captcha_ocr import bench
+from captcha_ocr.bench import measure_speed
+from captcha_ocr.errors import UsageError
+
+
+def test_a_device_trains_and_reads(monkeypatch):
+    monkeypatch.setattr(bench, "DRAWN", 12)
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    speed = measure_speed("cpu", "tiny")
+    assert speed.device.startswith("cpu (")
+    assert speed.training > 0
+    assert speed.reading > 0
+
+
+def test_a_device_that_is_absent_is_refused():
+    with pytest.raises(UsageError, match="there is no device"):
+        measure_speed("cuda:99", "tiny")
