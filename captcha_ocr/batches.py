@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
@@ -14,8 +14,10 @@ from captcha_ocr.shards import Dataset, Place, Split, check_shards, read_shard
 from captcha_ocr.workers import available_workers
 
 SHARDS_PER_PART = 10  # of a stream: so many are shuffled together, and twice as many are in memory
+BATCHES_PER_WINDOW = 100  # that are weighed at a time
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
+Weigh = Callable[[Tensor], Tensor]
 
 
 class Batches(ABC):
@@ -37,17 +39,24 @@ class Batches(ABC):
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
 
-    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[Samples]:
-        """Every sample once, in the (CPU) generator's order; see `batch_count` for the tail."""
+    def shuffled(self, batch_size: int, generator: torch.Generator, weigh: Weigh | None = None) -> Iterator[Samples]:
+        """Every sample once, in the (CPU) generator's order; see `batch_count` for the tail.
+
+        With `weigh`, every so many batches the next ones are drawn anew from what they would have
+        been: labels (N, L) in, out how often each sample is to come, (N,), on average 1.
+        """
         rest: Samples | None = None
         for images, labels in self.parts(generator):
             if rest is not None:
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
             order = torch.randperm(len(images), generator=generator).to(images.device)
             whole = len(order) // batch_size * batch_size
-            for first in range(0, whole, batch_size):
-                rows = order[first : first + batch_size]
-                yield images[rows], labels[rows]
+            for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
+                rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
+                if weigh is not None:
+                    rows = resample(rows, weigh(labels[rows]), generator)
+                for batch in rows.split(batch_size):  # type: ignore[no-untyped-call]
+                    yield images[batch], labels[batch]
             rest = images[order[whole:]], labels[order[whole:]]
         if rest is not None and len(rest[0]) > 1:
             yield rest
@@ -61,11 +70,6 @@ class Batches(ABC):
         """The first samples, at most so many of one part."""
         images, labels = next(self.parts())
         return images[:most], labels[:most]
-
-    def pixel_statistics(self) -> tuple[Tensor, Tensor]:
-        """The mean and deviation of each channel's pixels in [0, 1], both (C, 1, 1), from 2,000 images."""
-        pixels = self.first(2000)[0].float() / 255
-        return pixels.mean((0, 2, 3))[:, None, None], pixels.std((0, 2, 3))[:, None, None].clamp_min(1e-3)
 
 
 class ResidentBatches(Batches):
@@ -118,6 +122,14 @@ class StreamedBatches(Batches):
         if self.device.type == "cuda":  # pinned, so that the copy waits for nothing
             images, labels = images.pin_memory(), labels.pin_memory()
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+
+
+def resample(rows: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:
+    """As many of `rows` (N), in a new order, each as often as its weight (N,), of mean 1, says, rounded up or down."""
+    ends = weights.cumsum(0)
+    places = torch.arange(len(rows)) + torch.rand(1, generator=generator)
+    chosen = torch.searchsorted(ends, places.to(ends) * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
+    return rows[chosen[torch.randperm(len(rows), generator=generator).to(rows.device)]]
 
 
 def read_places(places: Sequence[Place]) -> Samples:

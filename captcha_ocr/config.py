@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 from captcha_ocr.errors import UsageError
 
-Stem = Literal["3x3", "7x7"]
+Stem = Literal["3x3", "deep"]
 Pool = Literal["global", "height"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "constant"]
@@ -64,13 +64,14 @@ class InputSize:
 class NetworkConfig:
     """The free choices in the ResNet-18.
 
-    stem: `3x3` at stride 1, or `7x7` at stride 2 with a 3x3 max-pool (He et al. 2015, table 1).
+    stem: `3x3` at stride 1; `deep` is two of them, the first at stride 2, and a max-pool (after He et al. 2018,
+    arXiv:1812.01187, who take three).
     pool: `global` averages all positions, `height` averages rows and keeps the columns apart.
-    normalise: whether pixels are shifted and scaled by the training images' mean and deviation.
+    normalise: whether each image is brought to mean 0 and deviation 1 first.
     """
 
     width: int = 32
-    stem: Stem = "7x7"
+    stem: Stem = "deep"
     pool: Pool = "height"
     normalise: bool = True
 
@@ -198,7 +199,10 @@ class PrepareConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a network is trained. `epochs` None derives the number from the preset's `images_seen`."""
+    """How a network is trained. `epochs` None derives the number from the preset's `images_seen`.
+
+    focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
+    """
 
     preset: str = "default"
     epochs: int | None = None
@@ -209,10 +213,12 @@ class TrainConfig:
     optimizer: Optimizer = "adamw"
     weight_decay: float = 0.01
     loss: Loss = "bce"
+    focus: float = 0.75
     precision: Precision = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be at least 1")
         check(is_int(self.patience, 1, 10**6), "--patience must be at least 1")
         check(is_int(self.batch_size, 2, 10**6), "--batch-size must be at least 2")
@@ -273,6 +279,7 @@ PRESETS = {
             schedule="constant",
             optimizer="adam",
             weight_decay=0.0,
+            focus=0.0,
         ),
     ),
 }

@@ -1,6 +1,7 @@
 """Which device computes, and in which precision."""
 
 import contextlib
+import ctypes
 import platform
 
 import torch
@@ -66,3 +67,15 @@ def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractC
     if precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what it frees, for the next step asks for the same again; elsewhere nothing is done.
+
+    By default large blocks go back to the system at once, and every page is cleared anew when it is next
+    touched: 12 % of a training step on a CPU (docs/lab-notebook.md, 2026-11-21).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, at its highest: blocks below come from the heap
+        libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: of which nothing is given back

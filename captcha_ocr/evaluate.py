@@ -25,7 +25,7 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
     model.eval()
     characters = model.config.charset.characters
     classes = len(characters)
-    device = model.mean.device
+    device = model.device
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
     merged_class = [merge_lookalikes(characters).index(character) for character in merge_lookalikes(characters)]
     merge = torch.tensor(merged_class, device=device)  # (K,): each class to the first of its look-alikes

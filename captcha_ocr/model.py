@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from captcha_ocr.config import ModelConfig, NetworkConfig
 
@@ -24,11 +25,11 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.relu(self.norm1(self.conv1(x)))
+        y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
         # The shortcut's stride is taken before its 1x1 convolution, which is the same: on a CPU the
         # gradient of a strided one writes past its memory below 16 channels (oneDNN issue 6035).
         seen = x[:, :, :: self.stride, :: self.stride]
-        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(seen))
+        return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(seen)), inplace=True)
 
 
 class ResNet18(nn.Module):
@@ -39,15 +40,10 @@ class ResNet18(nn.Module):
     the L places their K logits each.
     """
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         width = config.network.width
-        self.register_buffer("mean", torch.zeros(config.size.channels, 1, 1))  # of pixels in [0, 1]
-        self.register_buffer("deviation", torch.ones(config.size.channels, 1, 1))
         self.stem = make_stem(config.size.channels, config.network)
         blocks, in_channels = [], width
         for out_channels, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
@@ -58,12 +54,25 @@ class ResNet18(nn.Module):
         self.head = nn.Linear(in_channels * columns, config.length * len(config.charset))
 
     def forward(self, images: Tensor) -> Tensor:
-        x = (images.float() / 255 - self.mean) / self.deviation
+        x = images.float() / 255
+        if self.config.network.normalise:
+            x = standardise(x)
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.blocks(self.stem(x))  # (B, 8 * width, rows, columns)
         x = x.mean((2, 3)) if self.config.network.pool == "global" else x.mean(2).flatten(1)
         logits: Tensor = self.head(x).float()
         return logits.view(-1, self.config.length, len(self.config.charset))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return self.head.weight.device
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Each image (B, C, H, W) brought to mean 0 and deviation 1: what its colours are tells nothing of its text."""
+    variance, mean = torch.var_mean(images, (1, 2, 3), keepdim=True)
+    return (images - mean) / (variance.sqrt() + 0.01)  # an empty image has no deviation
 
 
 def conv3x3(in_channels: int, out_channels: int, stride: int) -> nn.Conv2d:
@@ -72,13 +81,18 @@ def conv3x3(in_channels: int, out_channels: int, stride: int) -> nn.Conv2d:
 
 
 def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
-    """The first layers: `3x3` keeps the resolution, `7x7` with its max-pool quarters it."""
+    """The first layers: `3x3` keeps the resolution, `deep` quarters it."""
+    width = network.width
     if network.stem == "3x3":
-        return nn.Sequential(conv3x3(channels, network.width, 1), nn.BatchNorm2d(network.width), nn.ReLU())
+        return nn.Sequential(conv3x3(channels, width, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+    half = (width + 1) // 2
     return nn.Sequential(
-        nn.Conv2d(channels, network.width, 7, 2, 3, bias=False),
-        nn.BatchNorm2d(network.width),
-        nn.ReLU(),
+        conv3x3(channels, half, 2),
+        nn.BatchNorm2d(half),
+        nn.ReLU(inplace=True),
+        conv3x3(half, width, 1),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
         nn.MaxPool2d(3, 2, 1),
     )
 

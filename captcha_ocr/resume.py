@@ -24,7 +24,7 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 class Progress:
     """How far a run has come: the finished epochs, their rows of metrics, and the best so far.
 
-    run: what is run, from `run.describe_run`.
+    run: what is run, from `run.describe_run`. difficulty: from `Difficulty.state`.
     The order of the images in an epoch follows from the seed and the epoch's number alone, so no
     state of a random generator has to be kept.
     """
@@ -37,6 +37,7 @@ class Progress:
     best_exact: float = -1.0
     best_loss: float = float("inf")
     rows: list[dict[str, Any]] = field(default_factory=list)
+    difficulty: dict[str, list[float]] | None = None
 
 
 def save_last(

@@ -26,7 +26,8 @@ from captcha_ocr.checkpoint import (
     standing,
 )
 from captcha_ocr.config import PRESETS, ModelConfig, Precision, TrainConfig, check, derive_epochs, preset_named
-from captcha_ocr.device import autocast, choose_device, choose_precision, describe
+from captcha_ocr.device import autocast, choose_device, choose_precision, describe, keep_freed_memory
+from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.losses import LOSSES
@@ -66,16 +67,17 @@ class Trainer:
     device: torch.device
     precision: Precision
     progress: Progress
+    difficulty: Difficulty
 
     def step(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimiser step on (B, C, H, W) uint8 images; the loss and the number exactly right."""
+        """One optimiser step on (B, C, H, W) uint8 images; the loss, and which characters were wrong (B, L)."""
         with autocast(self.device, self.precision):
             logits = self.model(images)
         loss = LOSSES[self.config.loss](logits, labels)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        return loss.detach(), (logits.detach().argmax(-1) == labels).all(1).sum()
+        return loss.detach(), logits.detach().argmax(-1) != labels
 
 
 def train(
@@ -113,6 +115,7 @@ def train(
     for folder, _, shard in dataset.of_split("test"):
         check_shards(folder, [shard])  # which is only read at the end; the others are, now
     device = choose_device(device_name)
+    keep_freed_memory()
     training = load_split(dataset, "train", device, stream)
     validation = load_split(dataset, "val", device, stream)
     check(len(training) >= 2, f"{dataset.name} has {len(training)} training image; at least 2 are needed")
@@ -155,6 +158,8 @@ def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], N
     progress.best_epoch, progress.best_exact = best["epoch"], best["validation"]["exact_match"]
     progress.best_loss = loss_of(best["validation"]["loss"])
     trainer.progress = progress
+    if progress.difficulty is not None:
+        trainer.difficulty.restore(progress.difficulty)
     if checkpoint == out / PREVIOUS:
         tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
     tell(f"resumed    after epoch {progress.epoch}, from {checkpoint}")
@@ -186,10 +191,6 @@ def make_trainer(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = ResNet18(model_config)
-    if model_config.network.normalise:
-        mean, deviation = training.pixel_statistics()
-        model.mean.copy_(mean)
-        model.deviation.copy_(deviation)
     if init is not None:
         load_into(model, find_model_folder(init))
     model = move(model, device)
@@ -197,13 +198,14 @@ def make_trainer(
     epochs = derive_epochs(config, len(training))
     schedule = make_schedule(optimizer, config, (epochs or 0) * training.batch_count(config.batch_size))
     precision = choose_precision(config.precision, device)
-    return Trainer(model, optimizer, schedule, config, epochs, device, precision, progress)
+    difficulty = Difficulty(len(model_config.charset), config.focus, device)
+    return Trainer(model, optimizer, schedule, config, epochs, device, precision, progress, difficulty)
 
 
 def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
     kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    fused = model.mean.device.type in ("cpu", "cuda")
+    fused = model.device.type in ("cpu", "cuda")
     return kinds[config.optimizer](
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
     )
@@ -271,6 +273,7 @@ def run_epochs(
             progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
             progress.best_loss = loss_of(scores.loss)
             save_best(trainer, out, dataset, scores)
+        progress.difficulty = trainer.difficulty.state()
         save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
         write_metrics(out, progress.rows)
         if not quiet:
@@ -282,6 +285,7 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     progress, config = trainer.progress, trainer.config
     generator = torch.Generator().manual_seed(config.seed * 1_000_003 + progress.epoch)
     progress.epoch += 1
+    weigh = trainer.difficulty.weights if config.focus else None
     trainer.model.train()
     loss_sum = torch.zeros((), device=trainer.device)
     exact = torch.zeros((), dtype=torch.int64, device=trainer.device)
@@ -289,12 +293,13 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     started = time.perf_counter()
     name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
     with ProgressBar(name, quiet) as bar:
-        for images, labels in training.shuffled(config.batch_size, generator):
-            loss, right = trainer.step(images, labels)
+        for images, labels in training.shuffled(config.batch_size, generator, weigh):
+            loss, wrong = trainer.step(images, labels)
+            trainer.difficulty.update(labels, wrong)
             trainer.schedule.step()
             progress.step += 1
             loss_sum += loss * len(images)
-            exact += right
+            exact += (~wrong.any(1)).sum()
             images_seen += len(images)
             if bar.wants_note():  # twice a second: the only waits for the device inside an epoch
                 bar.note(f"loss {loss_sum.item() / images_seen:.4f} exact {exact.item() / images_seen:.1%}")

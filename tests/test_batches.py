@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from captcha_ocr.batches import ResidentBatches, StreamedBatches, load_split, memory_of
+from captcha_ocr.batches import ResidentBatches, StreamedBatches, load_split, memory_of, resample
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.prepare import prepare
@@ -54,16 +54,31 @@ def test_a_tail_of_one_is_passed_over_since_batch_norm_needs_two(count, batches)
     assert len(list(numbered(count).shuffled(3, torch.Generator()))) == batches
 
 
-def test_pixel_statistics_are_those_of_pixels_between_0_and_1():
-    images = torch.tensor([0, 255], dtype=torch.uint8).repeat(8).view(4, 1, 2, 2)
-    mean, deviation = ResidentBatches(images, torch.zeros(4, 1)).pixel_statistics()
-    assert mean.item() == pytest.approx(0.5)
-    assert deviation.item() == pytest.approx(0.516, abs=1e-3)
+@pytest.mark.parametrize("weights", [torch.ones(6), torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 1.0])])
+def test_each_row_is_drawn_as_often_as_its_weight_says_rounded_up_or_down(weights):
+    generator = torch.Generator().manual_seed(0)
+    drawn = [resample(torch.arange(6) + 10, weights.double(), generator) for _ in range(400)]
+    counts = torch.stack([torch.bincount(rows - 10, minlength=6) for rows in drawn])
+    assert ((counts - weights).abs() < 1).all()
+    assert counts.double().mean(0) == pytest.approx(weights.double(), abs=0.1)
+    assert counts.sum(1).tolist() == [6] * 400
 
 
-def test_pixels_all_alike_do_not_lead_to_a_division_by_zero():
-    batches = ResidentBatches(torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.zeros(2, 1))
-    assert batches.pixel_statistics()[1].item() > 0
+def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
+    monkeypatch.setattr("captcha_ocr.batches.BATCHES_PER_WINDOW", 2)
+    seen = []
+
+    def weigh(labels):
+        seen.append(labels.flatten().tolist())
+        return torch.where(labels[:, 0] % 2 == 1, 2.0, 0.0)
+
+    batches = list(numbered(40).shuffled(5, torch.Generator().manual_seed(0), weigh))
+    assert [len(images) for images, _ in batches] == [5] * 8
+    assert sorted(label for window in seen for label in window) == list(
+        range(40)
+    )  # four windows, in which every sample stands once
+    assert {len(window) for window in seen} == {10}
+    assert all(label % 2 == 1 for _, labels in batches for label in labels.flatten().tolist())
 
 
 @pytest.fixture
@@ -87,7 +102,6 @@ def test_a_stream_gives_in_order_what_is_resident(several):
     assert len(streamed) == len(resident) == 96
     for ours, theirs in zip(in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True):
         assert torch.equal(ours, theirs)
-    assert streamed.pixel_statistics()[0].item() == pytest.approx(resident.pixel_statistics()[0].item(), abs=0.01)
 
 
 def test_a_shuffled_stream_gives_every_sample_once_with_its_own_label(several):

@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, ModelConfig, NetworkConfig
-from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters
+from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters, standardise
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, 4, PRESETS["seed"].size, PRESETS["seed"].network)
@@ -62,7 +62,7 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
     assert (read - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("stem", ["3x3", "7x7"])
+@pytest.mark.parametrize("stem", ["3x3", "deep"])
 @pytest.mark.parametrize("pool", ["global", "height"])
 def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool):
     logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
@@ -71,7 +71,7 @@ def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, poo
 
 
 @pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
-@pytest.mark.parametrize("stem", ["3x3", "7x7"])
+@pytest.mark.parametrize("stem", ["3x3", "deep"])
 def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem):
     config = ModelConfig(CHARSET, 1, InputSize(16, width, 1), NetworkConfig(width=2, stem=stem))
     model = ResNet18(config).eval()
@@ -79,12 +79,24 @@ def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem
     assert features.shape[-1] == columns_of(config)
 
 
-def test_pixels_are_shifted_and_scaled_inside_the_model():
+def test_brightness_and_contrast_tell_nothing():
     model = ResNet18(tiny()).eval()
-    images = torch.randint(0, 200, (2, 1, 20, 50), dtype=torch.uint8)
-    before = model(images)
-    model.mean += 51 / 255
-    assert torch.allclose(before, model(images + 51), atol=1e-5)
+    images = torch.randint(0, 100, (2, 1, 20, 50), dtype=torch.uint8)
+    assert torch.allclose(model(images), model(2 * images + 51), atol=0.02)
+    assert not torch.allclose(model(images), model(images.flip(3)), atol=0.02)
+
+
+def test_images_are_standardised_one_by_one_and_all_channels_together():
+    images = torch.rand(3, 3, 8, 8) * torch.tensor([0.2, 0.5, 1.0]).view(3, 1, 1, 1)
+    images[:, 1] += 0.1
+    standard = standardise(images)
+    assert standard.mean((1, 2, 3)).abs().max() < 1e-5
+    assert standard.std((1, 2, 3)).tolist() == pytest.approx([1, 1, 1], abs=0.2)
+    assert (standard[:, 1].mean((1, 2)) > standard[:, 0].mean((1, 2))).all()
+
+
+def test_an_empty_image_is_no_division_by_zero():
+    assert ResNet18(tiny()).eval()(torch.full((1, 1, 20, 50), 200, dtype=torch.uint8)).isfinite().all()
 
 
 def test_the_last_feature_map_keeps_the_place_of_a_character_with_height_pooling():
