@@ -11,7 +11,7 @@ from PIL import Image
 from captcha_ocr.batches import ResidentBatches
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GeneratorConfig, ModelConfig, preset_named
-from captcha_ocr.device import choose_device, describe
+from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.drawing import render
 from captcha_ocr.images import Source, to_array
 from captcha_ocr.model import TorchEngine
@@ -35,6 +35,7 @@ class Speed:
 def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     """Train on, and read, generated captchas for some seconds; UsageError where there is no such device."""
     device, preset = choose_device(device_name), preset_named(preset_name)
+    keep_freed_memory()
     captchas = GeneratorConfig()
     charset = Charset(captchas.charset)
     texts, drawn = zip(*(render(captchas, index) for index in range(DRAWN)), strict=True)

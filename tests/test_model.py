@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, ModelConfig, NetworkConfig
-from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters, standardise
+from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters, fuse_norms, standardise
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, 4, PRESETS["seed"].size, PRESETS["seed"].network)
@@ -105,6 +105,18 @@ def test_the_last_feature_map_keeps_the_place_of_a_character_with_height_pooling
     right = left.clone()
     left[..., :10], right[..., -10:] = 255, 255
     assert not torch.allclose(model(left), model(right))
+
+
+@pytest.mark.parametrize("stem", ["3x3", "deep"])
+def test_a_network_without_its_norms_gives_the_same_logits(stem):
+    torch.manual_seed(0)
+    model = ResNet18(tiny(stem=stem))
+    images = torch.randint(0, 256, (8, 1, 20, 50), dtype=torch.uint8)
+    model(images)  # moves the running statistics away from 0 and 1
+    fused = fuse_norms(model.eval())
+    assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in fused.modules())
+    assert torch.allclose(fused(images), model(images), atol=1e-5)
+    assert any(isinstance(part, torch.nn.BatchNorm2d) for part in model.modules())
 
 
 def test_the_engine_takes_and_gives_numpy():
