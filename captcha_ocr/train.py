@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from captcha_ocr import __version__
+from captcha_ocr.augment import bend
 from captcha_ocr.batches import Batches, load_split
 from captcha_ocr.checkpoint import (
     CARD_FILE,
@@ -283,7 +284,9 @@ def run_epochs(
 def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any]:
     """One pass over the training images; returns the first half of its row of metrics."""
     progress, config = trainer.progress, trainer.config
-    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + progress.epoch)
+    seed = config.seed * 1_000_003 + progress.epoch
+    generator = torch.Generator().manual_seed(seed)
+    bending = torch.Generator(trainer.device).manual_seed(seed)
     progress.epoch += 1
     weigh = trainer.difficulty.weights if config.focus else None
     trainer.model.train()
@@ -294,6 +297,8 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
     with ProgressBar(name, quiet) as bar:
         for images, labels in training.shuffled(config.batch_size, generator, weigh):
+            if config.bend:
+                images = bend(images, config.bend, bending)
             loss, wrong = trainer.step(images, labels)
             trainer.difficulty.update(labels, wrong)
             trainer.schedule.step()

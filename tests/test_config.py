@@ -132,7 +132,7 @@ def test_an_option_that_is_not_given_leaves_the_value_of_the_preset():
 
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are():
-    with pytest.raises(UsageError, match=r"'nonesuch'; there are default, accuracy, seed"):
+    with pytest.raises(UsageError, match=r"'nonesuch'; there are default, accuracy, few, seed"):
         preset_named("nonesuch")
 
 

@@ -24,6 +24,7 @@ LAYERS = [
         "run",
         "plots",
         "batches",
+        "augment",
         "difficulty",
         "evaluate",
     },

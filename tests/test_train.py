@@ -103,6 +103,12 @@ def test_a_streamed_run_can_be_repeated(shards, config, tmp_path):
     assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last")
 
 
+def test_bent_images_give_other_weights_and_the_same_ones_again(run, shards, config, tmp_path):
+    for name in ("one", "two"):
+        train([shards], tmp_path / name, replace(config, bend=1.0), "cpu", quiet=True)
+    assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last") != weights(run / "last")
+
+
 def test_several_folders_are_trained_on_as_one(images, shards, config, tmp_path, capsys):
     prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
     train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu")
