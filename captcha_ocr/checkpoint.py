@@ -24,7 +24,7 @@ from captcha_ocr.model import ResNet18
 from captcha_ocr.shards import Dataset
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 1
+MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 2
 
 
 def save_model(

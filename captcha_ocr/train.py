@@ -218,7 +218,7 @@ def make_schedule(
     """The learning rate over all `steps`: one cycle, cosine or constant."""
     schedules = torch.optim.lr_scheduler
     if config.schedule == "onecycle":
-        return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps)
+        return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps, cycle_momentum=False)
     if config.schedule == "cosine":
         return schedules.CosineAnnealingLR(optimizer, steps)
     return schedules.ConstantLR(optimizer, factor=1.0)
