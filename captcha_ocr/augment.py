@@ -1,39 +1,67 @@
-"""Training images bent a little anew each time they are shown, on whatever device they lie."""
+"""Training images changed a little each time they are shown, on whatever device they lie.
+
+Nothing here changes how wide a stroke is against another, which is all that tells O from 0: local bending and
+unequal scaling were tried and made just that worse (docs/lab-notebook.md, 2026-11-21).
+"""
+
+import math
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-ROTATION, SCALE = 0.05, 0.08  # at most: radians, and share of the side
-BEND = 3.0  # pixels, at most, that a knot moves
-KNOTS = (4, 9)  # rows and columns of the grid of knots: about two for a character
+TURN, ZOOM = 0.05, 0.08  # at most: radians, and share of the size
+SHIFT_X, SHIFT_Y = 6, 4  # pixels, at most
+FADE = 0.4  # at most, of the logarithm of the exponent
+MIXED = 0.5  # the share of images with another one shining through
+UNTIL = 0.85  # of a run's epochs: the last ones see images as they are
 
 
-def bend(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    """Turn, shear, scale and bend each image by itself; (B, C, H, W) uint8 in, float32 in [0, 255] out.
+def augment(images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Move, fade and mix images, each by chance of its own; the generator is one of their device.
 
-    A smooth field of random shifts (after Simard et al. 2003, "Best practices for convolutional
-    neural networks", elastic distortions) on top of a random affine map. `strength` 1 is what was
-    measured (docs/lab-notebook.md); the generator is one of the images' device.
+    images (B, C, H, W) uint8 and labels (B, L) in; out images float32 in [0, 255] and targets
+    (B, L, K) float32, which sum to 1 and are largest for the label.
     """
-    count, _, height, width = images.shape
+    targets = functional.one_hot(labels, classes).float()
+    return mix(fade(move(images.float(), generator), generator), targets, generator)
 
-    def uniform(*shape: int) -> Tensor:
-        return (torch.rand(shape, generator=generator, device=images.device) * 2 - 1) * strength
 
+def uniform(images: Tensor, reach: float, generator: torch.Generator) -> Tensor:
+    """A number in [-reach, reach] for each image, (B, 1, 1)."""
+    return (torch.rand((len(images), 1, 1), generator=generator, device=images.device) * 2 - 1) * reach
+
+
+def move(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Turn, zoom and shift; what comes in from outside is the image mirrored at its border."""
+    height, width = images.shape[2:]
     y = torch.linspace(-height / 2, height / 2, height, device=images.device)[None, :, None]
     x = torch.linspace(-width / 2, width / 2, width, device=images.device)[None, None, :]
-    angle, shear = uniform(count, 1, 1) * ROTATION, uniform(count, 1, 1) * ROTATION
-    scale_x, scale_y = 1 + uniform(count, 1, 1) * SCALE, 1 + uniform(count, 1, 1) * SCALE
-    rows, columns = spread(KNOTS[0], height, images.device), spread(KNOTS[1], width, images.device)
-    shifts = rows @ (uniform(count, 2, *KNOTS) * BEND) @ columns.T  # (B, 2, H, W)
-    source_x = scale_x * x + (angle + shear) * y + shifts[:, 0]  # small angles: the sine is the angle
-    source_y = scale_y * y - angle * x + shifts[:, 1]
+    angle, zoom = uniform(images, TURN, generator), 1 + uniform(images, ZOOM, generator)
+    source_x = zoom * x + angle * y + uniform(images, SHIFT_X, generator)  # small: the sine is the angle
+    source_y = zoom * y - angle * x + uniform(images, SHIFT_Y, generator)
     grid = torch.stack([source_x / (width / 2), source_y / (height / 2)], -1)
-    return functional.grid_sample(images.float(), grid, padding_mode="reflection", align_corners=True)
+    return functional.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
 
 
-def spread(knots: int, pixels: int, device: torch.device) -> Tensor:
-    """What each knot along a side adds to each pixel, (pixels, knots): smooth interpolation as a matrix."""
-    unit = torch.eye(knots, device=device)[None, None]
-    return functional.interpolate(unit, (pixels, knots), mode="bicubic", align_corners=True)[0, 0]
+def fade(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Bring what lies between an image's darkest and lightest pixel nearer to one of them."""
+    low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
+    exponent = uniform(images, FADE, generator).exp()[..., None]
+    return (high - low) * ((images - low) / (high - low + 1)).clamp_min(1e-4) ** exponent + low
+
+
+def mix(images: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Let a part of the batch shine through the rest, in the targets as in the pixels (Zhang et al. 2018, mixup)."""
+    chance = torch.rand((2, len(images)), generator=generator, device=images.device)
+    other = torch.where(chance[0] < MIXED, chance[1] / 2, torch.zeros_like(chance[1]))  # at most a half
+    by_image, by_target = other[:, None, None, None], other[:, None, None]
+    return (
+        (1 - by_image) * images + by_image * images.flip(0),
+        (1 - by_target) * targets + by_target * targets.flip(0),
+    )
+
+
+def ends_after(epochs: int | None) -> float:
+    """The last epoch that is augmented; without a last epoch, all are."""
+    return math.inf if epochs is None else UNTIL * epochs

@@ -202,7 +202,7 @@ class TrainConfig:
     """How a network is trained. `epochs` None derives the number from the preset's `images_seen`.
 
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
-    bend: how far images are bent anew each time they are shown (augment.py); 0 leaves them as they are.
+    augment: whether images are changed a little each time they are shown (augment.py).
     """
 
     preset: str = "default"
@@ -215,13 +215,13 @@ class TrainConfig:
     weight_decay: float = 0.01
     loss: Loss = "bce"
     focus: float = 0.75
-    bend: float = 0.0
+    augment: bool = False
     precision: Precision = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
-        check(0 <= self.bend <= 10, f"bend must be 0 to 10, not {self.bend}")
+        check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be at least 1")
         check(is_int(self.patience, 1, 10**6), "--patience must be at least 1")
         check(is_int(self.batch_size, 2, 10**6), "--batch-size must be at least 2")
@@ -277,10 +277,10 @@ PRESETS = {
         training=TrainConfig(preset="accuracy"),
         images_seen=1_050_000,
     ),
-    # For some thousand images, shown many times: bent a little, no two are alike.
+    # For some thousand images, shown many times: changed a little, no two are alike.
     "few": Preset(
         size=InputSize(height=60, width=160, channels=1),
-        training=TrainConfig(preset="few", bend=1.0),
+        training=TrainConfig(preset="few", augment=True),
         images_seen=1_050_000,
     ),
     # The recipe that the project started from.

@@ -1,4 +1,4 @@
-"""Losses over logits (B, L, K) float32 and class ids (B, L): pure functions."""
+"""Losses over logits (B, L, K) float32 and targets, class ids (B, L) or shares (B, L, K): pure functions."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from captcha_ocr.config import Loss
 
 
 def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
-    """Binary cross-entropy of softmax probabilities against one-hot targets, averaged over B*L*K.
+    """Binary cross-entropy of softmax probabilities against the targets, averaged over B*L*K.
 
     The recipe that the project started from computes log p for the right class and log(1 - p) for
     the others from probabilities, which in float32 goes to infinity, or loses its gradient, as soon
@@ -27,13 +27,16 @@ def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     # gradient of log1p nor two large gradients that cancel ever arise.
     log_not_p = torch.log1p(-log_p.exp().scatter(-1, top, 0.0))
     log_not_p = log_not_p.scatter(-1, top, -functional.softplus(-others))
+    if targets.ndim == 3:
+        return -(targets * log_p + (1 - targets) * log_not_p).mean()
     right = functional.one_hot(targets.long(), logits.shape[-1]).bool()
     return -torch.where(right, log_p, log_not_p).mean()
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy averaged over B*L."""
-    return functional.cross_entropy(logits.float().flatten(0, 1), targets.long().flatten())
+    targets = targets.flatten(0, 1) if targets.ndim == 3 else targets.long().flatten()
+    return functional.cross_entropy(logits.float().flatten(0, 1), targets)
 
 
 LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {"bce": bce_over_softmax, "ce": cross_entropy}

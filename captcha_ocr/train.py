@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from captcha_ocr import __version__
-from captcha_ocr.augment import bend
+from captcha_ocr.augment import augment, ends_after
 from captcha_ocr.batches import Batches, load_split
 from captcha_ocr.checkpoint import (
     CARD_FILE,
@@ -70,11 +70,17 @@ class Trainer:
     progress: Progress
     difficulty: Difficulty
 
-    def step(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimiser step on (B, C, H, W) uint8 images; the loss, and which characters were wrong (B, L)."""
+    def step(self, images: Tensor, labels: Tensor, augmenting: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """One optimiser step on (B, C, H, W) uint8 images; the loss, and which characters were wrong (B, L).
+
+        augmenting: where the chance comes from by which images are changed; None leaves them as they are.
+        """
+        targets = labels
+        if augmenting is not None:
+            images, targets = augment(images, labels, len(self.model.config.charset), augmenting)
         with autocast(self.device, self.precision):
             logits = self.model(images)
-        loss = LOSSES[self.config.loss](logits, labels)
+        loss = LOSSES[self.config.loss](logits, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
@@ -286,8 +292,10 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     progress, config = trainer.progress, trainer.config
     seed = config.seed * 1_000_003 + progress.epoch
     generator = torch.Generator().manual_seed(seed)
-    bending = torch.Generator(trainer.device).manual_seed(seed)
     progress.epoch += 1
+    augmenting = None
+    if config.augment and progress.epoch <= ends_after(trainer.epochs):
+        augmenting = torch.Generator(trainer.device).manual_seed(seed)
     weigh = trainer.difficulty.weights if config.focus else None
     trainer.model.train()
     loss_sum = torch.zeros((), device=trainer.device)
@@ -297,9 +305,7 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
     with ProgressBar(name, quiet) as bar:
         for images, labels in training.shuffled(config.batch_size, generator, weigh):
-            if config.bend:
-                images = bend(images, config.bend, bending)
-            loss, wrong = trainer.step(images, labels)
+            loss, wrong = trainer.step(images, labels, augmenting)
             trainer.difficulty.update(labels, wrong)
             trainer.schedule.step()
             progress.step += 1

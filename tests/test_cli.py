@@ -45,7 +45,7 @@ def test_four_commands_lead_from_nothing_to_read_codes(tmp_path, monkeypatch):
     assert "next: captcha-ocr prepare" in drawn.stderr
     prepared = invoke("prepare", "--size", "80x40", "--workers", 1)
     assert "320 train, 40 val, 40 test; 0 left out" in prepared.stdout
-    trained = invoke("train", "--epochs", 8, "--device", "cpu", "--quiet")
+    trained = invoke("train", "--epochs", 20, "--device", "cpu", "--quiet")
     share = float(re.search(r"test exact match ([\d.]+)%", trained.stdout)[1])
     assert share > 60  # guessing gives 6
     read = invoke("eval", "data/images", "--device", "cpu")

@@ -68,3 +68,19 @@ def test_cross_entropy_is_minus_the_log_of_the_right_probability():
 def test_every_loss_takes_half_precision_logits_and_computes_in_float32(name):
     logits, targets = logits_with_gap(5.0, "the right class")
     assert LOSSES[name](logits.bfloat16(), targets).dtype == torch.float32
+
+
+@pytest.mark.parametrize("loss", [bce_over_softmax, cross_entropy])
+def test_shares_that_are_all_or_nothing_are_class_ids(loss):
+    logits, ids = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0)), torch.arange(15).view(5, 3) % 7
+    shares = torch.nn.functional.one_hot(ids, 7).float()
+    assert loss(logits, shares).item() == pytest.approx(loss(logits, ids).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [bce_over_softmax, cross_entropy])
+def test_the_loss_of_shares_is_the_mean_of_the_losses(loss):
+    logits = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0))
+    ids = torch.arange(15).view(5, 3) % 7
+    one, two = (torch.nn.functional.one_hot(places, 7).float() for places in (ids, ids.flip(0)))
+    expected = 0.75 * loss(logits, ids) + 0.25 * loss(logits, ids.flip(0))
+    assert loss(logits, 0.75 * one + 0.25 * two).item() == pytest.approx(expected.item(), rel=1e-6)

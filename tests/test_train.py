@@ -103,9 +103,9 @@ def test_a_streamed_run_can_be_repeated(shards, config, tmp_path):
     assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last")
 
 
-def test_bent_images_give_other_weights_and_the_same_ones_again(run, shards, config, tmp_path):
+def test_augmented_images_give_other_weights_and_the_same_ones_again(run, shards, config, tmp_path):
     for name in ("one", "two"):
-        train([shards], tmp_path / name, replace(config, bend=1.0), "cpu", quiet=True)
+        train([shards], tmp_path / name, replace(config, augment=True), "cpu", quiet=True)
     assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last") != weights(run / "last")
 
 

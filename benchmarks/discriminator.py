@@ -1,0 +1,79 @@
+"""Can a network tell our renderer's images from the captcha package's?
+
+    python benchmarks/discriminator.py [--images 40000] [--unseen 10000] [--epochs 4]
+
+Half of the images are drawn by each, with texts and chance of their own, in colour and at full size; a small
+ResNet-18 is trained on which is which and scored on images it has not seen. As a control the same is done with
+the package's drawing against the classic warp, which is a different one. Prints a JSON line for each.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from captcha_ocr.batches import ResidentBatches
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import GeneratorConfig, InputSize, ModelConfig, NetworkConfig, TrainConfig
+from captcha_ocr.device import choose_device, keep_freed_memory
+from captcha_ocr.drawing import render, render_by_package
+from captcha_ocr.evaluate import evaluate
+from captcha_ocr.images import to_array
+from captcha_ocr.resume import Progress
+from captcha_ocr.train import make_trainer, run_epoch
+from captcha_ocr.workers import map_jobs
+
+SIZE = InputSize(height=60, width=160, channels=3)
+PACKAGE, CLASSIC = GeneratorConfig(seed=10), GeneratorConfig(seed=11, warp="classic")
+PAIRS = {
+    "our renderer or the package's": ((render_by_package, PACKAGE), (render, replace(PACKAGE, seed=12))),
+    "control, the package's drawing or the classic warp": ((render, PACKAGE), (render, CLASSIC)),
+}
+
+Job = tuple[Callable, GeneratorConfig, range]
+
+
+def draw(job: Job) -> np.ndarray:
+    """Some images (N, 3, 60, 160) uint8."""
+    renderer, config, indices = job
+    return np.stack([to_array(renderer(config, index)[1], SIZE) for index in indices])
+
+
+def draw_both(pair: tuple[tuple, tuple], numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images of both kinds, as many of each, and which they are (N, 1)."""
+    blocks = [numbers[first : first + 500] for first in range(0, len(numbers), 500)]
+    kinds = [np.concatenate(list(map_jobs(draw, [(*kind, block) for block in blocks]))) for kind in pair]
+    labels = torch.arange(2).repeat_interleave(len(numbers))[:, None]
+    return torch.from_numpy(np.concatenate(kinds)), labels
+
+
+def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int) -> dict[str, object]:
+    """Train on the pair, and score on unseen images of it."""
+    device = choose_device()
+    training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
+    config = ModelConfig(Charset("01"), 1, SIZE, NetworkConfig(width=16))
+    trainer = make_trainer(config, TrainConfig(epochs=epochs, focus=0.0), training, device, None, Progress({}))
+    seen = [run_epoch(trainer, training, quiet=True)["training_exact"] for _ in range(epochs)]
+    test = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(10**6, 10**6 + unseen // 2))))
+    scores = evaluate(trainer.model, test.in_order(250))
+    return {"unseen": scores.images, "right": scores.exact_match, "interval": scores.interval, "training": seen[-1]}
+
+
+def main() -> None:
+    """Parse the arguments and try both pairs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=40_000)
+    parser.add_argument("--unseen", type=int, default=10_000)
+    parser.add_argument("--epochs", type=int, default=4)
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    for name, pair in PAIRS.items():
+        result = tell_apart(pair, arguments.images, arguments.unseen, arguments.epochs)
+        print(json.dumps({"which": name, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
