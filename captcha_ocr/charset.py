@@ -57,6 +57,10 @@ class Charset:
             if self.characters.count(character) > 1:
                 raise UsageError(f"the alphabet names the character {character!r} twice")
 
+    def __str__(self) -> str:
+        """The characters, and the case rule if there is one."""
+        return self.characters + (f" ({self.fold} case)" if self.fold else "")
+
     def __len__(self) -> int:
         return len(self.characters)
 

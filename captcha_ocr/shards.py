@@ -86,10 +86,10 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
-            for name in ("charset", "length", "size"):
+            for name, word in (("charset", "alphabet"), ("length", "text length"), ("size", "input size")):
                 ours, other = getattr(self, name), getattr(manifest, name)
                 check(
-                    ours == other, f"{folder} does not go with {self.folders[0]}: its {name} is {other}, there {ours}"
+                    ours == other, f"{folder} does not go with {self.folders[0]}: its {word} is {other}, there {ours}"
                 )
 
     @property

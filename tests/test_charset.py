@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from captcha_ocr.charset import NAMED, Charset, characters_of, find_charset
+from captcha_ocr.charset import NAMED, Charset, characters_of, find_charset, merge_lookalikes
 from captcha_ocr.errors import LabelError, UsageError
 
 COMPOSED, DECOMPOSED = "é", "e\u0301"
@@ -129,3 +129,12 @@ def test_an_alphabet_that_keeps_case_knows_only_its_own():
 def test_a_bad_given_alphabet_is_refused_even_where_folding_would_mend_it():
     with pytest.raises(UsageError, match="twice"):
         find_charset(["aB"], "aab")
+
+
+def test_an_alphabet_is_written_with_its_case_rule():
+    assert [str(Charset("0a")), str(Charset("0a", "lower"))] == ["0a", "0a (lower case)"]
+
+
+@pytest.mark.parametrize(("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")])
+def test_look_alikes_are_merged_to_the_first_of_their_group(text, merged):
+    assert merge_lookalikes(text) == merged

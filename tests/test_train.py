@@ -117,7 +117,9 @@ def test_several_folders_are_trained_on_as_one(images, shards, config, tmp_path,
 
 def test_folders_that_do_not_go_together_are_refused_with_what_differs(images, shards, config, tmp_path):
     prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", width=32, height=16), workers=1)
-    with pytest.raises(UsageError, match=r"other does not go with .*: its size is 32x16, grey, there 48x16, grey"):
+    with pytest.raises(
+        UsageError, match=r"other does not go with .*: its input size is 32x16, grey, there 48x16, grey"
+    ):
         train([shards, tmp_path / "other"], tmp_path / "run", config, "cpu", quiet=True)
     assert not (tmp_path / "run").exists()
 
