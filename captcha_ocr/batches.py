@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.shards import Dataset, Place, Split, check_shards, read_shard
+from captcha_ocr.shards import Dataset, Place, Split, check_places, read_shard
 from captcha_ocr.workers import available_workers
 
 SHARDS_PER_PART = 10  # of a stream: so many are shuffled together, and twice as many are in memory
@@ -94,10 +94,10 @@ class StreamedBatches(Batches):
 
     lie = "streamed from disk"
 
-    def __init__(self, places: Sequence[Place], device: torch.device) -> None:
-        for folder, _, shard in places:
-            check_shards(folder, [shard])  # all of them before the first step
-        self.places = places
+    def __init__(self, dataset: Dataset, split: Split, device: torch.device) -> None:
+        check_places(dataset.of_split(split))  # all of them before the first step
+        self.dataset = dataset
+        self.places = dataset.of_split(split)
         self.device = device
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class StreamedBatches(Batches):
 
     def read(self, group: Sequence[int]) -> Samples:
         """The samples of some shards, on their way to the device."""
-        images, labels = read_places([self.places[number] for number in group])
+        images, labels = read_places(self.dataset, [self.places[number] for number in group])
         if self.device.type == "cuda":  # pinned, so that the copy waits for nothing
             images, labels = images.pin_memory(), labels.pin_memory()
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
@@ -132,11 +132,11 @@ def resample(rows: Tensor, weights: Tensor, generator: torch.Generator) -> Tenso
     return rows[chosen[torch.randperm(len(rows), generator=generator).to(rows.device)]]
 
 
-def read_places(places: Sequence[Place]) -> Samples:
-    """The samples of some shards, in memory, checked and decompressed by all processors."""
-    count, size, length = sum(shard.count for _, _, shard in places), places[0][1].size, places[0][1].length
+def read_places(dataset: Dataset, places: Sequence[Place]) -> Samples:
+    """The samples of some shards of a data set, in memory, checked and decompressed by all processors."""
+    count, size = sum(shard.count for _, _, shard in places), dataset.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
-    labels = torch.empty((count, length), dtype=torch.int64)
+    labels = torch.empty((count, dataset.length), dtype=torch.int64)
 
     def read(first: int, place: Place) -> None:
         folder, manifest, shard = place
@@ -159,22 +159,15 @@ def load_split(dataset: Dataset, split: Split, device: torch.device, stream: boo
     size = dataset.size
     needed = dataset.count(split) * size.channels * size.height * size.width
     if places and (stream or needed > memory_of(device) / 2):
-        return StreamedBatches(places, device)
+        return StreamedBatches(dataset, split, device)
     try:
-        images, labels = read_places(places) if places else empty(dataset)
+        images, labels = read_places(dataset, places)
         return ResidentBatches(images.to(device), labels.to(device))
     except (RuntimeError, MemoryError):
         raise CaptchaOcrError(
             f"the {dataset.count(split):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
             "which has no room for them; try --stream"
         ) from None
-
-
-def empty(dataset: Dataset) -> Samples:
-    """No samples, in the shapes of the data set's."""
-    size = dataset.size
-    images = torch.empty((0, size.channels, size.height, size.width), dtype=torch.uint8)
-    return images, torch.empty((0, dataset.length), dtype=torch.int64)
 
 
 def memory_of(device: torch.device) -> int:

@@ -199,3 +199,9 @@ def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
     """Raise DamagedError unless each of these shard files has the manifest's sha256."""
     for shard in shards:
         read_checked(folder / shard.file, shard.sha256)
+
+
+def check_places(places: Iterable[Place]) -> None:
+    """As `check_shards`, for shards of several folders."""
+    for folder, _, shard in places:
+        check_shards(folder, [shard])

@@ -51,7 +51,7 @@ from captcha_ocr.run import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.shards import Dataset, Split, check_shards, read_dataset
+from captcha_ocr.shards import Dataset, Split, check_places, read_dataset
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 
@@ -119,8 +119,7 @@ def train(
     if finished is not None:
         return finished
     tell = (lambda line: None) if quiet else say
-    for folder, _, shard in dataset.of_split("test"):
-        check_shards(folder, [shard])  # which is only read at the end; the others are, now
+    check_places(dataset.of_split("test"))  # which is only read at the end; the others are, now
     device = choose_device(device_name)
     keep_freed_memory()
     training = load_split(dataset, "train", device, stream)
@@ -306,7 +305,8 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     with ProgressBar(name, quiet) as bar:
         for images, labels in training.shuffled(config.batch_size, generator, weigh):
             loss, wrong = trainer.step(images, labels, augmenting)
-            trainer.difficulty.update(labels, wrong)
+            if weigh is not None:
+                trainer.difficulty.update(labels, wrong)
             trainer.schedule.step()
             progress.step += 1
             loss_sum += loss * len(images)
