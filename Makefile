@@ -46,7 +46,7 @@ check: $(VENV)/installed-dev  ## check format, lint and types
 	$(BIN)/mypy
 
 clean:  ## remove what make all made, but not .venv
-	rm -rf data/images data/shards data/fresh data/accuracy* runs/default runs/accuracy runs/accuracy-classic
+	rm -rf data/images data/shards data/fresh runs/default
 
 help:  ## list these targets
 	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -8,7 +8,8 @@ train     the second epoch of `captcha-ocr train` (the first warms up), as its m
 eval      reading PNG files after the first batch, against naive.py one by one
 
 One round of warm-up, then --runs rounds; median, least and most. The last line is one JSON object for each of the
-four. Images are drawn for the purpose, --count of them. RESULTS.md keeps what was measured.
+four. Images are drawn for the purpose, --count of them; naive.py takes whole thousands. RESULTS.md keeps what was
+measured.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import os
 import platform
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -28,16 +30,24 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from captcha_ocr.config import PRESETS
+from captcha_ocr.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.errors import UsageError
+
 OCR = [sys.executable, "-m", "captcha_ocr"]
 NAIVE = [sys.executable, str(Path(__file__).with_name("naive.py"))]
 COUNTS = {"generate": 1000, "prepare": 10_000, "train": 5000, "eval": 10_000}
+LEAST = 200  # images: reading counts from the second batch on
 
 Rate = Callable[[], float]  # runs once; images a second
 
 
 def output_of(command: list[str]) -> str:
-    """The standard output of a command that must succeed."""
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    """The standard output of a command; where it fails, its last words end this program."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed: {(done.stderr.strip() or 'no word why').splitlines()[-1]}")
+    return done.stdout
 
 
 def rate_of(count: int, work: Callable[[], Any]) -> float:
@@ -107,13 +117,13 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Reading files with a network of random weights, which is as fast as a trained one."""
     from captcha_ocr.charset import Charset
-    from captcha_ocr.config import ModelConfig, preset_named
-    from captcha_ocr.device import choose_device
+    from captcha_ocr.config import ModelConfig
     from captcha_ocr.model import ResNet18, TorchEngine
     from captcha_ocr.recognizer import READING_BATCH, Recognizer
 
+    keep_freed_memory()  # as the command does
     images = draw_images(count, scratch)
-    paths, preset = sorted(map(str, images.glob("*.png"))), preset_named(arguments.preset)
+    paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
     config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), 4, preset.size, preset.network)
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
 
@@ -132,8 +142,6 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
 
 def torch_device(name: str) -> str:
     """The device that a name such as `auto` means."""
-    from captcha_ocr.device import choose_device
-
     return str(choose_device(name))
 
 
@@ -175,8 +183,6 @@ def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str
 
 def hardware(device: str) -> str:
     """The processors and, where it computes, the GPU."""
-    from captcha_ocr.device import choose_device, describe
-
     cpu = f"{os.cpu_count()} cores, {processor()}"
     return cpu if torch_device(device) == "cpu" else f"{cpu}; {describe(choose_device(device))}"
 
@@ -190,18 +196,36 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def refuse_nonsense(parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]) -> None:
+    """End with a sentence where the arguments leave nothing to measure, or unequal work to compare."""
+    if arguments.runs < 1:
+        parser.error(f"--runs must be at least 1, not {arguments.runs}")
+    if arguments.count is not None and arguments.count < LEAST:
+        parser.error(f"--count must be at least {LEAST}, not {arguments.count}")
+    thousands = (arguments.count or 0) % 1000 == 0
+    if arguments.against and not thousands and whats != ["generate"]:
+        parser.error(f"naive.py takes whole thousands of images, not {arguments.count}")
+    try:
+        choose_device(arguments.device)
+    except UsageError as error:
+        parser.error(str(error))
+
+
 def main() -> None:
     """Parse the arguments and run in a folder that is removed afterwards."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*BENCHES, "all"])
-    parser.add_argument("--preset", default="default")
+    parser.add_argument("--preset", choices=list(PRESETS), default="default")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--against", choices=["naive"])
     parser.add_argument("--count", type=int, help=f"images (default: {COUNTS})")
     parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     arguments = parser.parse_args()
-    for what in BENCHES if arguments.what == "all" else [arguments.what]:
+    whats = list(BENCHES) if arguments.what == "all" else [arguments.what]
+    refuse_nonsense(parser, arguments, whats)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends what runs, and removes the scratch folder
+    for what in whats:
         with tempfile.TemporaryDirectory() as scratch:
             document = measure(what, arguments, Path(scratch))
         if not arguments.json:

@@ -54,7 +54,7 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
     """Train on the pair, and score on unseen images of it."""
     device = choose_device()
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
-    config = ModelConfig(Charset("01"), 1, SIZE, NetworkConfig(width=16))
+    config = ModelConfig(Charset("01"), 1, SIZE, NetworkConfig(width=16, normalise=False))
     trainer = make_trainer(config, TrainConfig(epochs=epochs, focus=0.0), training, device, None, Progress({}))
     seen = [run_epoch(trainer, training, quiet=True)["training_exact"] for _ in range(epochs)]
     test = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(10**6, 10**6 + unseen // 2))))
@@ -69,6 +69,8 @@ def main() -> None:
     parser.add_argument("--unseen", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=4)
     arguments = parser.parse_args()
+    if min(arguments.images, arguments.unseen) < 200 or arguments.epochs < 1:
+        parser.error("--images and --unseen must be at least 200, and --epochs at least 1")
     keep_freed_memory()
     for name, pair in PAIRS.items():
         result = tell_apart(pair, arguments.images, arguments.unseen, arguments.epochs)

@@ -10,9 +10,9 @@ split 80/10/10 by itself, saved by torch and compressed at gzip's highest level.
 all shards read again every epoch. Reading: one image after the other.
 """
 
+import argparse
 import gzip
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,11 +151,27 @@ def read(images: Path, device: str) -> None:
     print(json.dumps({"images_per_s": (len(paths) - MINIBATCH) / (time.perf_counter() - started)}))
 
 
-if __name__ == "__main__":
-    command, source, *rest = sys.argv[1:]
-    if command == "prepare":
-        prepare(Path(source), Path(rest[0]))
-    elif command == "train":
-        train(Path(source), int(rest[0]), rest[1] if len(rest) > 1 else "cpu")
+def main() -> None:
+    """Do what the arguments say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, words in (("prepare", ("source", "out")), ("train", ("source", "epochs")), ("eval", ("source",))):
+        command = commands.add_parser(name)
+        for word in words:
+            command.add_argument(word, type=int if word == "epochs" else Path)
+        if name != "prepare":
+            command.add_argument("device", nargs="?", default="cpu")
+    arguments = parser.parse_args()
+    pattern, least = ("training_set.*.pt", 1) if arguments.command == "train" else ("*.png", SHARD)
+    if len(list(arguments.source.glob(pattern))) < least:
+        parser.error(f"{arguments.source} holds no {least:,} files {pattern}")
+    if arguments.command == "prepare":
+        prepare(arguments.source, arguments.out)
+    elif arguments.command == "train":
+        train(arguments.source, arguments.epochs, arguments.device)
     else:
-        read(Path(source), rest[0] if rest else "cpu")
+        read(arguments.source, arguments.device)
+
+
+if __name__ == "__main__":
+    main()

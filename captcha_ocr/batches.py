@@ -13,7 +13,9 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.shards import Dataset, Place, Split, check_places, read_shard
 from captcha_ocr.workers import available_workers
 
-SHARDS_PER_PART = 10  # of a stream: so many are shuffled together, and twice as many are in memory
+PART_BYTES = (
+    100_000_000  # of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory
+)
 BATCHES_PER_WINDOW = 100  # that are weighed at a time
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
@@ -47,9 +49,9 @@ class Batches(ABC):
         """
         rest: Samples | None = None
         for images, labels in self.parts(generator):
-            if rest is not None:
+            if rest is not None and len(rest[0]):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
-            order = torch.randperm(len(images), generator=generator).to(images.device)
+            order = send(torch.randperm(len(images), generator=generator), images.device)
             whole = len(order) // batch_size * batch_size
             for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
                 rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
@@ -107,7 +109,9 @@ class StreamedBatches(Batches):
         """Some shards at a time, read by a thread while the ones before them are in use."""
         count = len(self.places)
         order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
-        groups = [order[first : first + SHARDS_PER_PART] for first in range(0, count, SHARDS_PER_PART)]
+        largest = max(shard.payload_bytes for _, _, shard in self.places)
+        together = max(1, PART_BYTES // largest)
+        groups = [order[first : first + together] for first in range(0, count, together)]
         with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
             coming = reader.submit(self.read, groups[0])
             for following in [*groups[1:], None]:
@@ -119,17 +123,22 @@ class StreamedBatches(Batches):
     def read(self, group: Sequence[int]) -> Samples:
         """The samples of some shards, on their way to the device."""
         images, labels = read_places(self.dataset, [self.places[number] for number in group])
-        if self.device.type == "cuda":  # pinned, so that the copy waits for nothing
-            images, labels = images.pin_memory(), labels.pin_memory()
-        return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+        return send(images, self.device), send(labels, self.device)
 
 
 def resample(rows: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:
     """As many of `rows` (N), in a new order, each as often as its weight (N,), of mean 1, says, rounded up or down."""
     ends = weights.cumsum(0)
-    places = torch.arange(len(rows)) + torch.rand(1, generator=generator)
-    chosen = torch.searchsorted(ends, places.to(ends) * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
-    return rows[chosen[torch.randperm(len(rows), generator=generator).to(rows.device)]]
+    places = send(torch.arange(len(rows)) + torch.rand(1, generator=generator), rows.device)
+    chosen = torch.searchsorted(ends, places * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
+    return rows[chosen[send(torch.randperm(len(rows), generator=generator), rows.device)]]
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the processor's memory on its way to the device; the processor does not wait for it."""
+    if device.type == "cuda":  # only what is pinned is copied while both go on
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 def read_places(dataset: Dataset, places: Sequence[Place]) -> Samples:

@@ -42,17 +42,18 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     images = torch.from_numpy(np.stack([to_array(image, preset.size) for image in drawn])).to(device)
     labels = torch.from_numpy(charset.encode(texts)).long().to(device)
     config = ModelConfig(charset, captchas.length, preset.size, preset.network)
-    training = replace(preset.training, epochs=1000)  # a course that will not end while it is measured
+    training = replace(preset.training, schedule="constant")  # for ever
     trainer = make_trainer(config, training, ResidentBatches(images, labels), device, None, Progress({}))
 
     def epoch(count: int) -> float:
         rows = torch.arange(count, device=device) % DRAWN
         return float(run_epoch(trainer, ResidentBatches(images[rows], labels[rows]), quiet=True)["images_per_s"])
 
-    warm = epoch(4 * training.batch_size)
-    trained = epoch(max(1, round(SECONDS * warm / training.batch_size)) * training.batch_size)
+    rate = epoch(4 * training.batch_size)
+    for seconds in (SECONDS / 6, SECONDS):  # the first steps are slow: they tell too little of how many fit
+        rate = epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
     recognizer = Recognizer(TorchEngine(trainer.model, device), config)
-    return Speed(describe(device), trained, reading_speed(recognizer, [png_of(image) for image in drawn]))
+    return Speed(describe(device), rate, reading_speed(recognizer, [png_of(image) for image in drawn]))
 
 
 def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:

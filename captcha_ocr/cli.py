@@ -374,9 +374,11 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
+    from captcha_ocr.device import keep_freed_memory
     from captcha_ocr.recognizer import Recognizer
 
     recognizer = Recognizer.load(model_folder, device, charset, length)
+    keep_freed_memory()
     if labels is not None:
         failed = score_files(recognizer, labels, paths, as_json)
     elif not paths and sys.stdin is None:

@@ -73,7 +73,7 @@ def keep_freed_memory() -> None:
     """Have glibc keep what it frees, for the next step asks for the same again; elsewhere nothing is done.
 
     By default large blocks go back to the system at once, and every page is cleared anew when it is next
-    touched: kept, training was 6 to 15 % faster on a CPU (docs/lab-notebook.md, 2026-11-21).
+    touched: kept, training was 6 to 15 % faster on a CPU, and reading too (docs/lab-notebook.md, 2026-11-21).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

@@ -7,7 +7,7 @@ MEMORY = 0.98  # of the counts, from step to step: some fifty steps
 
 
 class Difficulty:
-    """How often each of K characters was read wrong of late; errors and seen are (K,) float64 counts.
+    """How often each of K characters was read wrong of late; errors and seen are (K,) float32 counts.
 
     What is left to learn after a few epochs is a handful of look-alikes (O and 0) that stand in a
     fifth of the images: showing those more often is worth more than any change to the network
@@ -16,15 +16,14 @@ class Difficulty:
 
     def __init__(self, classes: int, share: float, device: torch.device) -> None:
         self.share = share
-        self.errors = torch.ones(classes, dtype=torch.float64, device=device)
-        self.seen = torch.ones(classes, dtype=torch.float64, device=device)
+        self.errors = torch.ones(classes, device=device)
+        self.seen = torch.ones(classes, device=device)
 
     def update(self, labels: Tensor, wrong: Tensor) -> None:
         """Count a step: labels (B, L) int64, and which of them were read wrong, (B, L) bool."""
-        classes = len(self.seen)
-        places = labels.flatten()
-        self.seen = self.seen * MEMORY + torch.bincount(places, minlength=classes)
-        self.errors = self.errors * MEMORY + torch.bincount(places, wrong.flatten().double(), minlength=classes)
+        places, mistakes = labels.flatten(), wrong.flatten().float()
+        self.seen.mul_(MEMORY).index_add_(0, places, torch.ones_like(mistakes))
+        self.errors.mul_(MEMORY).index_add_(0, places, mistakes)
 
     def weights(self, labels: Tensor) -> Tensor:
         """How often images (N) should be shown, 1 on average: `share` of it in proportion to expected errors."""
@@ -38,5 +37,5 @@ class Difficulty:
     def restore(self, state: dict[str, list[float]]) -> None:
         """The inverse of `state`."""
         device = self.seen.device
-        self.errors = torch.tensor(state["errors"], dtype=torch.float64, device=device)
-        self.seen = torch.tensor(state["seen"], dtype=torch.float64, device=device)
+        self.errors = torch.tensor(state["errors"], device=device)
+        self.seen = torch.tensor(state["seen"], device=device)

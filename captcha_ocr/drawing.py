@@ -120,7 +120,7 @@ def package_drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
 
 
 class Chance:
-    """What is drawn from `rng`, exactly as SeededSecrets would, in a quarter of the time."""
+    """What is drawn from `rng`, exactly as SeededSecrets would, without its many calls."""
 
     def __init__(self, rng: random.Random) -> None:
         self.bits = rng.getrandbits

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.config import Loss
+from captcha_ocr.device import autocast, choose_precision
 from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
@@ -19,13 +20,14 @@ EVALUATION_BATCH = 250
 def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce") -> Scores:
     """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
 
-    In float32, as codes are read later: the figure is the one that `eval` gives. Counts stay on the
+    In the precision in which codes are read later: the figure is the one that `eval` gives. Counts stay on the
     device until the end. Puts the model into evaluation mode and leaves it there.
     """
     model.eval()
     characters = model.config.charset.characters
     classes = len(characters)
     device = model.device
+    precision = choose_precision("auto", device)
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
     merged_class = [merge_lookalikes(characters).index(character) for character in merge_lookalikes(characters)]
     merge = torch.tensor(merged_class, device=device)  # (K,): each class to the first of its look-alikes
@@ -34,11 +36,13 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     images = 0
     for inputs, labels in batches:
-        logits = model(inputs)  # (B, L, K) float32
+        with autocast(device, precision):
+            logits = model(inputs)  # (B, L, K) float32
         read = logits.argmax(-1)
         exact += (read == labels).all(1).sum()
         merged += (merge[read] == merge[labels]).all(1).sum()
-        confusion += torch.bincount((labels * classes + read).flatten(), minlength=classes * classes)
+        places = (labels * classes + read).flatten()
+        confusion.index_add_(0, places, torch.ones_like(places))
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
     seen = confusion.nonzero().flatten()  # a wait for the device, the first

@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.config import ModelConfig, NetworkConfig
+from captcha_ocr.device import autocast, choose_precision
 
 
 class BasicBlock(nn.Module):
@@ -140,9 +141,11 @@ class TorchEngine:
     def __init__(self, model: ResNet18, device: torch.device) -> None:
         self.model = move(fuse_norms(model), device)
         self.device = device
+        self.precision = choose_precision("auto", device)
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:
         """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
-        logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
+        with autocast(self.device, self.precision):
+            logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
         return logits.cpu().numpy()

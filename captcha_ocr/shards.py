@@ -91,6 +91,11 @@ class Dataset:
                 check(
                     ours == other, f"{folder} does not go with {self.folders[0]}: its {word} is {other}, there {ours}"
                 )
+        holders: dict[str, int] = {}  # of a shard's sha256
+        for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
+            for shard in manifest.shards:
+                first = holders.setdefault(shard.sha256, number)
+                check(first == number, f"{folder} holds the same images as {self.folders[first]}; name one of them")
 
     @property
     def charset(self) -> Charset:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from captcha_ocr import __version__
-from captcha_ocr.augment import augment, ends_after
+from captcha_ocr.augment import augment, mirror, mirrors_until
 from captcha_ocr.batches import Batches, load_split
 from captcha_ocr.checkpoint import (
     CARD_FILE,
@@ -51,7 +51,7 @@ from captcha_ocr.run import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.shards import Dataset, Split, check_places, read_dataset
+from captcha_ocr.shards import Dataset, check_places, read_dataset
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 
@@ -140,7 +140,7 @@ def train(
         copy_model(standing(checkpoint.parent / BEST), out / BEST)
     tell(expectation(trainer, training, validation))
     rule = run_epochs(trainer, training, validation, out, dataset, quiet)
-    return finish(trainer, rule, out, dataset, tell)
+    return finish(trainer, rule, out, dataset, validation, stream, tell)
 
 
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
@@ -235,13 +235,14 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
     trial = dataclasses.replace(trainer, model=model, optimizer=make_optimizer(model, trainer.config))
     batch_size = min(trainer.config.batch_size, len(training))
     images, labels = training.first(batch_size)
+    augmenting = torch.Generator(trainer.device) if trainer.config.augment else None
     seconds: list[float] = []
     while len(seconds) < 4 or (len(seconds) < TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()
-        trial.step(images, labels)[0].item()  # waits for the device
+        trial.step(images, labels, augmenting)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
     rate = batch_size / statistics.median(seconds[len(seconds) // 2 :])  # the first steps are slow and uneven
-    epoch_s = (len(training) + len(validation)) / rate  # reading in float32 costs about a step in bf16
+    epoch_s = (len(training) + len(validation) / 3) / rate  # a step goes forward, and twice as far back
     if trainer.epochs is None:
         return (
             f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); ends when validation "
@@ -266,7 +267,7 @@ def run_epochs(
             return rule
         started = time.perf_counter()
         row = run_epoch(trainer, training, quiet)
-        scores = evaluate(trainer.model, validation.in_order(EVALUATION_BATCH), trainer.config.loss)
+        scores = score(trainer.model, validation, trainer)
         progress.seconds += time.perf_counter() - started
         row |= {
             "seconds": progress.seconds,
@@ -293,7 +294,7 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     generator = torch.Generator().manual_seed(seed)
     progress.epoch += 1
     augmenting = None
-    if config.augment and progress.epoch <= ends_after(trainer.epochs):
+    if config.augment:
         augmenting = torch.Generator(trainer.device).manual_seed(seed)
     weigh = trainer.difficulty.weights if config.focus else None
     trainer.model.train()
@@ -304,6 +305,8 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
     with ProgressBar(name, quiet) as bar:
         for images, labels in training.shuffled(config.batch_size, generator, weigh):
+            if augmenting is not None and progress.epoch <= mirrors_until(trainer.epochs):
+                images, labels = mirror(images, labels, augmenting)
             loss, wrong = trainer.step(images, labels, augmenting)
             if weigh is not None:
                 trainer.difficulty.update(labels, wrong)
@@ -388,20 +391,29 @@ def save_best(trainer: Trainer, out: Path, dataset: Dataset, scores: Scores) -> 
     )
 
 
-def finish(trainer: Trainer, rule: str, out: Path, dataset: Dataset, tell: Callable[[str], None]) -> Finished:
+def finish(
+    trainer: Trainer,
+    rule: str,
+    out: Path,
+    dataset: Dataset,
+    validation: Batches,
+    stream: bool,
+    tell: Callable[[str], None],
+) -> Finished:
     """Score the test set once with the best weights, draw the pictures, write the end into run.json."""
     from captcha_ocr.plots import draw_confusion, draw_curves
 
     progress = trainer.progress
     model = move(load_model(out / BEST), trainer.device)
-    validation = score_split(model, dataset, "val", trainer)
-    test = score_split(model, dataset, "test", trainer)
-    assert validation is not None
+    validated = score(model, validation, trainer)
+    test = None
+    if dataset.count("test"):
+        test = score(model, load_split(dataset, "test", trainer.device, stream), trainer)
     (out / BEST / CARD_FILE).write_text(
-        model_card(trainer.config, dataset, trainer.progress.best_epoch, validation, test), encoding="utf-8"
+        model_card(trainer.config, dataset, trainer.progress.best_epoch, validated, test), encoding="utf-8"
     )
     draw_curves(progress.rows, out / CURVES_FILE)
-    draw_confusion(test or validation, dataset.charset.characters, out / CONFUSION_FILE)
+    draw_confusion(test or validated, dataset.charset.characters, out / CONFUSION_FILE)
     finished = Finished(
         rule=rule,
         epochs=progress.epoch,
@@ -429,9 +441,6 @@ def finish(trainer: Trainer, rule: str, out: Path, dataset: Dataset, tell: Calla
     return finished
 
 
-def score_split(model: ResNet18, dataset: Dataset, split: Split, trainer: Trainer) -> Scores | None:
-    """The score of one split, or None if it is empty."""
-    if dataset.count(split) == 0:
-        return None
-    batches = load_split(dataset, split, trainer.device)
+def score(model: ResNet18, batches: Batches, trainer: Trainer) -> Scores:
+    """The score on all of one split."""
     return evaluate(model, batches.in_order(EVALUATION_BATCH), trainer.config.loss)

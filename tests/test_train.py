@@ -124,6 +124,13 @@ def test_folders_that_do_not_go_together_are_refused_with_what_differs(images, s
     assert not (tmp_path / "run").exists()
 
 
+def test_the_same_images_named_twice_are_refused(shards, config, tmp_path):
+    shutil.copytree(shards, tmp_path / "copy")
+    for twice in (shards, tmp_path / "copy"):
+        with pytest.raises(UsageError, match=r"holds the same images as .*; name one of them"):
+            train([shards, twice], tmp_path / "run", config, "cpu", quiet=True)
+
+
 def test_another_seed_gives_other_weights(run, shards, config, tmp_path):
     train([shards], tmp_path, replace(config, seed=1), "cpu", quiet=True)
     assert weights(tmp_path / "last") != weights(run / "last")
