@@ -271,7 +271,7 @@ PRESETS = {
     # The same for half an hour of training: as many images as that reads, each only a few times.
     "accuracy": Preset(training=TrainConfig(preset="accuracy"), images_seen=1_050_000),
     # For some thousand images, shown many times: changed a little, no two are alike.
-    "few": Preset(training=TrainConfig(preset="few", augment=True), images_seen=900_000),
+    "few": Preset(training=TrainConfig(preset="few", augment=True, weight_decay=0.3), images_seen=900_000),
     # The recipe that the project started from.
     "seed": Preset(
         size=InputSize(height=24, width=56, channels=3),
