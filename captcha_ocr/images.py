@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from captcha_ocr.config import MAX_AREA, InputSize
 from captcha_ocr.errors import ImageError
@@ -96,7 +96,8 @@ def load(image: Image.Image) -> Image.Image:
     admit(image)
     try:
         image.load()
-        return ImageOps.exif_transpose(image)
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        return ImageOps.exif_transpose(image) if turned else image  # which copies what is upright, too
     except DECODING_ERRORS as error:
         raise ImageError(f"damaged image: {error}") from None
 
@@ -128,16 +129,18 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert(mode)
+    return image if image.mode == mode else image.convert(mode)
 
 
-def image_files(folder: Path) -> list[Path]:
-    """The files below `folder` with one of the image extensions, sorted by their relative path."""
-    found: list[Path] = []
+def image_files(folder: Path) -> list[str]:
+    """The files below `folder` with one of the image extensions: sorted POSIX paths relative to it."""
+    found: list[str] = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent, name) for name in names if has_image_extension(name)]
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+        below = Path(parent).relative_to(folder)
+        prefix = "" if below == Path() else below.as_posix() + "/"
+        found += [prefix + name for name in names if has_image_extension(name)]
+    return sorted(found)
 
 
 def has_image_extension(name: str) -> bool:

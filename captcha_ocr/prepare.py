@@ -132,7 +132,7 @@ def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> 
     """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names."""
     if not images.is_dir():
         raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
-    files = [path.relative_to(images).as_posix() for path in image_files(images)]
+    files = image_files(images)
     if not files:
         raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
     if labels_file is None and pattern is None and (images / LABELS_FILE).exists():
@@ -266,8 +266,8 @@ def decode_all(
     pixels.create()
     jobs = []
     for first in range(0, len(labels), IMAGES_PER_JOB):
-        paths = [images / label.file for label in labels[first : first + IMAGES_PER_JOB]]
-        jobs.append((paths, pixels, first))
+        files = [label.file for label in labels[first : first + IMAGES_PER_JOB]]
+        jobs.append((images, files, pixels, first))
     hashes: list[str | None] = []
     for results in map_jobs(decode_job, jobs, workers):
         for file_sha256, reason in results:
@@ -279,16 +279,16 @@ def decode_all(
 
 
 def decode_job(
-    job: tuple[list[Path], PixelsFile, int],
+    job: tuple[Path, list[str], PixelsFile, int],
 ) -> list[tuple[str | None, str | None]]:
     """Decode some files into their rows of the pixels; for each its hash, and why it cannot be read if so."""
-    paths, pixels, first = job
+    images, files, pixels, first = job
     rows = pixels.open("r+")
     results: list[tuple[str | None, str | None]] = []
-    for row, path in enumerate(paths, first):
+    for row, file in enumerate(files, first):
         file_sha256 = reason = None
         try:
-            data = read_bytes(path)
+            data = read_bytes(images / file)
             file_sha256 = sha256(data)
             rows[row] = to_array(data, pixels.size)
         except ImageError as error:

@@ -345,7 +345,7 @@ def ending_rule(trainer: Trainer) -> str | None:
     if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
         raise CaptchaOcrError(f"after epoch {progress.epoch} the loss was no number any more; try a lower --lr")
     if trainer.epochs is not None and progress.epoch >= trainer.epochs:
-        return f"all {counted(trainer.epochs, 'epoch')} done"
+        return "all epochs done"
     if progress.epoch - progress.best_epoch >= patience:
         return f"validation has not improved for {counted(patience, 'epoch')}"
     return None

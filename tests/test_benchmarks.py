@@ -30,6 +30,7 @@ def test_drawing_is_measured_against_the_package_in_one_json_object():
         ("bench.py", "train --preset bogus", "invalid choice: 'bogus'"),
         ("bench.py", "train --device nonsense", "there is no device 'nonsense' here"),
         ("bench.py", "prepare --count 1500 --against naive", "whole thousands of images, not 1500"),
+        ("bench.py", "eval --against streamed", "--against streamed is for train alone"),
         ("naive.py", "", "the following arguments are required"),
         ("naive.py", "prepare tests out", "tests holds no 1,000 files *.png"),
         ("naive.py", "train tests 2", "tests holds no 1 files training_set"),

@@ -269,7 +269,7 @@ def test_image_files_are_found_at_any_depth_and_sorted_by_path(tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert [path.relative_to(tmp_path).as_posix() for path in image_files(tmp_path)] == sorted(names)
+    assert image_files(tmp_path) == sorted(names)
 
 
 @pytest.mark.parametrize("name", [".hidden.png", "._a.png", ".git/a.png", "labels.csv", "a.tiff", "a.png.tmp", "png"])
