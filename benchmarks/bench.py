@@ -236,12 +236,10 @@ def main() -> None:
             document = measure(what, arguments, Path(scratch))
         if not arguments.json:
             ours, ratio = document["images_per_s"], document.get("ratio")
-            against = (
-                f", {ratio['median']:.2f} times {arguments.against} ({ratio['min']:.2f} to {ratio['max']:.2f})"
-                if ratio
-                else ""
-            )
-            print(f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f}){against}")
+            line = f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f})"
+            if ratio:
+                line += f", {ratio['median']:.2f} times {arguments.against} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+            print(line)
         print(json.dumps(document))
 
 

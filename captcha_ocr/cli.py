@@ -434,7 +434,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         if os.path.isdir(path):
             found = image_files(Path(path))
-            yield from (os.path.join(path, file) for file in found) if found else (path,)
+            yield from (str(Path(path, file)) for file in found) if found else (path,)
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
             matches = sorted(glob.glob(path, recursive=True))
             yield from expand(tuple(matches)) if matches else (path,)

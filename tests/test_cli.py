@@ -98,6 +98,11 @@ def test_files_folders_globs_and_standard_input_mean_the_same(read, some):
     assert [codes(read("-", input=path.read_bytes()))[0] for path in some] == expected
 
 
+def test_the_images_of_this_folder_are_named_without_it(read, some, monkeypatch):
+    monkeypatch.chdir(some[0].parent)
+    assert [line.split("\t")[0] for line in read(".").stdout.splitlines()] == [path.name for path in some]
+
+
 def test_a_path_that_exists_is_never_a_glob(read, some):
     odd = some[0].with_name("[0-9]*.png")
     shutil.move(some[0], odd)
