@@ -59,10 +59,10 @@ def rate_of(count: int, work: Callable[[], Any]) -> float:
     return count / (time.perf_counter() - started)
 
 
-def draw_images(count: int, scratch: Path) -> Path:
+def draw_images(count: int, scratch: Path, seed: int = 0) -> Path:
     """A folder of `count` generated images."""
     folder = scratch / "images"
-    output_of([*OCR, "generate", "--quiet", "--count", str(count), "--out", str(folder)])
+    output_of([*OCR, "generate", "--quiet", "--count", str(count), "--seed", str(seed), "--out", str(folder)])
     return folder
 
 
@@ -178,11 +178,13 @@ def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str
     if other:
         ratios = [mine / theirs for mine, theirs in zip(ours, other[0], strict=True)]
         document |= {f"{arguments.against}_images_per_s": spread(other[0]), "ratio": spread(ratios)}
+    return document | {"versions": versions(), "hardware": hardware(arguments.device)}
+
+
+def versions() -> dict[str, str]:
+    """Python's version, and those of the packages that count."""
     packages = ("captcha-ocr", "captcha", "numpy", "pillow", "torch")
-    return document | {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
-        "hardware": hardware(arguments.device),
-    }
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def hardware(device: str) -> str:

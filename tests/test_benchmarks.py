@@ -34,6 +34,9 @@ def test_drawing_is_measured_against_the_package_in_one_json_object():
         ("naive.py", "", "the following arguments are required"),
         ("naive.py", "prepare tests out", "tests holds no 1,000 files *.png"),
         ("naive.py", "train tests 2", "tests holds no 1 files training_set"),
+        ("time_to_accuracy.py", "--epochs 0", "--epochs and --runs must be at least 1"),
+        ("time_to_accuracy.py", "--epochs 1 --exact 80", "--exact above 0 and at most 1"),
+        ("time_to_accuracy.py", "--epochs 1 --count 1500", "whole thousands of images, which naive.py takes, not 1500"),
         ("discriminator.py", "--images 1", "--images and --unseen must be at least 200"),
     ],
 )

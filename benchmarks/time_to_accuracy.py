@@ -1,0 +1,106 @@
+"""How much sooner than naive.py does training read so many of its validation images exactly?
+
+    python benchmarks/time_to_accuracy.py --preset accuracy --epochs 8 [--exact 0.8] [--count 10000] [--runs 3]
+
+Every round draws images of its own, prepares them for both (80/10/10), and trains one after the other: ours for all
+its epochs, for its learning rate ends with them, naive.py until it is there. Seconds are from the first training step
+to the end of the validation that says so. Prints a line for each round, and at last one JSON object, which also tells
+what both read after every epoch.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import NAIVE, OCR, draw_images, hardware, output_of, spread, torch_device, versions
+
+from captcha_ocr.config import PRESETS
+
+NAIVE_EPOCHS = "100"  # at most
+
+Rows = list[dict[str, float]]  # an epoch each
+
+
+def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
+    """The epochs of `captcha-ocr train`."""
+    shards, run = scratch / "shards", scratch / "run"
+    output_of([*OCR, "prepare", "--quiet", "--preset", arguments.preset, str(images), "--out", str(shards)])
+    options = ["--preset", arguments.preset, "--epochs", str(arguments.epochs), "--device", arguments.device]
+    output_of([*OCR, "train", "--quiet", *options, "--data", str(shards), "--out", str(run)])
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
+    """The epochs of naive.py, up to the one that gets there."""
+    output_of([*NAIVE, "prepare", str(images), str(scratch / "naive")])
+    command = [*NAIVE, "train", str(scratch / "naive"), NAIVE_EPOCHS, torch_device(arguments.device)]
+    rows: Rows = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            rows.append(json.loads(line))
+            if rows[-1]["validation_exact"] >= arguments.exact:
+                process.terminate()
+                break
+    return rows
+
+
+def exact_of(rows: Rows) -> list[float]:
+    """The share of validation images read exactly, after each epoch."""
+    return [row["validation_exact"] for row in rows]
+
+
+def seconds_to(rows: Rows, exact: float) -> float:
+    """When the first epoch got there; ends the program where none did."""
+    for row in rows:
+        if row["validation_exact"] >= exact:
+            return row["seconds"]
+    best = max(exact_of(rows), default=0.0)
+    sys.exit(f"{exact:.0%} was not reached, but {best:.2%} after {len(rows)} epochs; try more --epochs")
+
+
+def main() -> None:
+    """Parse the arguments and run the rounds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=list(PRESETS), default="accuracy")
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--exact", type=float, default=0.8)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    if min(arguments.epochs, arguments.runs) < 1 or not 0 < arguments.exact <= 1:
+        parser.error("--epochs and --runs must be at least 1, and --exact above 0 and at most 1")
+    if arguments.count < 1000 or arguments.count % 1000:
+        parser.error(f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}")
+    rounds = []
+    for number in range(1, arguments.runs + 1):
+        with tempfile.TemporaryDirectory() as scratch:
+            images = draw_images(arguments.count, Path(scratch), seed=number)
+            rows = ours(images, Path(scratch), arguments)
+            seconds = seconds_to(rows, arguments.exact)
+            naive_rows = naive(images, Path(scratch), arguments)
+        naive_seconds = seconds_to(naive_rows, arguments.exact)
+        print(f"round {number}: {seconds:,.1f} s, naive.py {naive_seconds:,.1f} s", file=sys.stderr)
+        rounds.append((seconds, naive_seconds, exact_of(rows), exact_of(naive_rows)))
+    mine, theirs, exact, naive_exact = (list(column) for column in zip(*rounds, strict=True))
+    document = {
+        "what": f"seconds to {arguments.exact:.0%} exact",
+        "preset": arguments.preset,
+        "device": torch_device(arguments.device),
+        "images": arguments.count,
+        "seconds": spread(mine),
+        "naive_seconds": spread(theirs),
+        "ratio": spread([slow / fast for fast, slow in zip(mine, theirs, strict=True)]),
+        "validation_exact": exact,
+        "naive_validation_exact": naive_exact,
+        "versions": versions(),
+        "hardware": hardware(arguments.device),
+    }
+    print(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()
