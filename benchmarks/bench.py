@@ -66,6 +66,16 @@ def draw_images(count: int, scratch: Path, seed: int = 0) -> Path:
     return folder
 
 
+def prepare_command(preset: str, images: Path, out: Path) -> list[str]:
+    """Our own preparing of a folder of images."""
+    return [*OCR, "prepare", "--quiet", "--preset", preset, str(images), "--out", str(out)]
+
+
+def epochs_of(run: Path) -> list[dict[str, float]]:
+    """The rows that `captcha-ocr train` wrote, one an epoch."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Our renderer against the package's, both as they are in a program, in this process."""
     from captcha.image import ImageCaptcha
@@ -84,7 +94,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
 def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Whole processes, each into a new folder; the images are read before, so that no side waits for the disk."""
     images, out = draw_images(count, scratch), scratch / "shards"
-    ours = [*OCR, "prepare", "--quiet", "--preset", arguments.preset, str(images), "--out", str(out)]
+    ours = prepare_command(arguments.preset, images, out)
     naive = [*NAIVE, "prepare", str(images), str(out)]
 
     def rate(command: list[str]) -> float:
@@ -100,7 +110,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
     """The second epoch of each; the other side is naive.py, or our own training with its shards streamed."""
     images, shards, naive_shards, run = (scratch / name for name in ("images", "shards", "naive", "run"))
     draw_images(count, scratch)
-    output_of([*OCR, "prepare", "--quiet", "--preset", arguments.preset, str(images), "--out", str(shards)])
+    output_of(prepare_command(arguments.preset, images, shards))
     if arguments.against == "naive":
         output_of([*NAIVE, "prepare", str(images), str(naive_shards)])
     where = ["--device", arguments.device]
@@ -108,8 +118,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 
     def ours(*options: str) -> float:
         output_of([*command, *options, "--epochs", "2", "--force", "--seed", str(random.randrange(2**32))])
-        rows = (run / "metrics.jsonl").read_text().splitlines()
-        return float(json.loads(rows[1])["images_per_s"])
+        return epochs_of(run)[1]["images_per_s"]
 
     def naive() -> float:
         rows = output_of([*NAIVE, "train", str(naive_shards), "2", torch_device(arguments.device)]).splitlines()

@@ -132,9 +132,10 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
     """Refuse a folder that holds something else; with `force` remove what another generate wrote."""
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
-        foreign = [path for path in (out / file for file in [LABELS_FILE, *image_files(out)]) if path.exists()]
-        if foreign:
-            raise UsageError(f"{foreign[0]} was not written by generate; choose another --out")
+        candidates = (out / file for file in [LABELS_FILE, *image_files(out)])
+        foreign = next((path for path in candidates if path.exists()), None)
+        if foreign is not None:
+            raise UsageError(f"{foreign} was not written by generate; choose another --out")
         return
     old, new = read_options(options_path), image_options(config)
     if old.get("format") != OPTIONS_FORMAT:
