@@ -153,6 +153,15 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     return ours, naive
 
 
+def device_name(name: str) -> str:
+    """The argument --device, if there is such a device."""
+    try:
+        choose_device(name)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
+
+
 def torch_device(name: str) -> str:
     """The device that a name such as `auto` means."""
     return str(choose_device(name))
@@ -222,10 +231,6 @@ def refuse_nonsense(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     thousands = (arguments.count or 0) % 1000 == 0
     if arguments.against == "naive" and not thousands and whats != ["generate"]:
         parser.error(f"naive.py takes whole thousands of images, not {arguments.count}")
-    try:
-        choose_device(arguments.device)
-    except UsageError as error:
-        parser.error(str(error))
 
 
 def main() -> None:
@@ -233,7 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*BENCHES, "all"])
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", type=device_name, default="auto")
     parser.add_argument("--against", choices=["naive", "streamed"])
     parser.add_argument("--count", type=int, help=f"images (default: {COUNTS})")
     parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")

@@ -10,6 +10,7 @@ what both read after every epoch.
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from bench import (
     NAIVE,
     OCR,
+    device_name,
     draw_images,
     epochs_of,
     hardware,
@@ -50,11 +52,13 @@ def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
     command = [*NAIVE, "train", str(scratch / "naive"), NAIVE_EPOCHS, torch_device(arguments.device)]
     rows: Rows = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout or ():
-            rows.append(json.loads(line))
-            if rows[-1]["validation_exact"] >= arguments.exact:
-                process.terminate()
-                break
+        try:
+            for line in process.stdout or ():
+                rows.append(json.loads(line))
+                if rows[-1]["validation_exact"] >= arguments.exact:
+                    break
+        finally:
+            process.terminate()
     return rows
 
 
@@ -72,30 +76,40 @@ def seconds_to(rows: Rows, exact: float) -> float:
     sys.exit(f"{exact:.0%} was not reached, but {best:.2%} after {len(rows)} epochs")
 
 
-def main() -> None:
-    """Parse the arguments and run the rounds."""
+def one_round(number: int, arguments: argparse.Namespace) -> tuple[float, float, list[float], list[float]]:
+    """Seconds of ours and of naive.py on the same images, and what each read after every epoch."""
+    with tempfile.TemporaryDirectory() as scratch:
+        images = draw_images(arguments.count, Path(scratch), seed=number)
+        rows = ours(images, Path(scratch), arguments)
+        seconds = seconds_to(rows, arguments.exact)
+        naive_rows = naive(images, Path(scratch), arguments)
+    naive_seconds = seconds_to(naive_rows, arguments.exact)
+    print(f"round {number}: {seconds:,.1f} s, naive.py {naive_seconds:,.1f} s", file=sys.stderr)
+    return seconds, naive_seconds, exact_of(rows), exact_of(naive_rows)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line; ends with a sentence where it leaves nothing to measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=list(PRESETS), default="accuracy")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--exact", type=float, default=0.8)
     parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", type=device_name, default="auto")
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     if min(arguments.epochs, arguments.runs) < 1 or not 0 < arguments.exact <= 1:
         parser.error("--epochs and --runs must be at least 1, and --exact above 0 and at most 1")
     if arguments.count < 1000 or arguments.count % 1000:
         parser.error(f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}")
-    rounds = []
-    for number in range(1, arguments.runs + 1):
-        with tempfile.TemporaryDirectory() as scratch:
-            images = draw_images(arguments.count, Path(scratch), seed=number)
-            rows = ours(images, Path(scratch), arguments)
-            seconds = seconds_to(rows, arguments.exact)
-            naive_rows = naive(images, Path(scratch), arguments)
-        naive_seconds = seconds_to(naive_rows, arguments.exact)
-        print(f"round {number}: {seconds:,.1f} s, naive.py {naive_seconds:,.1f} s", file=sys.stderr)
-        rounds.append((seconds, naive_seconds, exact_of(rows), exact_of(naive_rows)))
+    return arguments
+
+
+def main() -> None:
+    """Run the rounds, and print what came of them."""
+    arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends what runs, and removes the scratch folder
+    rounds = [one_round(number, arguments) for number in range(1, arguments.runs + 1)]
     mine, theirs, exact, naive_exact = (list(column) for column in zip(*rounds, strict=True))
     document = {
         "what": f"seconds to {arguments.exact:.0%} exact",

@@ -13,9 +13,8 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.shards import Dataset, Place, Split, check_places, read_shard
 from captcha_ocr.workers import available_workers
 
-PART_BYTES = (
-    100_000_000  # of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory
-)
+# Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
+PART_BYTES = 100_000_000
 BATCHES_PER_WINDOW = 100  # that are weighed at a time
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
