@@ -46,10 +46,20 @@ Rate = Callable[[], float]  # runs once; images a second
 
 def output_of(command: list[str]) -> str:
     """The standard output of a command; where it fails, its last words end this program."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed: {(done.stderr.strip() or 'no word why').splitlines()[-1]}")
-    return done.stdout
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            output, errors = process.communicate()
+        finally:
+            process.terminate()  # which nothing heeds that is done; `with` waits until it has cleaned up
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed: {(errors.strip() or 'no word why').splitlines()[-1]}")
+    return output
+
+
+def end_cleanly() -> None:
+    """Have Ctrl-C and SIGTERM end what runs, remove the scratch folder and say nothing."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def rate_of(count: int, work: Callable[[], Any]) -> float:
@@ -114,7 +124,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
     if arguments.against == "naive":
         output_of([*NAIVE, "prepare", str(images), str(naive_shards)])
     where = ["--device", arguments.device]
-    command = [*OCR, "train", "--quiet", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), *where]
+    command = [*OCR, "train", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), *where]
 
     def ours(*options: str) -> float:
         output_of([*command, *options, "--epochs", "2", "--force", "--seed", str(random.randrange(2**32))])
@@ -246,7 +256,7 @@ def main() -> None:
     arguments = parser.parse_args()
     whats = list(BENCHES) if arguments.what == "all" else [arguments.what]
     refuse_nonsense(parser, arguments, whats)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends what runs, and removes the scratch folder
+    end_cleanly()
     for what in whats:
         with tempfile.TemporaryDirectory() as scratch:
             document = measure(what, arguments, Path(scratch))

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from bench import end_cleanly
 
 from captcha_ocr.batches import ResidentBatches
 from captcha_ocr.charset import Charset
@@ -71,6 +72,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if min(arguments.images, arguments.unseen) < 200 or arguments.epochs < 1:
         parser.error("--images and --unseen must be at least 200, and --epochs at least 1")
+    end_cleanly()
     keep_freed_memory()
     for name, pair in PAIRS.items():
         result = tell_apart(pair, arguments.images, arguments.unseen, arguments.epochs)

@@ -10,7 +10,6 @@ what both read after every epoch.
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from bench import (
     OCR,
     device_name,
     draw_images,
+    end_cleanly,
     epochs_of,
     hardware,
     output_of,
@@ -42,7 +42,7 @@ def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
     shards, run = scratch / "shards", scratch / "run"
     output_of(prepare_command(arguments.preset, images, shards))
     options = ["--preset", arguments.preset, "--epochs", str(arguments.epochs), "--device", arguments.device]
-    output_of([*OCR, "train", "--quiet", *options, "--data", str(shards), "--out", str(run)])
+    output_of([*OCR, "train", *options, "--data", str(shards), "--out", str(run)])
     return epochs_of(run)
 
 
@@ -108,7 +108,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the rounds, and print what came of them."""
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends what runs, and removes the scratch folder
+    end_cleanly()
     rounds = [one_round(number, arguments) for number in range(1, arguments.runs + 1)]
     mine, theirs, exact, naive_exact = (list(column) for column in zip(*rounds, strict=True))
     document = {

@@ -54,7 +54,7 @@ def fade(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def mix(images: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Let a part of the batch shine through the rest, in the targets as in the pixels (Zhang et al. 2018, mixup)."""
+    """Let a part of the batch shine through the rest, in the targets as in the pixels (mixup, arXiv:1710.09412)."""
     chance = torch.rand((2, len(images)), generator=generator, device=images.device)
     other = torch.where(chance[0] < MIXED, chance[1] / 2, torch.zeros_like(chance[1]))  # at most a half
     by_image, by_target = other[:, None, None, None], other[:, None, None]

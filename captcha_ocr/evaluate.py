@@ -20,8 +20,8 @@ EVALUATION_BATCH = 250
 def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce") -> Scores:
     """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
 
-    In the precision in which codes are read later: the figure is the one that `eval` gives. Counts stay on the
-    device until the end. Puts the model into evaluation mode and leaves it there.
+    In the precision in which codes are read later, so that `eval` gives the same but for a rounding.
+    Counts stay on the device until the end. Puts the model into evaluation mode and leaves it there.
     """
     model.eval()
     characters = model.config.charset.characters

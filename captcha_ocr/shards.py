@@ -91,10 +91,10 @@ class Dataset:
                 check(
                     ours == other, f"{folder} does not go with {self.folders[0]}: its {word} is {other}, there {ours}"
                 )
-        holders: dict[str, int] = {}  # of a shard's sha256
+        holders: dict[str, int] = {}  # of the same inputs, which may be split otherwise, or of the same shard
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
-            for shard in manifest.shards:
-                first = holders.setdefault(shard.sha256, number)
+            for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
+                first = holders.setdefault(content, number)
                 check(first == number, f"{folder} holds the same images as {self.folders[first]}; name one of them")
 
     @property

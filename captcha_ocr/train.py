@@ -125,6 +125,7 @@ def train(
     training = load_split(dataset, "train", device, stream)
     validation = load_split(dataset, "val", device, stream)
     check(len(training) >= 2, f"{dataset.name} has {len(training)} training image; at least 2 are needed")
+    check(len(dataset.charset) >= 2, f"{dataset.name} has an alphabet of 1 character; there is nothing to learn")
     trainer = make_trainer(model_config, config, training, device, init, Progress(described))
     tell(f"device     {describe(device)}, {trainer.precision}")
     tell(
@@ -261,14 +262,14 @@ def run_epochs(
     """Train epoch after epoch until a rule ends it; returns the rule, in words."""
     progress = trainer.progress
     write_metrics(out, progress.rows)
+    started = time.perf_counter() - progress.seconds
     while True:
         rule = ending_rule(trainer)
         if rule is not None:
             return rule
-        started = time.perf_counter()
         row = run_epoch(trainer, training, quiet)
         scores = score(trainer.model, validation, trainer)
-        progress.seconds += time.perf_counter() - started
+        progress.seconds = time.perf_counter() - started
         row |= {
             "seconds": progress.seconds,
             "validation_loss": scores.loss,

@@ -28,12 +28,23 @@ def tiny_preset():
     del PRESETS["tiny"]
 
 
+def draw(folder: Path, seed: int) -> Path:
+    """60 images of two digits, with labels.csv."""
+    captchas = GeneratorConfig(count=60, length=2, charset="digits", width=48, height=16, font_sizes=(14,), seed=seed)
+    generate(captchas, folder, 1)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def images(tmp_path_factory) -> Path:
-    """60 images of two digits, with labels.csv. Read only."""
-    folder = tmp_path_factory.mktemp("data") / "images"
-    generate(GeneratorConfig(count=60, length=2, charset="digits", width=48, height=16, font_sizes=(14,)), folder, 1)
-    return folder
+    """60 images. Read only."""
+    return draw(tmp_path_factory.mktemp("data") / "images", seed=0)
+
+
+@pytest.fixture(scope="session")
+def other_images(tmp_path_factory) -> Path:
+    """60 others. Read only."""
+    return draw(tmp_path_factory.mktemp("data") / "others", seed=1)
 
 
 @pytest.fixture(scope="session")

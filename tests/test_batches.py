@@ -81,12 +81,12 @@ def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
 
 
 @pytest.fixture
-def several(images, tmp_path, monkeypatch) -> Dataset:
-    """The tiny images in shards of at most 7, in two folders that each have all of them, split differently."""
+def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
+    """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr("captcha_ocr.batches.PART_BYTES", 20_000)  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), workers=1)
-    prepare(images, tmp_path / "second", PrepareConfig(preset="tiny", seed=1), workers=1)
+    prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), workers=1)
     return read_dataset([tmp_path / "first", tmp_path / "second"])
 
 
@@ -142,8 +142,13 @@ def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
     assert isinstance(load_split(several, "val", CPU), ResidentBatches)
 
 
-def test_this_machine_has_some_memory():
-    assert memory_of(CPU) > 2**28
+def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, monkeypatch):
+    monkeypatch.setattr("captcha_ocr.batches.CONTAINER_LIMIT", tmp_path / "memory.max")
+    whole = memory_of(CPU)
+    assert whole > 2**28
+    for limit, memory in (("max\n", whole), ("123456\n", 123456), (f"{2**62}\n", whole)):
+        (tmp_path / "memory.max").write_text(limit)
+        assert memory_of(CPU) == memory
 
 
 def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):

@@ -21,6 +21,22 @@ def test_drawing_is_measured_against_the_package_in_one_json_object():
     assert document["ratio"]["median"] == pytest.approx(ours / package)
 
 
+@pytest.mark.parametrize("what", ["prepare", "train", "eval"])
+def test_every_step_is_measured(what):
+    done = run("bench.py", what, "--count", "200", "--runs", "1", "--device", "cpu")
+    line, last = done.stdout.splitlines()
+    document = json.loads(last)
+    assert (document["what"], document["images"], document["device"]) == (what, 200, "cpu")
+    assert line.startswith(f"{what}: {document['images_per_s']['median']:,.0f} images/s")
+
+
+def test_two_kinds_of_images_are_told_apart_or_not_in_a_line_for_each_pair():
+    done = run("discriminator.py", "--images", "200", "--unseen", "200", "--epochs", "1")
+    pairs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [pair["unseen"] for pair in pairs] == [200, 200]
+    assert all(pair["interval"][0] < pair["right"] < pair["interval"][1] for pair in pairs)
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "sentence"),
     [

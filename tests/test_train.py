@@ -109,8 +109,8 @@ def test_augmented_images_give_other_weights_and_the_same_ones_again(run, shards
     assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last") != weights(run / "last")
 
 
-def test_several_folders_are_trained_on_as_one(images, shards, config, tmp_path, capsys):
-    prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
+def test_several_folders_are_trained_on_as_one(other_images, shards, config, tmp_path, capsys):
+    prepare(other_images, tmp_path / "other", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
     train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu")
     assert "84 images to train on, 18 to validate" in capsys.readouterr().err
 
@@ -124,9 +124,10 @@ def test_folders_that_do_not_go_together_are_refused_with_what_differs(images, s
     assert not (tmp_path / "run").exists()
 
 
-def test_the_same_images_named_twice_are_refused(shards, config, tmp_path):
+def test_the_same_images_named_twice_are_refused_however_they_are_split(images, shards, config, tmp_path):
     shutil.copytree(shards, tmp_path / "copy")
-    for twice in (shards, tmp_path / "copy"):
+    prepare(images, tmp_path / "split", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
+    for twice in (shards, tmp_path / "copy", tmp_path / "split"):
         with pytest.raises(UsageError, match=r"holds the same images as .*; name one of them"):
             train([shards, twice], tmp_path / "run", config, "cpu", quiet=True)
 
@@ -398,6 +399,15 @@ def test_a_set_with_one_training_image_is_refused(config, tmp_path):
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}{number}.png")
     prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
     with pytest.raises(UsageError, match="at least 2 are needed"):
+        train([tmp_path / "shards"], tmp_path / "run", config, "cpu", quiet=True)
+
+
+def test_an_alphabet_of_one_character_is_refused(config, tmp_path):
+    (tmp_path / "images").mkdir()
+    for number in range(10):
+        Image.fromarray(np.full((16, 48), number, dtype=np.uint8)).save(tmp_path / "images" / f"AA_{number}.png")
+    prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
+    with pytest.raises(UsageError, match="alphabet of 1 character; there is nothing to learn"):
         train([tmp_path / "shards"], tmp_path / "run", config, "cpu", quiet=True)
 
 
