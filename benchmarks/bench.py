@@ -26,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -44,13 +45,20 @@ LEAST = 200  # images: reading counts from the second batch on
 Rate = Callable[[], float]  # runs once; images a second
 
 
+@contextmanager
+def running(command: list[str], stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A command while it is needed, its standard output to be read; it is ended, and may clean up, where it goes on."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # `with` waits for it; nothing happens to one that is done
+
+
 def output_of(command: list[str]) -> str:
     """The standard output of a command; where it fails, its last words end this program."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            output, errors = process.communicate()
-        finally:
-            process.terminate()  # which nothing heeds that is done; `with` waits until it has cleaned up
+    with running(command, stderr=subprocess.PIPE) as process:
+        output, errors = process.communicate()
     if process.returncode:
         sys.exit(f"{' '.join(command)} failed: {(errors.strip() or 'no word why').splitlines()[-1]}")
     return output
@@ -131,7 +139,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
         return epochs_of(run)[1]["images_per_s"]
 
     def naive() -> float:
-        rows = output_of([*NAIVE, "train", str(naive_shards), "2", torch_device(arguments.device)]).splitlines()
+        rows = output_of([*NAIVE, "train", str(naive_shards), "2", arguments.device]).splitlines()
         return float(json.loads(rows[1])["images_per_s"])
 
     return ours, naive if arguments.against == "naive" else lambda: ours("--stream")
@@ -156,25 +164,17 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
         return rate_of(count - READING_BATCH, lambda: skip(readings, count))
 
     def naive() -> float:
-        return float(
-            json.loads(output_of([*NAIVE, "eval", str(images), torch_device(arguments.device)]))["images_per_s"]
-        )
+        return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])
 
     return ours, naive
 
 
 def device_name(name: str) -> str:
-    """The argument --device, if there is such a device."""
+    """What the argument --device, such as `auto`, means; refused where there is no such device."""
     try:
-        choose_device(name)
+        return str(choose_device(name))
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return name
-
-
-def torch_device(name: str) -> str:
-    """The device that a name such as `auto` means."""
-    return str(choose_device(name))
 
 
 def skip(items: Iterable[Any], count: int) -> None:
@@ -201,7 +201,7 @@ def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str
         name = f"round {number}" if number else "warm-up"
         print(f"{what} {name}: {', '.join(f'{rate:,.1f} images/s' for rate in rounds[-1])}", file=sys.stderr)
     ours, *other = (list(side) for side in zip(*rounds[1:], strict=True))
-    document: dict[str, Any] = {"what": what, "preset": arguments.preset, "device": torch_device(arguments.device)}
+    document: dict[str, Any] = {"what": what, "preset": arguments.preset, "device": arguments.device}
     document |= {"images": count, "images_per_s": spread(ours)}
     if other:
         ratios = [mine / theirs for mine, theirs in zip(ours, other[0], strict=True)]
@@ -218,7 +218,7 @@ def versions() -> dict[str, str]:
 def hardware(device: str) -> str:
     """The processors and, where it computes, the GPU."""
     cpu = f"{os.cpu_count()} cores, {processor()}"
-    return cpu if torch_device(device) == "cpu" else f"{cpu}; {describe(choose_device(device))}"
+    return cpu if device == "cpu" else f"{cpu}; {describe(choose_device(device))}"
 
 
 def processor() -> str:

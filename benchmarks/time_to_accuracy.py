@@ -10,7 +10,6 @@ what both read after every epoch.
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,8 +24,8 @@ from bench import (
     hardware,
     output_of,
     prepare_command,
+    running,
     spread,
-    torch_device,
     versions,
 )
 
@@ -49,16 +48,13 @@ def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
 def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
     """The epochs of naive.py, up to the one that gets there."""
     output_of([*NAIVE, "prepare", str(images), str(scratch / "naive")])
-    command = [*NAIVE, "train", str(scratch / "naive"), NAIVE_EPOCHS, torch_device(arguments.device)]
+    command = [*NAIVE, "train", str(scratch / "naive"), NAIVE_EPOCHS, arguments.device]
     rows: Rows = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            for line in process.stdout or ():
-                rows.append(json.loads(line))
-                if rows[-1]["validation_exact"] >= arguments.exact:
-                    break
-        finally:
-            process.terminate()
+    with running(command) as process:
+        for line in process.stdout or ():
+            rows.append(json.loads(line))
+            if rows[-1]["validation_exact"] >= arguments.exact:
+                break
     return rows
 
 
@@ -114,7 +110,7 @@ def main() -> None:
     document = {
         "what": f"seconds to {arguments.exact:.0%} exact",
         "preset": arguments.preset,
-        "device": torch_device(arguments.device),
+        "device": arguments.device,
         "images": arguments.count,
         "seconds": spread(mine),
         "naive_seconds": spread(theirs),

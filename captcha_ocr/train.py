@@ -118,14 +118,15 @@ def train(
             raise
     if finished is not None:
         return finished
+    count = dataset.count("train")
+    check(count >= 2, f"{dataset.name} has {count} training image; at least 2 are needed")
+    check(len(dataset.charset) >= 2, f"{dataset.name} has an alphabet of 1 character; there is nothing to learn")
     tell = (lambda line: None) if quiet else say
     check_places(dataset.of_split("test"))  # which is only read at the end; the others are, now
     device = choose_device(device_name)
     keep_freed_memory()
     training = load_split(dataset, "train", device, stream)
     validation = load_split(dataset, "val", device, stream)
-    check(len(training) >= 2, f"{dataset.name} has {len(training)} training image; at least 2 are needed")
-    check(len(dataset.charset) >= 2, f"{dataset.name} has an alphabet of 1 character; there is nothing to learn")
     trainer = make_trainer(model_config, config, training, device, init, Progress(described))
     tell(f"device     {describe(device)}, {trainer.precision}")
     tell(
