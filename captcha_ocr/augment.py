@@ -1,11 +1,8 @@
 """Training images changed a little each time they are shown, on whatever device they lie.
 
 Nothing here changes how wide a stroke is against another, which is all that tells O from 0: local bending and unequal
-scaling made just that worse. Mirroring, the text with its image, leaves it as it is, and gives four times as many of
-each to learn from (docs/lab-notebook.md, 2026-11-21).
+scaling made just that worse (docs/lab-notebook.md, 2026-11-21).
 """
-
-import math
 
 import torch
 from torch import Tensor
@@ -15,8 +12,6 @@ TURN, ZOOM = 0.05, 0.08  # at most: radians, and share of the size
 SHIFT_X, SHIFT_Y = 6, 4  # pixels, at most
 FADE = 0.4  # at most, of the logarithm of the exponent
 MIXED = 0.5  # the share of images with another one shining through
-MIRRORED = 0.5  # the share of images that are mirrored left to right, and that top to bottom
-MIRRORED_UNTIL = 0.85  # of a run's epochs: in the last ones the network reads the right way alone
 
 
 def augment(images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -62,17 +57,3 @@ def mix(images: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Te
         (1 - by_image) * images + by_image * images.flip(0),
         (1 - by_target) * targets + by_target * targets.flip(0),
     )
-
-
-def mirror(images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Images (B, C, H, W) and labels (B, L), some mirrored left to right, text and all, and some top to bottom."""
-    chosen = torch.rand((2, len(images)), generator=generator, device=images.device) < MIRRORED
-    labels = torch.where(chosen[0, :, None], labels.flip(1), labels)
-    for chosen_here, axis in zip(chosen, (3, 2), strict=True):
-        images = torch.where(chosen_here[:, None, None, None], images.flip(axis), images)
-    return images, labels
-
-
-def mirrors_until(epochs: int | None) -> float:
-    """The last epoch in which images are mirrored; where no epoch is the last, all are."""
-    return math.inf if epochs is None else MIRRORED_UNTIL * epochs

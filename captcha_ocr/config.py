@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 from captcha_ocr.errors import UsageError
 
-Stem = Literal["3x3", "deep"]
+Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "height"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "constant"]
@@ -64,14 +64,13 @@ class InputSize:
 class NetworkConfig:
     """The free choices in the ResNet-18.
 
-    stem: `3x3` at stride 1; `deep` is two of them, the first at stride 2, and a max-pool (after He et al. 2018,
-    arXiv:1812.01187, who take three).
+    stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
     pool: `global` averages all positions, `height` averages rows and keeps the columns apart.
     normalise: whether each image is brought to mean 0 and deviation 1 first.
     """
 
     width: int = 32
-    stem: Stem = "deep"
+    stem: Stem = "strided"
     pool: Pool = "height"
     normalise: bool = True
 
@@ -201,6 +200,7 @@ class PrepareConfig:
 class TrainConfig:
     """How a network is trained. `epochs` None derives the number from the preset's `images_seen`.
 
+    smoothing: the share of every target that is spread over all characters (losses.py).
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
     augment: whether images are changed a little each time they are shown (augment.py).
     """
@@ -214,12 +214,14 @@ class TrainConfig:
     optimizer: Optimizer = "adamw"
     weight_decay: float = 0.1
     loss: Loss = "bce"
+    smoothing: float = 0.1
     focus: float = 0.75
     augment: bool = False
     precision: Precision = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
         check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be at least 1")
@@ -271,7 +273,9 @@ PRESETS = {
     # The same for half an hour of training: as many images as that reads, each only a few times.
     "accuracy": Preset(training=TrainConfig(preset="accuracy"), images_seen=1_050_000),
     # For some thousand images, shown many times: changed a little, no two are alike.
-    "few": Preset(training=TrainConfig(preset="few", augment=True, weight_decay=0.3), images_seen=900_000),
+    "few": Preset(
+        training=TrainConfig(preset="few", augment=True, smoothing=0.0, weight_decay=0.3), images_seen=900_000
+    ),
     # The recipe that the project started from.
     "seed": Preset(
         size=InputSize(height=24, width=56, channels=3),
@@ -283,6 +287,7 @@ PRESETS = {
             schedule="constant",
             optimizer="adam",
             weight_decay=0.0,
+            smoothing=0.0,
             focus=0.0,
         ),
     ),

@@ -33,6 +33,16 @@ def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     return -torch.where(right, log_p, log_not_p).mean()
 
 
+def smooth(targets: Tensor, classes: int, share: float) -> Tensor:
+    """Targets (B, …) or (B, …, K) as shares (B, …, K), with `share` of each spread evenly over all classes.
+
+    Szegedy et al. 2015, arXiv:1512.00567.
+    """
+    if not targets.is_floating_point():
+        targets = functional.one_hot(targets.long(), classes).float()
+    return targets * (1 - share) + share / classes
+
+
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy averaged over B*L."""
     targets = targets.flatten(0, 1) if targets.ndim == 3 else targets.long().flatten()

@@ -86,19 +86,18 @@ def conv3x3(in_channels: int, out_channels: int, stride: int) -> nn.Conv2d:
 
 
 def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
-    """The first layers: `3x3` keeps the resolution, `deep` quarters it."""
+    """The first layers: `3x3` keeps the resolution, `strided` quarters it."""
     width = network.width
     if network.stem == "3x3":
         return nn.Sequential(conv3x3(channels, width, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
     half = (width + 1) // 2
     return nn.Sequential(
-        conv3x3(channels, half, 2),
+        nn.Conv2d(channels, half, 5, 2, 2, bias=False),
         nn.BatchNorm2d(half),
         nn.ReLU(inplace=True),
-        conv3x3(half, width, 1),
+        conv3x3(half, width, 2),
         nn.BatchNorm2d(width),
-        nn.MaxPool2d(3, 2, 1),
-        nn.ReLU(inplace=True),  # after the pooling it is the same function, on a quarter of the values
+        nn.ReLU(inplace=True),
     )
 
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from captcha_ocr import __version__
-from captcha_ocr.augment import augment, mirror, mirrors_until
+from captcha_ocr.augment import augment
 from captcha_ocr.batches import Batches, load_split
+from captcha_ocr.calibrate import calibrated
 from captcha_ocr.checkpoint import (
     CARD_FILE,
     copy_model,
@@ -31,7 +32,7 @@ from captcha_ocr.device import autocast, choose_device, choose_precision, descri
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
-from captcha_ocr.losses import LOSSES
+from captcha_ocr.losses import LOSSES, smooth
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
@@ -80,6 +81,8 @@ class Trainer:
             images, targets = augment(images, labels, len(self.model.config.charset), augmenting)
         with autocast(self.device, self.precision):
             logits = self.model(images)
+        if self.config.smoothing:
+            targets = smooth(targets, logits.shape[-1], self.config.smoothing)
         loss = LOSSES[self.config.loss](logits, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -281,7 +284,7 @@ def run_epochs(
         if is_better(scores, progress):
             progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
             progress.best_loss = loss_of(scores.loss)
-            save_best(trainer, out, dataset, scores)
+            save_best(trainer, out, dataset, validation, scores)
         progress.difficulty = trainer.difficulty.state()
         save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
         write_metrics(out, progress.rows)
@@ -307,8 +310,6 @@ def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any
     name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
     with ProgressBar(name, quiet) as bar:
         for images, labels in training.shuffled(config.batch_size, generator, weigh):
-            if augmenting is not None and progress.epoch <= mirrors_until(trainer.epochs):
-                images, labels = mirror(images, labels, augmenting)
             loss, wrong = trainer.step(images, labels, augmenting)
             if weigh is not None:
                 trainer.difficulty.update(labels, wrong)
@@ -379,8 +380,9 @@ def peak_memory_mb(device: torch.device) -> float | None:
     return kilobytes / (1e6 if platform.system() == "Darwin" else 1e3)
 
 
-def save_best(trainer: Trainer, out: Path, dataset: Dataset, scores: Scores) -> None:
-    """Write the folder `best`: a whole model, with a card for people."""
+def save_best(trainer: Trainer, out: Path, dataset: Dataset, validation: Batches, scores: Scores) -> None:
+    """Write the folder `best`: a whole model, its confidences made honest, with a card for people."""
+    model = calibrated(trainer.model, validation.in_order(EVALUATION_BATCH))
     facts = {
         "preset": trainer.config.preset,
         "epoch": trainer.progress.epoch,
@@ -388,9 +390,7 @@ def save_best(trainer: Trainer, out: Path, dataset: Dataset, scores: Scores) -> 
         "validation": scores.summary(),
         "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
     }
-    save_model(
-        out / BEST, trainer.model, facts, model_card(trainer.config, dataset, trainer.progress.best_epoch, scores)
-    )
+    save_model(out / BEST, model, facts, model_card(trainer.config, dataset, trainer.progress.best_epoch, scores))
 
 
 def finish(

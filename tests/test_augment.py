@@ -1,8 +1,6 @@
-import math
-
 import torch
 
-from captcha_ocr.augment import augment, fade, mirror, mirrors_until, mix, move
+from captcha_ocr.augment import augment, fade, mix, move
 
 
 def chance(seed: int = 0) -> torch.Generator:
@@ -60,24 +58,3 @@ def test_the_same_chance_changes_alike_and_all_channels_of_an_image_alike():
     one, again = (augment(crosses(2, 3), labels, 2, chance(3))[0] for _ in range(2))
     assert torch.equal(one, again)
     assert torch.equal(one[:, 0], one[:, 2])
-
-
-def test_an_image_is_mirrored_either_way_and_its_text_goes_with_it():
-    images = torch.arange(12).view(1, 1, 3, 4).repeat(400, 1, 1, 1).to(torch.uint8)
-    mirrored, labels = mirror(images, torch.tensor([[1, 2, 3]]).repeat(400, 1), chance())
-    ways = {
-        (0, (1, 2, 3)): 0,
-        (3, (3, 2, 1)): 0,
-        (8, (1, 2, 3)): 0,
-        (11, (3, 2, 1)): 0,
-    }  # by the first pixel and the text
-    for image, text in zip(mirrored, labels.tolist(), strict=True):
-        ways[int(image[0, 0, 0]), tuple(text)] += 1
-        axes = {0: (), 3: (2,), 8: (1,), 11: (1, 2)}[int(image[0, 0, 0])]
-        assert torch.equal(image.flip(axes), images[0])
-    assert min(ways.values()) > 70  # a quarter each
-
-
-def test_the_last_epochs_mirror_nothing():
-    assert mirrors_until(100) == 85
-    assert mirrors_until(None) == math.inf

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from captcha_ocr.losses import LOSSES, bce_over_softmax, cross_entropy
+from captcha_ocr.losses import LOSSES, bce_over_softmax, cross_entropy, smooth
 
 CLASSES = 36
 
@@ -84,3 +84,10 @@ def test_the_loss_of_shares_is_the_mean_of_the_losses(loss):
     one, two = (torch.nn.functional.one_hot(places, 7).float() for places in (ids, ids.flip(0)))
     expected = 0.75 * loss(logits, ids) + 0.25 * loss(logits, ids.flip(0))
     assert loss(logits, 0.75 * one + 0.25 * two).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_smoothing_spreads_its_share_of_ids_and_of_shares_alike():
+    ids = torch.tensor([[0, 3], [1, 1]])
+    smoothed = smooth(ids, 4, 0.2)
+    assert torch.equal(smooth(torch.nn.functional.one_hot(ids, 4).float(), 4, 0.2), smoothed)
+    assert smoothed[0, 1].tolist() == pytest.approx([0.05, 0.05, 0.05, 0.85])

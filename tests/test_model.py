@@ -62,7 +62,7 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
     assert (read - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("stem", ["3x3", "deep"])
+@pytest.mark.parametrize("stem", ["3x3", "strided"])
 @pytest.mark.parametrize("pool", ["global", "height"])
 def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool):
     logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
@@ -71,7 +71,7 @@ def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, poo
 
 
 @pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
-@pytest.mark.parametrize("stem", ["3x3", "deep"])
+@pytest.mark.parametrize("stem", ["3x3", "strided"])
 def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem):
     config = ModelConfig(CHARSET, 1, InputSize(16, width, 1), NetworkConfig(width=2, stem=stem))
     model = ResNet18(config).eval()
@@ -80,10 +80,11 @@ def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem
 
 
 def test_brightness_and_contrast_tell_nothing():
+    torch.manual_seed(0)
     model = ResNet18(tiny()).eval()
     images = torch.randint(0, 100, (2, 1, 20, 50), dtype=torch.uint8)
-    assert torch.allclose(model(images), model(2 * images + 51), atol=0.02)
-    assert not torch.allclose(model(images), model(images.flip(3)), atol=0.02)
+    brighter, mirrored = ((model(images) - model(other)).abs().max() for other in (2 * images + 51, images.flip(3)))
+    assert brighter < mirrored / 4
 
 
 def test_images_are_standardised_one_by_one_and_all_channels_together():
@@ -107,7 +108,7 @@ def test_the_last_feature_map_keeps_the_place_of_a_character_with_height_pooling
     assert not torch.allclose(model(left), model(right))
 
 
-@pytest.mark.parametrize("stem", ["3x3", "deep"])
+@pytest.mark.parametrize("stem", ["3x3", "strided"])
 def test_a_network_without_its_norms_gives_the_same_logits(stem):
     torch.manual_seed(0)
     model = ResNet18(tiny(stem=stem))

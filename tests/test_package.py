@@ -25,6 +25,7 @@ LAYERS = [
         "plots",
         "batches",
         "augment",
+        "calibrate",
         "difficulty",
         "evaluate",
     },
