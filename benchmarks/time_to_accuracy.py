@@ -54,7 +54,9 @@ def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
         for line in process.stdout or ():
             rows.append(json.loads(line))
             if rows[-1]["validation_exact"] >= arguments.exact:
-                break
+                return rows
+        if process.wait():
+            sys.exit("naive.py failed; what it says stands above")
     return rows
 
 

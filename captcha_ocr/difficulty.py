@@ -10,8 +10,7 @@ class Difficulty:
     """How often each of K characters was read wrong of late; errors and seen are (K,) float32 counts.
 
     What is left to learn after a few epochs is a handful of look-alikes (O and 0) that stand in a
-    fifth of the images: showing those more often is worth more than any change to the network
-    (docs/lab-notebook.md, 2026-11-21).
+    fifth of the images, so those are shown more often (docs/lab-notebook.md, 2026-11-21).
     """
 
     def __init__(self, classes: int, share: float, device: torch.device) -> None:
