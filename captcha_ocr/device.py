@@ -41,25 +41,27 @@ def describe(device: torch.device) -> str:
 
 
 def choose_precision(wanted: Precision, device: torch.device) -> Precision:
-    """`fp32` or `bf16`; `auto` takes bf16 where the device computes in it natively."""
+    """`fp32` or `bf16`; `auto` takes bf16 where the device is faster in it."""
     if wanted != "auto":
         return wanted
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if device.type == "cpu" and has_native_bf16():
+    if device.type == "cpu" and has_fast_bf16():
         return "bf16"
     return "fp32"
 
 
-def has_native_bf16() -> bool:
-    """Whether this processor has bf16 instructions that convolutions use; without them bf16 is far slower.
+def has_fast_bf16() -> bool:
+    """Whether this processor's bf16 instructions, which convolutions use, are faster than its float32.
 
-    Asked, not timed: a busy machine made a timing choose differently from run to run.
+    AMD's AVX-512 ones are and Intel's AMX; Intel's AVX-512 ones alone are slower (docs/lab-notebook.md, 2026-11-22),
+    and without any bf16 is far slower. Asked, not timed: a busy machine made a timing choose otherwise from run to run.
     """
     if not hasattr(torch.cpu, "get_capabilities"):
         return False
     capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    intel = "Intel" in str(capabilities.get("cpu_name"))
+    return bool(capabilities.get("amx_bf16") or (capabilities.get("avx512_bf16") and not intel))
 
 
 def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[None]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from captcha_ocr.device import autocast, available_devices, choose_device, choose_precision, describe, has_native_bf16
+from captcha_ocr.device import autocast, available_devices, choose_device, choose_precision, describe
 from captcha_ocr.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -27,8 +27,19 @@ def test_a_wanted_precision_is_kept():
     assert choose_precision("bf16", CPU) == "bf16"
 
 
-def test_auto_precision_follows_the_processors_instructions():
-    assert choose_precision("auto", CPU) == ("bf16" if has_native_bf16() else "fp32")
+@pytest.mark.parametrize(
+    ("cpu_name", "instructions", "precision"),
+    [
+        ("AMD EPYC", ["avx512_bf16"], "bf16"),
+        ("Intel Xeon", ["avx512_bf16"], "fp32"),
+        ("Intel Xeon", ["avx512_bf16", "amx_bf16"], "bf16"),
+        ("AMD EPYC", ["avx512_f"], "fp32"),
+    ],
+)
+def test_auto_precision_follows_the_processor(monkeypatch, cpu_name, instructions, precision):
+    capabilities = {"cpu_name": cpu_name, "avx512_bf16": False, "amx_bf16": False} | dict.fromkeys(instructions, True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert choose_precision("auto", CPU) == precision
 
 
 def test_a_processor_that_torch_cannot_ask_gets_float32(monkeypatch):
