@@ -1,6 +1,6 @@
 """How much sooner than naive.py does training read so many of its validation images exactly?
 
-    python benchmarks/time_to_accuracy.py --preset accuracy --epochs 6 [--exact 0.8] [--count 10000] [--runs 3]
+    python benchmarks/time_to_accuracy.py --preset accuracy --epochs 5 [--exact 0.8] [--count 10000] [--runs 3]
 
 Every round draws images of its own, prepares them for both (80/10/10), and trains one after the other: ours for all
 its epochs, for its learning rate ends with them, naive.py until it is there. Seconds are from the first training step
