@@ -36,6 +36,7 @@ from captcha_ocr.config import (
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
 
 if TYPE_CHECKING:
+    from captcha_ocr.config import ModelConfig
     from captcha_ocr.labels import Label
     from captcha_ocr.recognizer import Reading, Recognizer
 
@@ -515,9 +516,21 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
             codes.append(result.code)
     if not truths:
         raise CaptchaOcrError(f"no image named in {labels_file} could be read")
+    warn_of_unreadable(recognizer.config, truths)
     scores = score_texts(truths, codes)
     click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
     return failed
+
+
+def warn_of_unreadable(config: "ModelConfig", truths: list[str]) -> None:
+    """Say how many of the true texts the model cannot but misread, by their length or their characters."""
+    unreadable = sum(len(text) != config.length or bool(config.charset.unknown_characters(text)) for text in truths)
+    if unreadable:
+        click.echo(
+            f"{unreadable:,} of {len(truths):,} labels count as wrong whatever is read: this model reads texts of "
+            f"{config.length} of the characters {config.charset}",
+            err=True,
+        )
 
 
 def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], str | None]:

@@ -254,10 +254,10 @@ def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str
             f"has not improved for {counted(trainer.config.patience, 'epoch')}"
         )
     left = trainer.epochs - trainer.progress.epoch
-    return (
-        f"expected   about {duration(left * epoch_s)} for {counted(left, 'epoch')} ({rate:,.0f} images/s); ends sooner "
-        f"if validation does not improve for {counted(trainer.config.patience, 'epoch')}"
-    )
+    line = f"expected   about {duration(left * epoch_s)} for {counted(left, 'epoch')} ({rate:,.0f} images/s)"
+    if trainer.config.patience >= trainer.epochs:
+        return line
+    return f"{line}; ends sooner if validation does not improve for {counted(trainer.config.patience, 'epoch')}"
 
 
 def run_epochs(

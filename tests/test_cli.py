@@ -164,6 +164,7 @@ def test_scores_compare_with_a_labels_file(read, images):
     result = read("--labels", images / "labels.csv")
     assert re.search(r"exact match +[\d.]+%  \(\d+ of 60; 95 % interval", result.stdout)
     assert "per character" in result.stdout
+    assert "whatever is read" not in result.stderr
     assert result.exit_code == 0
 
 
@@ -172,6 +173,15 @@ def test_scores_of_some_images_count_these_alone(read, images, some):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [set(row) for row in rows[:-1]] == [{"path", "code", "confidence"}] * 3
     assert rows[-1]["summary"]["images"] == 3
+
+
+@pytest.mark.parametrize("text", ["123", "1X"])
+def test_labels_that_the_model_cannot_read_are_counted_beside_the_score(read, some, text):
+    table = some[0].with_name("labels.csv")
+    table.write_text("filename,text\n" + "".join(f"{path.name},{text}\n" for path in some[:2]) + f"{some[2].name},12\n")
+    result = read("--labels", table)
+    assert "2 of 3 labels count as wrong whatever is read: this model reads texts of 2 of the" in result.stderr
+    assert result.exit_code == 0
 
 
 def test_images_without_a_row_are_named_and_not_scored(read, images, some):

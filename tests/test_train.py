@@ -101,6 +101,14 @@ def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
+@pytest.mark.parametrize(("patience", "sooner"), [(1, True), (2, False)])
+def test_an_early_end_is_announced_where_there_can_be_one(shards, config, tmp_path, capsys, patience, sooner):
+    train([shards], tmp_path, replace(config, epochs=2, patience=patience), "cpu")
+    expected = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("expected "))
+    assert "for 2 epochs" in expected
+    assert ("; ends sooner if validation does not improve for 1 epoch" in expected) == sooner
+
+
 def test_a_streamed_run_can_be_repeated(shards, config, tmp_path):
     for name in ("one", "two"):
         train([shards], tmp_path / name, config, "cpu", stream=True, quiet=True)
