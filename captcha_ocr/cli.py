@@ -26,6 +26,7 @@ from captcha_ocr.config import (
     PRESETS,
     GeneratorConfig,
     Loss,
+    ModelConfig,
     Precision,
     PrepareConfig,
     Renderer,
@@ -36,7 +37,6 @@ from captcha_ocr.config import (
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
 
 if TYPE_CHECKING:
-    from captcha_ocr.config import ModelConfig
     from captcha_ocr.labels import Label
     from captcha_ocr.recognizer import Reading, Recognizer
 
@@ -522,7 +522,7 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
     return failed
 
 
-def warn_of_unreadable(config: "ModelConfig", truths: list[str]) -> None:
+def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
     """Say how many of the true texts the model cannot but misread, by their length or their characters."""
     unreadable = sum(len(text) != config.length or bool(config.charset.unknown_characters(text)) for text in truths)
     if unreadable:
