@@ -10,7 +10,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -36,7 +35,7 @@ from captcha_ocr.shards import (
     write_manifest,
     write_shard,
 )
-from captcha_ocr.workers import map_jobs
+from captcha_ocr.workers import map_in_threads, map_jobs
 
 PIXELS_FILE = "pixels.tmp"
 IMAGES_PER_JOB = 250
@@ -215,8 +214,7 @@ def hash_files(images: Path, labels: list[Label]) -> list[str | None]:
         except ImageError:
             return None
 
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(hash_of, labels))
+    return map_in_threads(hash_of, labels)
 
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:

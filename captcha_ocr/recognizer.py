@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from captcha_ocr.charset import characters_of
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.images import Source, to_array
+from captcha_ocr.workers import map_in_threads
 
 READING_BATCH = 128
 
@@ -91,11 +91,10 @@ class Recognizer:
     def read_all(self, sources: Iterable[Source]) -> Iterator[Reading | ImageError]:
         """For each source, in order and in batches, its reading or why there is none."""
         remaining = iter(sources)
-        with ThreadPoolExecutor(thread_name_prefix="decode") as pool:
-            while chunk := list(islice(remaining, READING_BATCH)):
-                arrays = list(pool.map(self._decode, chunk))
-                readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
-                yield from (a if isinstance(a, ImageError) else next(readings) for a in arrays)
+        while chunk := list(islice(remaining, READING_BATCH)):
+            arrays = map_in_threads(self._decode, chunk)
+            readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
+            yield from (a if isinstance(a, ImageError) else next(readings) for a in arrays)
 
     def _decode(self, source: Source) -> np.ndarray | ImageError:
         try:

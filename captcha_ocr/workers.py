@@ -1,14 +1,16 @@
-"""Work spread over processes: a function mapped over jobs, the results in the order of the jobs."""
+"""Work spread over processes or threads: a function mapped over jobs, the results in the order of the jobs."""
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError
@@ -22,6 +24,18 @@ def available_workers() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def map_in_threads(function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
+    """`function(job)` for each of many small jobs, such as files, by one slice of them for each processor.
+
+    Handed over one by one, they would take longer to pass from thread to thread than to do.
+    """
+    workers = available_workers()
+    share = max(1, math.ceil(len(jobs) / workers))
+    slices = [jobs[first : first + share] for first in range(0, len(jobs), share)]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(chain.from_iterable(pool.map(lambda some: list(map(function, some)), slices)))
 
 
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:

@@ -1,9 +1,10 @@
 import os
+import threading
 
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.workers import available_workers, map_jobs
+from captcha_ocr.workers import available_workers, map_in_threads, map_jobs
 
 
 def process_of(job):
@@ -53,6 +54,30 @@ def test_the_caller_may_stop_early():
     assert next(results) == "0"
     results.close()
     assert list(results) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 128])
+def test_threads_give_results_in_the_order_of_the_jobs(count):
+    assert map_in_threads(str, range(count)) == [str(number) for number in range(count)]
+
+
+def test_every_processor_has_a_thread_with_a_slice(monkeypatch):
+    monkeypatch.setattr("captcha_ocr.workers.available_workers", lambda: 3)
+    all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others: none may come after another
+
+    def thread_of(number):
+        if number % 4 == 0:
+            all_at_work.wait()
+        return threading.get_ident()
+
+    threads = map_in_threads(thread_of, range(12))
+    assert [len(set(threads[first : first + 4])) for first in (0, 4, 8)] == [1, 1, 1]
+    assert len(set(threads)) == 3
+
+
+def test_the_error_of_a_job_in_a_thread_reaches_the_caller():
+    with pytest.raises(ValueError, match="'x'"):
+        map_in_threads(int, ["1", "2", "x", "3"])
 
 
 def test_there_is_a_processor_to_work_with():
