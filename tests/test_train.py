@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
+from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import prepare
 from captcha_ocr.resume import Progress
 from captcha_ocr.shards import read_dataset
@@ -93,7 +95,17 @@ def test_of_epochs_with_as_many_right_the_one_of_the_lowest_loss_is_kept(
     shards, config, tmp_path, scripted, losses, best
 ):
     scripted(*((3, loss) for loss in losses))
-    assert train([shards], tmp_path, replace(config, epochs=3), "cpu", quiet=True).best_epoch == best
+    config = replace(config, epochs=3, schedule="constant")
+    assert train([shards], tmp_path, config, "cpu", quiet=True).best_epoch == best
+
+
+@pytest.mark.parametrize(("schedule", "best"), [("onecycle", 3), ("cosine", 3), ("constant", 2)])
+def test_where_the_rate_has_decayed_the_last_epoch_is_kept_unless_it_is_worse_beyond_chance(
+    shards, config, tmp_path, scripted, schedule, best
+):
+    scripted((3, 0.5), (5, 0.4), (4, 0.6))
+    config = replace(config, epochs=3, schedule=schedule)
+    assert train([shards], tmp_path, config, "cpu", quiet=True).best_epoch == best
 
 
 def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
@@ -390,12 +402,17 @@ def test_a_loss_that_is_no_number_is_a_failure(config, loss):
     [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)],
 )
 def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, better):
-    from collections import Counter
-
-    from captcha_ocr.metrics import Scores
-
     progress = Progress({}, best_exact=0.5, best_loss=0.5)
     assert is_better(Scores(10, exact, Counter(), loss), progress) is better
+
+
+@pytest.mark.parametrize(
+    ("exact", "loss", "better"),
+    [(95, 0.5, True), (91, 0.5, True), (90, 0.5, False), (95, float("nan"), False), (95, None, False)],
+)
+def test_at_rest_an_epoch_need_not_be_better_than_chance_can_tell(exact, loss, better):
+    progress = Progress({}, best_exact=0.95, best_loss=0.1)  # 91 of 100 have an interval up to 95.2 %, 90 up to 94.5 %
+    assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest=True) is better
 
 
 def test_fewer_images_get_more_epochs_within_bounds(tiny_preset):
