@@ -18,6 +18,8 @@ from captcha_ocr.errors import CaptchaOcrError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
+MOST_IN_SLICE = 64  # jobs: so many are still done after Ctrl-C
+
 
 def available_workers() -> int:
     """The number of processors that this process may use."""
@@ -27,13 +29,13 @@ def available_workers() -> int:
 
 
 def map_in_threads(function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
-    """`function(job)` for each of many small jobs, such as files, by one slice of them for each processor.
+    """`function(job)` for each of many small jobs, such as files; a slice of them at a time for each processor.
 
     Handed over one by one, they would take longer to pass from thread to thread than to do.
     """
     workers = available_workers()
-    share = max(1, math.ceil(len(jobs) / workers))
-    slices = [jobs[first : first + share] for first in range(0, len(jobs), share)]
+    size = max(1, min(MOST_IN_SLICE, math.ceil(len(jobs) / workers)))
+    slices = [jobs[first : first + size] for first in range(0, len(jobs), size)]
     with ThreadPoolExecutor(workers) as pool:
         return list(chain.from_iterable(pool.map(lambda some: list(map(function, some)), slices)))
 
