@@ -276,7 +276,7 @@ PRESETS = {
     # validation goes up and down for half the run, so that patience would end what is not yet learnt.
     "few": Preset(
         training=TrainConfig(preset="few", patience=100, augment=True, weight_decay=1.0),
-        images_seen=600_000,
+        images_seen=500_000,
     ),
     # The recipe that the project started from.
     "seed": Preset(
