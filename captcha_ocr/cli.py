@@ -188,18 +188,19 @@ def generate(
     Example: captcha-ocr generate --count 1000 --charset digits --length 6
     """
     from captcha_ocr import synth
-    from captcha_ocr.progress import ProgressBar
+    from captcha_ocr.progress import ProgressBar, counted
 
     if size is not None:
         options["width"], options["height"] = size
     config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
     with ProgressBar("generate", quiet) as bar:
         drawn = synth.generate(config, out, workers, force, bar.show, renderer)
-    done = f"{drawn:,} images drawn" if drawn else "all were there"
+    kind = f"{counted(config.length, 'character')}, {config.width}x{config.height}"
+    done = f"{counted(drawn, 'image')} drawn" if drawn else "all were there"
     report(
         as_json,
         {"out": str(out), "images": config.count, "drawn": drawn},
-        f"{out}: {config.count:,} images of {config.length} characters, {config.width}x{config.height}; {done}",
+        f"{out}: {counted(config.count, 'image')} of {kind}; {done}",
         next_command("prepare", out, IMAGES),
     )
 

@@ -62,7 +62,7 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     """How the run in `out` ended, or None where it has not, or there is none; changes nothing.
 
     UsageError if another run, or a model of another origin, is there, or one that `resume` "never" refuses;
-    DamagedError if its best model is not whole.
+    DamagedError if its run.json or its best model is not whole.
     """
     path = out / RUN_FILE
     if not path.exists():
@@ -70,7 +70,11 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
             if (out / name).exists():
                 raise UsageError(f"{out} holds {name} but no {RUN_FILE}: train did not write it; choose another --out")
         return None
-    existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    try:
+        existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    except DamagedError as error:
+        way_out = "begin anew with --force" if is_run(out) else "choose another --out"
+        raise DamagedError(f"{error}; {way_out}") from None
     changed = changes(existing, described)
     if changed:
         raise UsageError(

@@ -90,7 +90,10 @@ def test_a_changed_run_json_is_refused(described, tmp_path):
     start_run(tmp_path, described, replace=False)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
-    with pytest.raises(DamagedError, match=r"run\.json"):
+    with pytest.raises(DamagedError, match=r"run\.json was changed.*; begin anew with --force"):
+        find_run(tmp_path, described, "auto")
+    path.write_text("garbage")  # nothing says any more that train wrote it
+    with pytest.raises(DamagedError, match=r"run\.json cannot be read as JSON.*; choose another --out"):
         find_run(tmp_path, described, "auto")
 
 
