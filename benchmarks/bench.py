@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,8 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     from captcha_ocr.charset import Charset
     from captcha_ocr.config import ModelConfig
     from captcha_ocr.model import ResNet18, TorchEngine
-    from captcha_ocr.recognizer import READING_BATCH, Recognizer
+    from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.workers import SLICE
 
     keep_freed_memory()  # as the command does
     images = draw_images(count, scratch)
@@ -159,9 +160,11 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
 
     def ours() -> float:
-        readings = recognizer.read_all(paths)
-        skip(readings, READING_BATCH)
-        return rate_of(count - READING_BATCH, lambda: skip(readings, count))
+        readings = recognizer.read_all(cycle(paths))  # as much is read ahead at the end as was at the start
+        skip(readings, SLICE)
+        rate = rate_of(count - SLICE, lambda: skip(readings, count - SLICE))
+        readings.close()
+        return rate
 
     def naive() -> float:
         return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])
@@ -178,7 +181,7 @@ def device_name(name: str) -> str:
 
 
 def skip(items: Iterable[Any], count: int) -> None:
-    """Take so many items, if there are."""
+    """Take so many items."""
     for _ in islice(items, count):
         pass
 

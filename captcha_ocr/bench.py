@@ -3,6 +3,7 @@
 import io
 import time
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
 import numpy as np
 import torch
@@ -15,11 +16,12 @@ from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.drawing import render
 from captcha_ocr.images import Source, to_array
 from captcha_ocr.model import TorchEngine
-from captcha_ocr.recognizer import READING_BATCH, Recognizer
+from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.resume import Progress
 from captcha_ocr.train import make_trainer, run_epoch
+from captcha_ocr.workers import SLICE
 
-DRAWN = 2 * READING_BATCH  # different images; they are used again and again
+DRAWN = 256  # different images; they are used again and again
 SECONDS = 6.0  # for each of the two figures, besides the warm-up
 
 
@@ -57,12 +59,16 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
 
 
 def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
-    """Images a second, after a batch of warm-up."""
-    recognizer.predict(files[:READING_BATCH])
+    """Images a second, after a warm-up."""
+    readings = recognizer.read_all(cycle(files))
+    for _ in islice(readings, DRAWN):
+        pass
     started, count = time.perf_counter(), 0
     while time.perf_counter() - started < SECONDS:
-        count += len(recognizer.predict(files))
-    return count / (time.perf_counter() - started)
+        count += sum(1 for _ in islice(readings, SLICE))
+    rate = count / (time.perf_counter() - started)
+    readings.close()
+    return rate
 
 
 def png_of(image: Image.Image) -> bytes:

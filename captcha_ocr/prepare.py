@@ -214,7 +214,7 @@ def hash_files(images: Path, labels: list[Label]) -> list[str | None]:
         except ImageError:
             return None
 
-    return map_in_threads(hash_of, labels)
+    return list(map_in_threads(lambda some: [hash_of(label) for label in some], labels))
 
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:

@@ -1,9 +1,8 @@
 """Reading captchas: what programs import."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol, overload
 
@@ -15,7 +14,7 @@ from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.images import Source, to_array
 from captcha_ocr.workers import map_in_threads
 
-READING_BATCH = 128
+READERS = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Reading:
 
 
 class Engine(Protocol):
-    """What computes: (B, C, H, W) uint8 images to (B, L, K) float32 logits."""
+    """What computes: (B, C, H, W) uint8 images to (B, L, K) float32 logits; several threads may ask at once."""
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """The logits of a batch."""
@@ -88,13 +87,14 @@ class Recognizer:
             readings.append(result)
         return readings if isinstance(source, (list, tuple)) else readings[0]
 
-    def read_all(self, sources: Iterable[Source]) -> Iterator[Reading | ImageError]:
-        """For each source, in order and in batches, its reading or why there is none."""
-        remaining = iter(sources)
-        while chunk := list(islice(remaining, READING_BATCH)):
-            arrays = map_in_threads(self._decode, chunk)
-            readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
-            yield from (a if isinstance(a, ImageError) else next(readings) for a in arrays)
+    def read_all(self, sources: Iterable[Source]) -> Generator[Reading | ImageError, None, None]:
+        """For each source, in order and in batches, its reading or why there is none; some are read ahead."""
+        return map_in_threads(self._read_batch, sources, READERS)
+
+    def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
+        arrays = [self._decode(source) for source in sources]
+        readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
+        return [a if isinstance(a, ImageError) else next(readings) for a in arrays]
 
     def _decode(self, source: Source) -> np.ndarray | ImageError:
         try:

@@ -1,16 +1,15 @@
 """Work spread over processes or threads: a function mapped over jobs, the results in the order of the jobs."""
 
 import contextlib
-import math
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain
+from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError
@@ -18,7 +17,7 @@ from captcha_ocr.errors import CaptchaOcrError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-MOST_IN_SLICE = 64  # jobs: so many are still done after Ctrl-C
+SLICE = 64  # jobs that a thread takes at a time: those it has are still done after Ctrl-C
 
 
 def available_workers() -> int:
@@ -28,16 +27,30 @@ def available_workers() -> int:
     return os.cpu_count() or 1
 
 
-def map_in_threads(function: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
-    """`function(job)` for each of many small jobs, such as files; a slice of them at a time for each processor.
+def map_in_threads(
+    function: Callable[[list[Job]], list[Result]], jobs: Iterable[Job], threads: int | None = None
+) -> Generator[Result, None, None]:
+    """Yield a result for each job in order; `function` does a slice of them, and the threads are some slices ahead.
 
-    Handed over one by one, they would take longer to pass from thread to thread than to do.
+    Handed over one by one, small jobs such as files would take longer to pass from thread to thread than to do.
     """
-    workers = available_workers()
-    size = max(1, min(MOST_IN_SLICE, math.ceil(len(jobs) / workers)))
-    slices = [jobs[first : first + size] for first in range(0, len(jobs), size)]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(chain.from_iterable(pool.map(lambda some: list(map(function, some)), slices)))
+    remaining = iter(jobs)
+    threads = threads or available_workers()
+    slices = iter(lambda: list(islice(remaining, SLICE)), [])
+    first = list(islice(slices, threads + 1))
+    if len(first) < 2:
+        for some in first:  # a new thread would take longer to start than a file to do
+            yield from function(some)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            results = deque(pool.submit(function, some) for some in first)
+            while results:
+                result = results.popleft().result()
+                results.extend(pool.submit(function, some) for some in islice(slices, 1))
+                yield from result
+        finally:
+            pool.shutdown(cancel_futures=True)  # what nobody waits for any more is not begun
 
 
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:

@@ -1,10 +1,11 @@
+import itertools
 import os
 import threading
 
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.workers import available_workers, map_in_threads, map_jobs
+from captcha_ocr.workers import SLICE, available_workers, map_in_threads, map_jobs
 
 
 def process_of(job):
@@ -56,28 +57,39 @@ def test_the_caller_may_stop_early():
     assert list(results) == []
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 5, 1000])
+def texts(numbers):
+    return [str(number) for number in numbers]
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 1000])
 def test_threads_give_results_in_the_order_of_the_jobs(count):
-    assert map_in_threads(str, range(count)) == [str(number) for number in range(count)]
+    assert list(map_in_threads(texts, range(count))) == texts(range(count))
 
 
-def test_every_processor_has_a_thread_with_a_slice(monkeypatch):
+def test_as_many_slices_are_at_work_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.workers.available_workers", lambda: 3)
     all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others: none may come after another
 
-    def thread_of(number):
-        if number % 4 == 0:
-            all_at_work.wait()
-        return threading.get_ident()
+    def thread_of(jobs):
+        all_at_work.wait()
+        return [threading.get_ident()] * len(jobs)
 
-    threads = map_in_threads(thread_of, range(12))
-    assert [len(set(threads[first : first + 4])) for first in (0, 4, 8)] == [1, 1, 1]
+    threads = list(map_in_threads(thread_of, range(3 * SLICE)))
+    assert [len(set(threads[first : first + SLICE])) for first in (0, SLICE, 2 * SLICE)] == [1, 1, 1]
     assert len(set(threads)) == 3
+
+
+def test_jobs_without_end_are_taken_a_few_slices_ahead():
+    taken = itertools.count()
+    results = map_in_threads(texts, taken, threads=2)
+    assert list(itertools.islice(results, 3)) == ["0", "1", "2"]
+    results.close()
+    assert next(taken) == 4 * SLICE  # one is used, and three are at work or next
 
 
 def test_the_error_of_a_job_in_a_thread_reaches_the_caller():
     with pytest.raises(ValueError, match="'x'"):
-        map_in_threads(int, ["1", "2", "x", "3"])
+        list(map_in_threads(lambda some: list(map(int, some)), ["1", "2", "x", "3"]))
 
 
 def test_there_is_a_processor_to_work_with():
