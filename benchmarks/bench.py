@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
@@ -160,11 +160,10 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
 
     def ours() -> float:
-        readings = recognizer.read_all(cycle(paths))  # as much is read ahead at the end as was at the start
-        skip(readings, SLICE)
-        rate = rate_of(count - SLICE, lambda: skip(readings, count - SLICE))
-        readings.close()
-        return rate
+        # In a circle: as much is read ahead at the end as was at the start.
+        with closing(recognizer.read_all(cycle(paths))) as readings:
+            skip(readings, SLICE)
+            return rate_of(count - SLICE, lambda: skip(readings, count - SLICE))
 
     def naive() -> float:
         return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])

@@ -2,6 +2,7 @@
 
 import io
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
@@ -60,15 +61,12 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
 
 def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
     """Images a second, after a warm-up."""
-    readings = recognizer.read_all(cycle(files))
-    for _ in islice(readings, DRAWN):
-        pass
-    started, count = time.perf_counter(), 0
-    while time.perf_counter() - started < SECONDS:
-        count += sum(1 for _ in islice(readings, SLICE))
-    rate = count / (time.perf_counter() - started)
-    readings.close()
-    return rate
+    with closing(recognizer.read_all(cycle(files))) as readings:
+        list(islice(readings, DRAWN))
+        started, count = time.perf_counter(), 0
+        while time.perf_counter() - started < SECONDS:
+            count += len(list(islice(readings, SLICE)))
+        return count / (time.perf_counter() - started)
 
 
 def png_of(image: Image.Image) -> bytes:

@@ -42,15 +42,15 @@ def map_in_threads(
         for some in first:  # a new thread would take longer to start than a file to do
             yield from function(some)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            results = deque(pool.submit(function, some) for some in first)
-            while results:
-                result = results.popleft().result()
-                results.extend(pool.submit(function, some) for some in islice(slices, 1))
-                yield from result
-        finally:
-            pool.shutdown(cancel_futures=True)  # what nobody waits for any more is not begun
+    pool = ThreadPoolExecutor(threads)
+    try:
+        results = deque(pool.submit(function, some) for some in first)
+        while results:
+            result = results.popleft().result()
+            results.extend(pool.submit(function, some) for some in islice(slices, 1))
+            yield from result
+    finally:
+        pool.shutdown(cancel_futures=True)  # what nobody waits for any more is not begun
 
 
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
