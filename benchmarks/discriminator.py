@@ -24,7 +24,7 @@ from captcha_ocr.drawing import render, render_by_package
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.images import to_array
 from captcha_ocr.resume import Progress
-from captcha_ocr.train import make_trainer, run_epoch
+from captcha_ocr.trainer import make_trainer, run_epoch
 from captcha_ocr.workers import map_jobs
 
 SIZE = InputSize(height=60, width=160, channels=3)

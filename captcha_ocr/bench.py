@@ -19,7 +19,7 @@ from captcha_ocr.images import Source, to_array
 from captcha_ocr.model import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.resume import Progress
-from captcha_ocr.train import make_trainer, run_epoch
+from captcha_ocr.trainer import make_trainer, run_epoch
 from captcha_ocr.workers import SLICE
 
 DRAWN = 256  # different images; they are used again and again

@@ -9,7 +9,7 @@ from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.resume import Progress, flatten, load_last, restore, unflatten
 from captcha_ocr.shards import read_dataset
-from captcha_ocr.train import make_trainer
+from captcha_ocr.trainer import make_trainer
 
 CPU = torch.device("cpu")
 

@@ -19,6 +19,7 @@ from captcha_ocr.prepare import prepare
 from captcha_ocr.resume import Progress
 from captcha_ocr.shards import read_dataset
 from captcha_ocr.train import ending_rule, is_better, train
+from captcha_ocr.trainer import Trainer
 
 
 @pytest.fixture
@@ -256,7 +257,7 @@ def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --force"):
         train([shards], tmp_path, config, "cpu", quiet=True)
 
@@ -315,7 +316,7 @@ def test_a_flipped_bit_in_any_shard_is_refused_before_the_first_step(shards, con
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
-    monkeypatch.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=path.name):
         train([copied], tmp_path / "run", config, "cpu", quiet=True)
 
