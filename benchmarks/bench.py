@@ -90,8 +90,9 @@ def prepare_command(preset: str, images: Path, out: Path) -> list[str]:
 
 
 def epochs_of(run: Path) -> list[dict[str, float]]:
-    """The rows that `captcha-ocr train` wrote, one an epoch."""
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    """The rows that `captcha-ocr train` wrote for its epochs."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["by"] == "epoch"]
 
 
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:

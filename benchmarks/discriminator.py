@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from bench import end_cleanly
 
-from captcha_ocr.batches import ResidentBatches
+from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GeneratorConfig, InputSize, ModelConfig, NetworkConfig, TrainConfig
 from captcha_ocr.device import choose_device, keep_freed_memory
 from captcha_ocr.drawing import render, render_by_package
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.images import to_array
+from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.trainer import make_trainer, run_epoch
 from captcha_ocr.workers import map_jobs
@@ -56,8 +57,12 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
     device = choose_device()
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
     config = ModelConfig(Charset("01"), 1, SIZE, NetworkConfig(width=16, normalise=False))
-    trainer = make_trainer(config, TrainConfig(epochs=epochs, focus=0.0), training, device, None, Progress({}))
-    seen = [run_epoch(trainer, training, quiet=True)["training_exact"] for _ in range(epochs)]
+    options = TrainConfig(epochs=epochs, focus=0.0)
+    share = Share(len(training), options.batch_size, Processes(device))
+    trainer, seen = make_trainer(config, options, share, None, Progress({})), []
+    for _ in range(epochs):
+        seen.append(run_epoch(trainer, training, quiet=True)["training_exact"])
+        trainer.end_epoch()
     test = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(10**6, 10**6 + unseen // 2))))
     scores = evaluate(trainer.model, test.in_order(250))
     return {"unseen": scores.images, "right": scores.exact_match, "interval": scores.interval, "training": seen[-1]}

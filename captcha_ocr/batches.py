@@ -2,15 +2,19 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from captcha_ocr.config import check
+from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.processes import Processes
 from captcha_ocr.shards import Dataset, Place, Split, check_places, read_shard
 from captcha_ocr.workers import available_workers
 
@@ -20,11 +24,60 @@ BATCHES_PER_WINDOW = 100  # that are weighed at a time
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, in bytes, or `max`
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
-Weigh = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A shard, or those of its rows that are meant."""
+
+    place: Place
+    rows: range
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several processes takes of every batch of `batch_size`, and so of the `total` samples of a split.
+
+    All take as many steps an epoch, and no sample is taken by two.
+    """
+
+    total: int
+    batch_size: int
+    processes: Processes
+
+    def __post_init__(self) -> None:
+        least = 2 * self.processes.count
+        check(self.batch_size >= least, f"--batch-size must be at least {least} for {self.processes.count} processes")
+
+    @property
+    def batch(self) -> int:
+        """How many samples of a whole batch are this process's."""
+        return len(self.processes.portion(self.batch_size))
+
+    @property
+    def samples(self) -> range:
+        """Which samples are this process's."""
+        return self._samples_of(self.processes)
+
+    def _samples_of(self, processes: Processes) -> range:
+        rows = processes.portion(self.batch_size)
+        return range(self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """The steps of an epoch; a tail of which a process has less than two samples is left out (batch norm)."""
+        whole = self.total // self.batch_size
+        everyone = [replace(self.processes, rank=rank) for rank in range(self.processes.count)]
+        tails = [len(self._samples_of(one)) - whole * len(one.portion(self.batch_size)) for one in everyone]
+        return whole + (min(tails) > 1)
+
+    def images(self, step: int) -> int:
+        """How many samples all processes have in a step of an epoch, counted from 0."""
+        return min(self.batch_size, self.total - step * self.batch_size)
 
 
 class Batches(ABC):
-    """The samples of one split, as batches on one device; `lie` says where they lie."""
+    """Samples of one split, as batches on one device; `lie` says where they lie."""
 
     lie: str
 
@@ -42,13 +95,16 @@ class Batches(ABC):
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
 
-    def shuffled(self, batch_size: int, generator: torch.Generator, weigh: Weigh | None = None) -> Iterator[Samples]:
-        """Every sample once, in the (CPU) generator's order; see `batch_count` for the tail.
+    def shuffled(
+        self, batch_size: int, generator: torch.Generator, difficulty: Difficulty | None = None, done: int = 0
+    ) -> Iterator[Samples]:
+        """Every sample once, in the (CPU) generator's order, the last batch smaller; the first `done` are passed over.
 
-        With `weigh`, every so many batches the next ones are drawn anew from what they would have
-        been: labels (N, L) in, out how often each sample is to come, (N,), on average 1.
+        With `difficulty`, every so many batches the next ones are drawn anew from what they would have been, the hard
+        ones more often. What the generator gives depends on no sample, so batches are passed over without a look.
         """
         rest: Samples | None = None
+        passed = 0  # batches
         for images, labels in self.parts(generator):
             if rest is not None and len(rest[0]):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
@@ -56,18 +112,20 @@ class Batches(ABC):
             whole = len(order) // batch_size * batch_size
             for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
                 rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
-                if weigh is not None:
-                    rows = resample(rows, weigh(labels[rows]), generator)
-                for batch in rows.split(batch_size):  # type: ignore[no-untyped-call]
+                batches = len(rows) // batch_size
+                if difficulty is not None:
+                    shift, places = torch.rand(1, generator=generator), torch.randperm(len(rows), generator=generator)
+                    if passed >= done:
+                        difficulty.look()
+                    if passed + batches > done:
+                        rows = resample(rows, difficulty.weights(labels[rows]), shift, places)
+                for begin in range(max(0, done - passed) * batch_size, len(rows), batch_size):
+                    batch = rows[begin : begin + batch_size]
                     yield images[batch], labels[batch]
+                passed += batches
             rest = images[order[whole:]], labels[order[whole:]]
-        if rest is not None and len(rest[0]) > 1:
+        if rest is not None and len(rest[0]) and passed >= done:
             yield rest
-
-    def batch_count(self, batch_size: int) -> int:
-        """The batches of an epoch; a tail of one sample is passed over (batch norm needs two)."""
-        full, tail = divmod(len(self), batch_size)
-        return full + (tail > 1)
 
     def first(self, most: int) -> Samples:
         """The first samples, at most so many of one part."""
@@ -97,42 +155,44 @@ class StreamedBatches(Batches):
 
     lie = "streamed from disk"
 
-    def __init__(self, dataset: Dataset, split: Split, device: torch.device) -> None:
-        check_places(dataset.of_split(split))  # all of them before the first step
+    def __init__(self, dataset: Dataset, pieces: Sequence[Piece], device: torch.device) -> None:
+        check_places(piece.place for piece in pieces)  # all of them before the first step
         self.dataset = dataset
-        self.places = dataset.of_split(split)
+        self.pieces = pieces
         self.device = device
 
     def __len__(self) -> int:
-        return sum(shard.count for _, _, shard in self.places)
+        return sum(len(piece.rows) for piece in self.pieces)
 
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
         """Some shards at a time, read by a thread while the ones before them are in use."""
-        count = len(self.places)
+        count = len(self.pieces)
         order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
-        largest = max(shard.payload_bytes for _, _, shard in self.places)
+        largest = max((piece.place[2].payload_bytes for piece in self.pieces), default=1)
         together = max(1, PART_BYTES // largest)
         groups = [order[first : first + together] for first in range(0, count, together)]
         with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
-            coming = reader.submit(self.read, groups[0])
-            for following in [*groups[1:], None]:
-                part = coming.result()
-                if following is not None:
-                    coming = reader.submit(self.read, following)
+            coming = [reader.submit(self.read, group) for group in groups[:1]]
+            for number in range(len(groups)):
+                part = coming.pop().result()
+                coming = [reader.submit(self.read, group) for group in groups[number + 1 : number + 2]]
                 yield part
 
     def read(self, group: Sequence[int]) -> Samples:
         """The samples of some shards, on their way to the device."""
-        images, labels = read_places(self.dataset, [self.places[number] for number in group])
+        images, labels = read_pieces(self.dataset, [self.pieces[number] for number in group])
         return send(images, self.device), send(labels, self.device)
 
 
-def resample(rows: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:
-    """As many of `rows` (N), in a new order, each as often as its weight (N,), of mean 1, says, rounded up or down."""
+def resample(rows: Tensor, weights: Tensor, shift: Tensor, order: Tensor) -> Tensor:
+    """As many of `rows` (N), in a new `order` (N), each as often as its weight (N,), of mean 1, says.
+
+    shift: one number in [0, 1), by which chance rounds up or down.
+    """
     ends = weights.cumsum(0)
-    places = send(torch.arange(len(rows)) + torch.rand(1, generator=generator), rows.device)
+    places = send(torch.arange(len(rows)) + shift, rows.device)
     chosen = torch.searchsorted(ends, places * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
-    return rows[chosen[send(torch.randperm(len(rows), generator=generator), rows.device)]]
+    return rows[chosen[send(order, rows.device)]]
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -142,40 +202,58 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
-def read_places(dataset: Dataset, places: Sequence[Place]) -> Samples:
+def pieces_of(places: Sequence[Place], samples: range) -> list[Piece]:
+    """The shards, or parts of them, in which samples lie that are numbered from the first shard's first on."""
+    pieces, first = [], 0
+    for place in places:
+        count = place[2].count
+        rows = range(max(0, samples.start - first), min(count, samples.stop - first))
+        if rows:
+            pieces.append(Piece(place, rows))
+        first += count
+    return pieces
+
+
+def read_pieces(dataset: Dataset, pieces: Sequence[Piece]) -> Samples:
     """The samples of some shards of a data set, in memory, checked and decompressed by all processors."""
-    count, size = sum(shard.count for _, _, shard in places), dataset.size
+    count, size = sum(len(piece.rows) for piece in pieces), dataset.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
     labels = torch.empty((count, dataset.length), dtype=torch.int64)
 
-    def read(first: int, place: Place) -> None:
-        folder, manifest, shard = place
-        shard_images, shard_labels = read_shard(folder, manifest, shard)
-        images[first : first + shard.count] = torch.from_numpy(shard_images)
-        labels[first : first + shard.count] = torch.from_numpy(shard_labels)
+    def read(first: int, piece: Piece) -> None:
+        shard_images, shard_labels = read_shard(*piece.place)
+        rows = slice(piece.rows.start, piece.rows.stop)
+        images[first : first + len(piece.rows)] = torch.from_numpy(shard_images[rows])
+        labels[first : first + len(piece.rows)] = torch.from_numpy(shard_labels[rows])
 
-    firsts = accumulate((shard.count for _, _, shard in places), initial=0)
+    firsts = accumulate((len(piece.rows) for piece in pieces), initial=0)
     with ThreadPoolExecutor(available_workers(), thread_name_prefix="shards") as pool:
-        list(pool.map(read, firsts, places))
+        list(pool.map(read, firsts, pieces))
     return images, labels
 
 
-def load_split(dataset: Dataset, split: Split, device: torch.device, stream: bool = False) -> Batches:
-    """The samples of one split: resident on the device, or streamed where asked for or where they would not fit.
+def load_split(
+    dataset: Dataset, split: Split, processes: Processes, samples: range | None = None, stream: bool = False
+) -> Batches:
+    """Samples of one split, this process's portion unless said otherwise.
 
-    All shards are checked. CaptchaOcrError where the memory runs out all the same.
+    Resident on the device, or streamed where asked for or where they would not fit; their shards are checked.
+    CaptchaOcrError where the memory runs out all the same.
     """
-    places = dataset.of_split(split)
+    device = processes.device
+    samples = processes.portion(dataset.count(split)) if samples is None else samples
+    pieces = pieces_of(dataset.of_split(split), samples)
     size = dataset.size
-    needed = dataset.count(split) * size.channels * size.height * size.width
-    if places and (stream or needed > memory_of(device) / 2):
-        return StreamedBatches(dataset, split, device)
+    needed = len(samples) * size.channels * size.height * size.width
+    room = memory_of(device) // (processes.local_count if device.type == "cpu" else 1)
+    if pieces and (stream or needed > room / 2):
+        return StreamedBatches(dataset, pieces, device)
     try:
-        images, labels = read_places(dataset, places)
+        images, labels = read_pieces(dataset, pieces)
         return ResidentBatches(images.to(device), labels.to(device))
     except (RuntimeError, MemoryError):
         raise CaptchaOcrError(
-            f"the {dataset.count(split):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
+            f"the {len(samples):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
             "which has no room for them; try --stream"
         ) from None
 

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from captcha_ocr.batches import ResidentBatches
+from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GeneratorConfig, ModelConfig, preset_named
 from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.drawing import render
 from captcha_ocr.images import Source, to_array
 from captcha_ocr.model import TorchEngine
+from captcha_ocr.processes import Processes
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.resume import Progress
 from captcha_ocr.trainer import make_trainer, run_epoch
@@ -46,11 +47,16 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     labels = torch.from_numpy(charset.encode(texts)).long().to(device)
     config = ModelConfig(charset, captchas.length, preset.size, preset.network)
     training = replace(preset.training, schedule="constant")  # for ever
-    trainer = make_trainer(config, training, ResidentBatches(images, labels), device, None, Progress({}))
+
+    share = Share(DRAWN, training.batch_size, Processes(device))
+    trainer = make_trainer(config, training, share, None, Progress({}))
 
     def epoch(count: int) -> float:
         rows = torch.arange(count, device=device) % DRAWN
-        return float(run_epoch(trainer, ResidentBatches(images[rows], labels[rows]), quiet=True)["images_per_s"])
+        trainer.share = replace(share, total=count)
+        row = run_epoch(trainer, ResidentBatches(images[rows], labels[rows]), quiet=True)
+        trainer.end_epoch()
+        return float(row["images_per_s"])
 
     rate = epoch(4 * training.batch_size)
     for seconds in (SECONDS / 6, SECONDS):  # the first steps are slow: they tell too little of how many fit

@@ -13,7 +13,9 @@ import shlex
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
@@ -35,9 +37,11 @@ from captcha_ocr.config import (
     preset_named,
 )
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.workers import rank_and_count
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
+    from captcha_ocr.processes import Processes
     from captcha_ocr.recognizer import Reading, Recognizer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -59,11 +63,13 @@ class Commands(click.Group):
         ):
             if isinstance(stream, io.TextIOWrapper):  # odd names and alphabets, whatever the terminal's encoding
                 stream.reconfigure(errors=errors)
+        rank, count = rank_and_count()
+        prefix = f"process {rank} of {count}: " if count > 1 else ""
         try:
             signal.signal(signal.SIGTERM, _terminate)
             return super().invoke(ctx)
         except CaptchaOcrError as error:
-            click.echo(f"captcha-ocr: {error}", err=True)
+            click.echo(f"captcha-ocr: {prefix}{error}", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
@@ -82,6 +88,14 @@ class Commands(click.Group):
             click.echo(f"captcha-ocr: {where}{error.strerror or error}", err=True)
             sys.exit(1)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        if rank_and_count()[1] > 1 and found[0] not in ("train", "eval"):
+            raise UsageError(f"{found[0]} does not share its work over the processes of torchrun; start it once")
+        return found
+
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
@@ -98,7 +112,7 @@ seed_option = option("--seed", type=click.IntRange(0), default=0, help="Where al
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
 quiet_option = option("--quiet", is_flag=True, help="No progress on stderr.")
 json_option = option("--json", "as_json", is_flag=True, help="The result as JSON.")
-device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps", help="Where to compute.")
+device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -308,6 +322,8 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
     "--stream", is_flag=True, help="Read images from disk every epoch.  [default: only where half the memory is less]"
 )
 @training_option("--precision", "precision", "auto: bf16 where it is native.", type=click.Choice(get_args(Precision)))
+@option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch for good.")
+@option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into its folder in OUT.")
 @option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
 @device_option
 @force_option
@@ -320,6 +336,8 @@ def train(
     init: Path | None,
     resume: str,
     stream: bool,
+    keep_every: int | None,
+    tensorboard: bool,
     device: str,
     force: bool,
     quiet: bool,
@@ -336,7 +354,9 @@ def train(
     from captcha_ocr.run import BEST
 
     config = preset_named(preset).training.with_options(**options)
-    finished = training.train(data, out, config, device, init, resume, stream, force, quiet)
+    finished = training.train(data, out, config, device, init, resume, stream, force, quiet, keep_every, tensorboard)
+    if rank_and_count()[0] > 0:
+        return  # the first process speaks for all
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
     score = (
         f"test exact match {finished.test['exact_match']:.2%} of {finished.test['images']:,} "
@@ -376,21 +396,26 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    from captcha_ocr.device import keep_freed_memory
+    from captcha_ocr.device import choose_device, keep_freed_memory
+    from captcha_ocr.processes import joined, local_device
     from captcha_ocr.recognizer import Recognizer
 
-    recognizer = Recognizer.load(model_folder, device, charset, length)
+    if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
+        raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
+    recognizer = Recognizer.load(model_folder, local_device(device), charset, length)
     keep_freed_memory()
-    if labels is not None:
-        failed = score_files(recognizer, labels, paths, as_json)
-    elif not paths and sys.stdin is None:
-        raise UsageError("there is no PATH, and no standard input to read paths from")
-    elif not paths and sys.stdin.isatty():
-        failed = read_at_prompt(recognizer, as_json)
-    else:
-        lines = (line.rstrip("\r\n") for line in sys.stdin or ())
-        sources = expand(paths or (line for line in lines if line))
-        failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, sources))
+    with joined(choose_device(local_device(device))) as processes:
+        if labels is not None:
+            failed = score_files(recognizer, labels, paths, as_json, processes)
+        elif not paths and sys.stdin is None:
+            raise UsageError("there is no PATH, and no standard input to read paths from")
+        elif not paths and sys.stdin.isatty():
+            failed = read_at_prompt(recognizer, as_json)
+        else:
+            lines = (line.rstrip("\r\n") for line in sys.stdin or ())
+            sources = own_part(expand(paths or (line for line in lines if line)))
+            failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, sources))
+        failed = sum(processes.gather(failed))  # torchrun ends all at the first that fails: so all end together
     if failed:
         sys.exit(1)
 
@@ -444,6 +469,12 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
+def own_part(paths: Iterable[str]) -> Iterator[str]:
+    """Those of the paths that are this process's, where torchrun started several."""
+    rank, count = rank_and_count()
+    return islice(paths, rank, None, count)
+
+
 def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple[str, "Reading | ImageError"]]:
     """Each path with what was read, `-` being the bytes on standard input."""
     from itertools import tee
@@ -492,19 +523,22 @@ def escape(path: str) -> str:
     )
 
 
-def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], as_json: bool) -> int:
-    """Read the labelled files (those in `paths`, else all) and print the score; returns the failures."""
+def score_files(
+    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], as_json: bool, processes: "Processes"
+) -> int:
+    """Read the labelled files (those in `paths`, else all) and print the score; returns this process's failures."""
     from captcha_ocr.labels import read_labels
-    from captcha_ocr.metrics import score_texts
+    from captcha_ocr.metrics import Scores, score_texts
 
     rows, problems = read_labels(labels_file)
-    for file, reason in problems.items():
+    failed = 0
+    for file, reason in problems.items() if processes.first else ():
         click.echo(f"not scored {escape(file)}: {reason}", err=True)
-    failed = len(problems)
+        failed += 1
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
     truths, codes = [], []
     text_of = labelled_paths(labels_file, rows)
-    for path, result in read_paths(recognizer, sources):
+    for path, result in read_paths(recognizer, own_part(sources)):
         text = text_of(path)
         if text is None:
             click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)
@@ -515,20 +549,26 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
         if not isinstance(result, ImageError):
             truths.append(recognizer.config.charset.normalize(text))
             codes.append(result.code)
-    if not truths:
+    parts = processes.gather([score_texts(truths, codes).counts(), count_unreadable(recognizer.config, truths)])
+    scores = sum((Scores.from_counts(counts) for counts, _ in parts), Scores(0, 0, Counter()))
+    if not scores.images:
         raise CaptchaOcrError(f"no image named in {labels_file} could be read")
-    warn_of_unreadable(recognizer.config, truths)
-    scores = score_texts(truths, codes)
-    click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
+    if processes.first:
+        warn_of_unreadable(recognizer.config, sum(count for _, count in parts), scores.images)
+        click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
     return failed
 
 
-def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
-    """Say how many of the true texts the model cannot but misread, by their length or their characters."""
-    unreadable = sum(len(text) != config.length or bool(config.charset.unknown_characters(text)) for text in truths)
+def count_unreadable(config: ModelConfig, truths: list[str]) -> int:
+    """How many of the true texts the model cannot but misread, by their length or their characters."""
+    return sum(len(text) != config.length or bool(config.charset.unknown_characters(text)) for text in truths)
+
+
+def warn_of_unreadable(config: ModelConfig, unreadable: int, total: int) -> None:
+    """Say how many texts the model cannot but misread, if there are any."""
     if unreadable:
         click.echo(
-            f"{unreadable:,} of {len(truths):,} labels count as wrong whatever is read: this model reads texts of "
+            f"{unreadable:,} of {total:,} labels count as wrong whatever is read: this model reads texts of "
             f"{config.length} of the characters {config.charset}",
             err=True,
         )

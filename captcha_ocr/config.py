@@ -4,7 +4,7 @@ Every default of the project lives here, once; the command line shows these. All
 and check themselves.
 """
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args
 
 from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
@@ -13,9 +13,9 @@ from captcha_ocr.errors import UsageError
 Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "height"]
 Optimizer = Literal["adam", "adamw"]
-Schedule = Literal["onecycle", "cosine", "constant"]
+Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 Warp = Literal["package", "classic"]
 Renderer = Literal["fast", "package"]
@@ -309,12 +309,24 @@ def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
         return config.epochs
     images_seen = PRESETS[config.preset].images_seen
     if images_seen is None:
-        check(config.schedule == "constant", f"--schedule {config.schedule} needs --epochs with this preset")
+        check(not decays(config), f"--schedule {config.schedule} needs --epochs with this preset")
         return None
     return max(1, min(MAX_EPOCHS, round(images_seen / training_images)))
 
 
+def decays(config: TrainConfig) -> bool:
+    """Whether the learning rate comes to rest at the last epoch, which therefore has to be known."""
+    return config.schedule in ("onecycle", "cosine")
+
+
 def differences(old: Any, new: Any) -> list[str]:
-    """The fields in which two dataclasses of one type differ, each as `name: old -> new`."""
-    pairs = [(item.name, getattr(old, item.name), getattr(new, item.name)) for item in fields(new)]
-    return [f"{name}: {before} -> {after}" for name, before, after in pairs if before != after]
+    """The fields in which two dataclasses of one type differ, each as `name: old -> new`, fields of fields too."""
+    words = []
+    for item in fields(new):
+        before, after = getattr(old, item.name), getattr(new, item.name)
+        if is_dataclass(before):
+            words += differences(before, after)
+        elif before != after:
+            old_words, new_words = ("unset" if value is None else str(value) for value in (before, after))
+            words.append(f"{item.name}: {old_words} -> {new_words}")
+    return words

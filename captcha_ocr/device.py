@@ -2,53 +2,77 @@
 
 import contextlib
 import ctypes
+import os
 import platform
+from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from captcha_ocr.config import Precision
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.progress import counted
+
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """`auto` (CUDA, else MPS, else CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
+    """`auto` (CUDA, else XPU, else MPS, else CPU), `cpu`, `cuda`, `cuda:N`, `mps`, `xpu` or `xpu:N`; ROCm is `cuda`.
 
     UsageError, saying what there is, for a device that is absent: never a silent CPU.
     """
-    if name == "auto":
-        return torch.device(available_devices()[0])
     present = available_devices()
-    if name not in present and not (name == "cuda" and "cuda:0" in present):
-        raise UsageError(f"there is no device {name!r} here; there is {', '.join(present)}")
-    return torch.device("cuda:0" if name == "cuda" else name)
+    if name == "auto":
+        return torch.device(present[0])
+    if name in ("cuda", "xpu"):
+        name += ":0"
+    if name not in present:
+        raise UsageError(f"there is no device {name!r} here; there is {', '.join(present)}{hidden_hint(name)}")
+    return torch.device(name)
 
 
 def available_devices() -> list[str]:
     """The names of the devices here, the fastest kind first; `cpu` is always the last."""
     names = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    names += [f"xpu:{number}" for number in range(torch.xpu.device_count())]
     if torch.backends.mps.is_available():
         names.append("mps")
     return [*names, "cpu"]
 
 
+def hidden_hint(name: str) -> str:
+    """A word on why a GPU that is there may not be seen."""
+    if not name.startswith("cuda"):
+        return ""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return " (this build of torch is for the CPU alone)"
+    hiding = [variable for variable in HIDING if variable in os.environ]
+    return f" ({hiding[0]}={os.environ[hiding[0]]} is set)" if hiding else ""
+
+
 def describe(device: torch.device) -> str:
     """A device in words: its name, and for the CPU the number of threads."""
-    if device.type == "cuda":
-        return f"{device} ({torch.cuda.get_device_name(device)})"
+    if device.type in ("cuda", "xpu"):
+        return f"{device} ({getattr(torch, device.type).get_device_name(device)})"
     if device.type == "cpu":
-        return f"cpu ({torch.get_num_threads()} threads, {platform.machine()})"
+        return f"cpu ({counted(torch.get_num_threads(), 'thread')}, {platform.machine()})"
     return str(device)
 
 
 def choose_precision(wanted: Precision, device: torch.device) -> Precision:
-    """`fp32` or `bf16`; `auto` takes bf16 where the device is faster in it."""
+    """`fp32`, `bf16` or `fp16`; `auto` takes bf16 where the device is faster in it, and else fp32."""
     if wanted != "auto":
         return wanted
+    return "bf16" if has_native_bf16(device) else "fp32"
+
+
+def has_native_bf16(device: torch.device) -> bool:
+    """Whether the device is faster in bf16 than in float32."""
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if device.type == "cpu" and has_fast_bf16():
-        return "bf16"
-    return "fp32"
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "xpu":
+        return bool(torch.xpu.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and has_fast_bf16()
 
 
 def has_fast_bf16() -> bool:
@@ -66,9 +90,63 @@ def has_fast_bf16() -> bool:
 
 def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[None]:
     """The context in which a forward pass runs in `precision`."""
-    if precision == "bf16":
-        return torch.autocast(device.type, torch.bfloat16)
-    return contextlib.nullcontext()
+    if precision == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+
+
+@contextlib.contextmanager
+def enough_memory(device: torch.device, batch_size: int, out: Path) -> Iterator[None]:
+    """Within it, running out of memory is a CaptchaOcrError that says what there was and what to try."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        free = free_memory(device)
+        room = "" if free is None else f", of which {free / 1e9:.1f} GB are free"
+        raise CaptchaOcrError(
+            f"the memory of {device}{room}, is too small for batches of {batch_size}: try --batch-size "
+            f"{max(2, batch_size // 2)}, --precision bf16 or --stream, as a run of its own (--out); "
+            f"the last checkpoint in {out} is whole"
+        ) from None
+
+
+def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
+    """Whether an error says that memory ran out; only CUDA has a class for it."""
+    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a memory object")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """The bytes of memory that are free now, as far as the system tells."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return 1024 * int(meminfo["MemAvailable"].split()[0]) if device.type == "cpu" else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def peak_memory(device: torch.device) -> dict[str, float | None]:
+    """The most memory used so far in MB, of the process and of an accelerator; None where it is not to be had."""
+    accelerator = getattr(torch, device.type)
+    known = device.type != "cpu" and hasattr(accelerator, "max_memory_allocated")
+    return {
+        "peak_memory_mb": peak_of_process_mb(),
+        "peak_device_memory_mb": accelerator.max_memory_allocated(device) / 1e6 if known else None,
+    }
+
+
+def peak_of_process_mb() -> float | None:
+    """The most memory that this process has held, in MB; None on Windows, which does not say without more ado."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / (1e6 if platform.system() == "Darwin" else 1e3)
 
 
 def keep_freed_memory() -> None:

@@ -12,13 +12,21 @@ from captcha_ocr.device import autocast, choose_precision
 from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
+from captcha_ocr.processes import Processes
 
 EVALUATION_BATCH = 250
 
 
 @torch.inference_mode()
-def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce") -> Scores:
+def evaluate(
+    model: ResNet18,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    loss: Loss = "bce",
+    processes: Processes | None = None,
+) -> Scores:
     """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
+
+    With several processes every one brings batches of its own, and all get the score of all.
 
     In the precision in which codes are read later, so that `eval` gives the same but for a rounding.
     Counts stay on the device until the end. Puts the model into evaluation mode and leaves it there.
@@ -34,7 +42,7 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
     exact = torch.zeros((), dtype=torch.int64, device=device)
     merged = torch.zeros_like(exact)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
-    images = 0
+    images = torch.zeros_like(exact)
     for inputs, labels in batches:
         with autocast(device, precision):
             logits = model(inputs)  # (B, L, K) float32
@@ -45,6 +53,8 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
         confusion.index_add_(0, places, torch.ones_like(places))
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
+    if processes is not None:
+        processes.add(confusion, exact, merged, loss_sum, images)
     seen = confusion.nonzero().flatten()  # a wait for the device, the first
     pairs = Counter(
         {
@@ -52,4 +62,4 @@ def evaluate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Lo
             for place, count in zip(seen.tolist(), confusion[seen].tolist(), strict=True)
         }
     )
-    return Scores(images, int(exact), pairs, float(loss_sum) / max(1, images), int(merged) - int(exact))
+    return Scores(int(images), int(exact), pairs, float(loss_sum) / max(1, int(images)), int(merged) - int(exact))

@@ -38,6 +38,24 @@ class Scores:
     loss: float | None = None
     lookalike: int = 0
 
+    def __add__(self, other: "Scores") -> "Scores":
+        """The score of both sets of images; the loss is left out."""
+        pairs = self.pairs + other.pairs
+        return Scores(
+            self.images + other.images, self.exact + other.exact, pairs, lookalike=self.lookalike + other.lookalike
+        )
+
+    def counts(self) -> dict[str, Any]:
+        """The counts, without the loss, as JSON types."""
+        pairs = [[true, read, count] for (true, read), count in self.pairs.items()]
+        return {"images": self.images, "exact": self.exact, "pairs": pairs, "lookalike": self.lookalike}
+
+    @classmethod
+    def from_counts(cls, counts: dict[str, Any]) -> "Scores":
+        """The inverse of `counts`."""
+        pairs = Counter({(true, read): count for true, read, count in counts["pairs"]})
+        return cls(counts["images"], counts["exact"], pairs, lookalike=counts["lookalike"])
+
     @property
     def exact_match(self) -> float:
         """The share of images whose whole text is right, 0 to 1."""

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.checkpoint import load_into, put_in_place, read_config, recover, save_model
+from captcha_ocr.checkpoint import put_in_place, read_config, recover, save_model
 from captcha_ocr.config import check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.files import read_checked
@@ -22,40 +21,30 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 
 @dataclass
 class Progress:
-    """How far a run has come: the finished epochs, their rows of metrics, and the best so far.
+    """How far a run has come: finished epochs, steps of the one in progress (`batch`) and of all, and the best so far.
 
-    run: what is run, from `run.describe_run`. difficulty: from `Difficulty.state`.
-    The order of the images in an epoch follows from the seed and the epoch's number alone, so no
-    state of a random generator has to be kept.
+    run: what is run, from `run.describe_run`. rows: of metrics.
     """
 
     run: dict[str, Any]
     epoch: int = 0
+    batch: int = 0
     step: int = 0
     seconds: float = 0.0
     best_epoch: int = 0
     best_exact: float = -1.0
     best_loss: float = float("inf")
     rows: list[dict[str, Any]] = field(default_factory=list)
-    difficulty: dict[str, list[float]] | None = None
 
 
 def save_last(
-    run: Path,
-    model: ResNet18,
-    optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-    progress: Progress,
+    run: Path, model: ResNet18, optimizer: torch.optim.Optimizer, progress: Progress, state: dict[str, Any]
 ) -> None:
-    """Write `last`; the one that was there becomes `previous`."""
-    state = optimizer.state_dict()
-    document = {
-        "progress": asdict(progress),
-        "schedule": schedule.state_dict(),
-        "groups": state["param_groups"],
-    }
+    """Write `last`; the one that was there becomes `previous`. state: anything more, as JSON types."""
+    tensors = optimizer.state_dict()
+    document = {"progress": asdict(progress), "state": state, "groups": tensors["param_groups"]}
     beside = {
-        OPTIMIZER_FILE: save_tensors(flatten(state["state"])),
+        OPTIMIZER_FILE: save_tensors(flatten(tensors["state"])),
         STATE_FILE: json.dumps(document).encode(),
     }
     last, previous = run / LAST, run / PREVIOUS
@@ -91,30 +80,26 @@ def check_whole(folder: Path) -> dict[str, Any]:
     return document
 
 
-def restore(
-    folder: Path,
-    model: ResNet18,
-    optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-) -> Progress:
-    """Bring model, optimiser and schedule to the state saved in `folder`; returns the progress."""
+def read_checkpoint(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The checked content of state.json and of optimizer.safetensors; UsageError for a model without them."""
     files = read_config(folder)["files"]
     check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to go on from")
-    document = json.loads(read_checked(folder / STATE_FILE, files[STATE_FILE]))
-    try:
-        tensors = load_tensors(read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE]))
-    except SafetensorError as error:
-        raise DamagedError(f"{folder / OPTIMIZER_FILE} is malformed: {error}") from None
-    load_into(model, folder)
+    state, tensors = (read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE))
+    return json.loads(state), tensors
+
+
+def restore(
+    document: dict[str, Any], tensors: bytes, optimizer: torch.optim.Optimizer
+) -> tuple[Progress, dict[str, Any]]:
+    """Bring the optimiser to what `read_checkpoint` read; returns the progress and the further state."""
     groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
-    optimizer.load_state_dict({"state": unflatten(tensors), "param_groups": groups})
+    optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
     for parameter, state in optimizer.state.items():
         for name, tensor in state.items():
             if tensor.shape == parameter.shape:
                 # In the parameter's own layout: the fused kernels walk both in the order of memory.
                 state[name] = torch.empty_like(parameter).copy_(tensor)
-    schedule.load_state_dict(document["schedule"])
-    return Progress(**document["progress"])
+    return Progress(**document["progress"]), document["state"]
 
 
 def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -1,14 +1,14 @@
 """The run folder: what identifies a run, how it ended, and its metrics.
 
-runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/  previous/
+runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/  previous/  epoch-0010/ …  tensorboard/
 """
 
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from captcha_ocr.checkpoint import (
     WEIGHTS_FILE,
@@ -19,16 +19,17 @@ from captcha_ocr.checkpoint import (
     standing,
     temporary_of,
 )
-from captcha_ocr.config import TrainConfig, differences
+from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole
-from captcha_ocr.shards import Dataset
+from captcha_ocr.shards import Dataset, Split
 
-BEST, RUN_FILE, METRICS_FILE = "best", "run.json", "metrics.jsonl"
+BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
-RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 1
+KEPT = "epoch-*"  # checkpoints that --keep-every keeps
+RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 2
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,17 @@ class Finished:
     test: dict[str, Any] | None
 
 
+def model_for(dataset: Dataset, config: TrainConfig) -> ModelConfig:
+    """The model that a training makes of a data set."""
+    return ModelConfig(dataset.charset, dataset.length, dataset.size, preset_named(config.preset).network)
+
+
 def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
-    """What tells one run from another: configuration, data and starting weights, wherever they lie."""
+    """What tells one run from another: configuration, network, data and starting weights, wherever they lie."""
     return {
         "training": config.to_dict(),
+        "model": model_for(dataset, config).to_dict(),
+        "images": {split: dataset.count(split) for split in get_args(Split)},
         "data": sha256(b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)),
         "init": None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
     }
@@ -54,12 +62,27 @@ def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """In what two descriptions of runs differ, in words."""
     words = differences(*(TrainConfig.from_dict(run["training"]) for run in (old, new)))
-    words += ["other data"] if old["data"] != new["data"] else []
+    words += differences(*(ModelConfig.from_dict(run["model"]) for run in (old, new)))
+    words += [
+        f"{split} images: {old['images'][split]:,} -> {count:,}"
+        for split, count in new["images"].items()
+        if old["images"][split] != count
+    ]
+    words += ["other images"] if old["data"] != new["data"] else []
     return words + (["other starting weights"] if old["init"] != new["init"] else [])
 
 
+def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether the new run is the old one with more epochs."""
+    before, after = (TrainConfig.from_dict(run["training"]) for run in (old, new))
+    if changes(old, {**new, "training": replace(after, epochs=before.epochs).to_dict()}):
+        return False
+    first, last = (derive_epochs(config, new["images"]["train"]) for config in (before, after))
+    return first is not None and last is not None and last > first
+
+
 def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | None:
-    """How the run in `out` ended, or None where it has not, or there is none; changes nothing.
+    """How the run in `out` ended, or None where there is none or it has to go on; changes nothing.
 
     UsageError if another run, or a model of another origin, is there, or one that `resume` "never" refuses;
     DamagedError if its run.json or its best model is not whole.
@@ -75,17 +98,17 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     except DamagedError as error:
         way_out = "begin anew with --force" if is_run(out) else "choose another --out"
         raise DamagedError(f"{error}; {way_out}") from None
-    changed = changes(existing, described)
-    if changed:
+    changed, longer = changes(existing, described), is_longer(existing, described)
+    if changed and not longer:
         raise UsageError(
-            f"{out} holds another run ({', '.join(changed)}); choose another --out, or replace it with --force"
+            f"{out} holds another run ({'; '.join(changed)}); choose another --out, or replace it with --force"
         )
-    if existing["finished"] is not None:
+    if existing["finished"] is not None and not longer:
         check_best(out)
         return Finished(**existing["finished"])
     if resume == "never":
-        raise UsageError(f"{out} holds an unfinished run; go on with --resume auto, or replace it with --force")
-    if any(standing(out / name).exists() for name in (LAST, PREVIOUS)):
+        raise UsageError(f"{out} holds a run to go on with; do so with --resume auto, or replace it with --force")
+    if standing(out / BEST).exists():
         check_best(out)
     return None
 
@@ -127,14 +150,23 @@ def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
 
 def remove_run(out: Path) -> None:
     """Remove what an earlier run wrote into `out`, and nothing else."""
-    for name in FOLDERS:
+    shutil.rmtree(out / BOARD, ignore_errors=True)
+    for name in (*FOLDERS, *(folder.name for folder in out.glob(KEPT))):
         for folder in (out / name, aside(out / name), temporary_of(out / name)):
             shutil.rmtree(folder, ignore_errors=True)
     # run.json last: without it the rest would be a stranger's, should this be interrupted.
     remove_files(out / name for name in (*FILES, RUN_FILE))
 
 
+def kept(out: Path, epoch: int) -> Path:
+    """Where the checkpoint after an epoch is kept."""
+    return out / KEPT.replace("*", f"{epoch:04}")
+
+
 def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write metrics.jsonl, a row an epoch, all of them at once; what is no number as null."""
-    lines = [json.dumps({key: finite(value) for key, value in row.items()}) + "\n" for row in rows]
+    """Write metrics.jsonl, all its rows at once; what is no number as null."""
+    numbers = [
+        {key: finite(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows
+    ]
+    lines = [json.dumps(row) + "\n" for row in numbers]
     write_atomic(out / METRICS_FILE, "".join(lines).encode())

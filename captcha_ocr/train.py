@@ -2,38 +2,45 @@
 
 import copy
 import dataclasses
+import json
 import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from captcha_ocr import __version__
-from captcha_ocr.batches import Batches, load_split
+from captcha_ocr.batches import Batches, Share, load_split, pieces_of
+from captcha_ocr.board import Board
 from captcha_ocr.calibrate import calibrated
 from captcha_ocr.checkpoint import (
     CARD_FILE,
     copy_model,
+    load_into,
     load_model,
     model_card,
     save_model,
     standing,
 )
-from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, preset_named
-from captcha_ocr.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
+from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
+from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
+from captcha_ocr.processes import Processes, joined, local_device
 from captcha_ocr.progress import counted, duration, say
-from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, restore, save_last
+from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, read_checkpoint, restore, save_last
 from captcha_ocr.run import (
     BEST,
+    BOARD,
     CONFUSION_FILE,
     CURVES_FILE,
     Finished,
@@ -42,14 +49,38 @@ from captcha_ocr.run import (
     describe_run,
     end_run,
     find_run,
+    is_longer,
     is_run,
+    kept,
+    model_for,
     start_run,
     write_metrics,
 )
 from captcha_ocr.shards import Dataset, check_places, read_dataset
-from captcha_ocr.trainer import Trainer, make_optimizer, make_trainer, run_epoch
+from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_schedule, make_trainer, run_epoch
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
+SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Where a run writes, on what data, with whom and how; `described`: by `describe_run`, `replace`: what is there."""
+
+    out: Path
+    dataset: Dataset
+    processes: Processes
+    described: dict[str, Any]
+    replace: bool
+    stream: bool
+    keep_every: int | None
+    tensorboard: bool
+    quiet: bool
+
+    def tell(self, line: str) -> None:
+        """Say a line, unless it is to be quiet."""
+        if not self.quiet:
+            say(line)
 
 
 def train(
@@ -62,18 +93,43 @@ def train(
     stream: bool = False,
     force: bool = False,
     quiet: bool = False,
+    keep_every: int | None = None,
+    tensorboard: bool = False,
 ) -> Finished:
     """Train on the shards in the folders `data` and leave in `out` the best model, curves, metrics and run.json.
 
-    An unfinished run of the same configuration in `out` goes on (`resume` "auto"; "never" refuses
-    it, a path goes on from that checkpoint folder), a finished one is left as it is. What is refused
-    with UsageError or DamagedError, such as another run, `force` replaces, if train wrote it. The
-    test set is scored once, at the end.
+    An unfinished run of the same configuration in `out` goes on, and any of it with fewer epochs (`resume` "auto";
+    "never" refuses it, a path goes on from that checkpoint folder); a finished one is left as it is. What is refused
+    with UsageError or DamagedError, such as another run, `force` replaces, if train wrote it. keep_every: after so many
+    epochs each time the checkpoint is kept for good. The test set is scored once, at the end.
+
+    SIGINT and SIGTERM are granted between two steps, after a checkpoint, as KeyboardInterrupt and SystemExit.
+    Started by torchrun it trains together with the other processes: the first of them decides, writes and speaks.
     """
     dataset = read_dataset(data)
-    model_config = ModelConfig(dataset.charset, dataset.length, dataset.size, preset_named(config.preset).network)
+    model_config = model_for(dataset, config)
     check_fits(dataset, model_config, config)
-    described = describe_run(dataset, config, init)
+    if tensorboard:
+        Board.check_installed()
+    with joined(choose_device(local_device(device_name))) as processes:
+        document = json.loads(
+            processes.from_first(lambda: open_run(out, describe_run(dataset, config, init), resume, force))
+        )
+        if document["finished"] is not None:
+            return Finished(**document["finished"])
+        described = document["described"]
+        here = describe_run(dataset, config)
+        differ = changes(described, {**here, "init": described["init"]})
+        check(not differ, f"this process was not started as the first one was ({'; '.join(differ)})")
+        quiet = quiet or not processes.first
+        run = Run(out, dataset, processes, described, document["replace"], stream, keep_every, tensorboard, quiet)
+        share = Share(dataset.count("train"), config.batch_size, processes)
+        with enough_memory(processes.device, config.batch_size, out):
+            return train_on(run, share, model_config, config, init, resume)
+
+
+def open_run(out: Path, described: dict[str, Any], resume: str, force: bool) -> bytes:
+    """What is in `out`, as JSON: how the run ended, if it has; and whether what is there is to be replaced."""
     finished, replace = None, False
     try:
         finished = find_run(out, described, resume)
@@ -81,33 +137,41 @@ def train(
         replace = force and is_run(out)
         if not replace:
             raise
-    if finished is not None:
-        return finished
-    count = dataset.count("train")
-    check(count >= 2, f"{dataset.name} has {count} training image; at least 2 are needed")
+    ended = None if finished is None else dataclasses.asdict(finished)
+    return json.dumps({"finished": ended, "replace": replace, "described": described}).encode()
+
+
+def train_on(
+    run: Run, share: Share, model_config: ModelConfig, config: TrainConfig, init: Path | None, resume: str
+) -> Finished:
+    """Load what is needed, go on where a run was stopped, train and score."""
+    dataset, processes = run.dataset, run.processes
+    check(share.total >= 2, f"{dataset.name} has {share.total} training image; at least 2 are needed")
+    check(share.steps > 0, f"{dataset.name} has too few training images for {counted(processes.count, 'process')}")
     check(len(dataset.charset) >= 2, f"{dataset.name} has an alphabet of 1 character; there is nothing to learn")
-    tell = (lambda line: None) if quiet else say
-    check_places(dataset.of_split("test"))  # which is only read at the end; the others are, now
-    device = choose_device(device_name)
+    test = pieces_of(dataset.of_split("test"), processes.portion(dataset.count("test")))
+    check_places(piece.place for piece in test)  # which is only read at the end; the others are, now
     keep_freed_memory()
-    training = load_split(dataset, "train", device, stream)
-    validation = load_split(dataset, "val", device, stream)
-    trainer = make_trainer(model_config, config, training, device, init, Progress(described))
-    tell(f"device     {describe(device)}, {trainer.precision}")
-    tell(
-        f"data       {len(training):,} images to train on, {len(validation):,} to validate, "
+    training = load_split(dataset, "train", processes, share.samples, run.stream)
+    validation = load_split(dataset, "val", processes, stream=run.stream)
+    trainer = make_trainer(model_config, config, share, init if processes.first else None, Progress(run.described))
+    together = "" if processes.count == 1 else f"; the first of {processes.count} processes"
+    run.tell(f"device     {describe(processes.device)}, {trainer.precision}{together}")
+    run.tell(
+        f"data       {share.total:,} images to train on, {dataset.count('val'):,} to validate, "
         f"{dataset.size}, {training.lie}"
     )
-    tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
-    checkpoint = find_checkpoint(out, resume, replace)
-    if checkpoint is not None:
-        go_on(trainer, checkpoint, out, tell)
-    start_run(out, described, replace)
-    if checkpoint is not None and not (out / BEST).exists():
-        copy_model(standing(checkpoint.parent / BEST), out / BEST)
-    tell(expectation(trainer, training, validation))
-    rule = run_epochs(trainer, training, validation, out, dataset, quiet)
-    return finish(trainer, rule, out, dataset, validation, stream, tell)
+    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
+    checkpoint = go_on(trainer, run, resume)
+    trainer.network = processes.wrap(trainer.model)
+    run.tell(expectation(trainer, training, dataset.count("val")))
+    if processes.first:
+        start_run(run.out, run.described, run.replace)
+        if checkpoint is not None and not (run.out / BEST).exists() and standing(checkpoint.parent / BEST).exists():
+            copy_model(standing(checkpoint.parent / BEST), run.out / BEST)
+    with Interruption() as interruption:
+        rule = run_epochs(trainer, training, validation, run, interruption)
+        return finish(trainer, rule, validation, run, interruption)
 
 
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
@@ -121,21 +185,55 @@ def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
     return load_last(named) or named  # a run folder, or a checkpoint in one
 
 
-def go_on(trainer: Trainer, checkpoint: Path, out: Path, tell: Callable[[str], None]) -> None:
-    """Bring the trainer to where the checkpoint was written; UsageError if that was another run."""
-    progress = restore(checkpoint, trainer.model, trainer.optimizer, trainer.schedule)
-    changed = changes(progress.run, trainer.progress.run)
-    check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
-    # A run killed between writing `best` and `last` left a newer best than the checkpoint knows.
-    best = check_best(checkpoint.parent)
-    progress.best_epoch, progress.best_exact = best["epoch"], best["validation"]["exact_match"]
-    progress.best_loss = loss_of(best["validation"]["loss"])
+def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
+    """Bring the trainer to where a run was stopped, if one was; returns, in the first process, the checkpoint."""
+    checkpoint: Path | None = None
+    tensors = b""
+
+    def read() -> bytes:
+        nonlocal checkpoint, tensors
+        checkpoint = find_checkpoint(run.out, resume, run.replace)
+        if checkpoint is None:
+            return b""
+        document, tensors = read_checkpoint(checkpoint)
+        progress = document["progress"]
+        changed, longer = changes(progress["run"], run.described), is_longer(progress["run"], run.described)
+        refusal = f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone"
+        check(longer or not changed, refusal)
+        load_into(trainer.model, checkpoint)
+        if progress["epoch"] or standing(checkpoint.parent / BEST).exists():
+            # A run killed between writing `best` and `last` left a newer best than the checkpoint knows.
+            best = check_best(checkpoint.parent)
+            loss = loss_of(best["validation"]["loss"])
+            progress |= {"best_epoch": best["epoch"], "best_loss": loss}
+            progress["best_exact"] = best["validation"]["exact_match"]
+        return json.dumps(document).encode()
+
+    document = trainer.processes.from_first(read)
+    if not document:
+        return None
+    progress, state = restore(json.loads(document), trainer.processes.from_first(lambda: tensors), trainer.optimizer)
+    progress.run = run.described
     trainer.progress = progress
-    if progress.difficulty is not None:
-        trainer.difficulty.restore(progress.difficulty)
-    if checkpoint == out / PREVIOUS:
-        tell(f"{out / LAST} is not whole: going on from the checkpoint before it")
-    tell(f"resumed    after epoch {progress.epoch}, from {checkpoint}")
+    trainer.restore(state)
+    if decays(trainer.config) and state["steps"] != trainer.steps:
+        lengthen(trainer)
+    if checkpoint == run.out / PREVIOUS:
+        run.tell(f"{run.out / LAST} is not whole: going on from the checkpoint before it")
+    within = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
+    run.tell(f"resumed    after {counted(progress.epoch, 'epoch')}{within}, from {checkpoint}")
+    return checkpoint
+
+
+def lengthen(trainer: Trainer) -> None:
+    """Put the schedule of a run of another length where this run has come to."""
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = trainer.config.learning_rate
+    trainer.schedule = make_schedule(trainer.optimizer, trainer.config, trainer.steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch expects steps of the optimiser between
+        for _ in range(trainer.progress.step):
+            trainer.schedule.step()
 
 
 def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> None:
@@ -152,63 +250,116 @@ def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> Non
     raise UsageError(f"{folder} holds images of {dataset.size}, and {reason}; make others with: {command}")
 
 
-def expectation(trainer: Trainer, training: Batches, validation: Batches) -> str:
+def expectation(trainer: Trainer, training: Batches, validation_images: int) -> str:
     """How long the run will take, from a few steps on a copy of the network that is then thrown away."""
     model = copy.deepcopy(trainer.model)
-    trial = dataclasses.replace(trainer, model=model, optimizer=make_optimizer(model, trainer.config))
-    batch_size = min(trainer.config.batch_size, len(training))
-    images, labels = training.first(batch_size)
-    augmenting = torch.Generator(trainer.device) if trainer.config.augment else None
+    optimizer, scaler = make_optimizer(model, trainer.config), make_scaler(trainer.device, trainer.precision)
+    trial = dataclasses.replace(trainer, model=model, network=model, optimizer=optimizer, scaler=scaler)
+    images, labels = training.first(trainer.share.batch)
     seconds: list[float] = []
     while len(seconds) < 4 or (len(seconds) < TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()
-        trial.step(images, labels, augmenting)[0].item()  # waits for the device
+        trial.step(images, labels, len(images) * trainer.processes.count)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
-    rate = batch_size / statistics.median(seconds[len(seconds) // 2 :])  # the first steps are slow and uneven
-    epoch_s = (len(training) + len(validation) / 3) / rate  # a step goes forward, and twice as far back
+    # The first steps are slow and uneven.
+    rate = len(images) * trainer.processes.count / statistics.median(seconds[len(seconds) // 2 :])
+    epoch_s = (trainer.share.total + validation_images / 3) / rate  # a step goes forward, and twice as far back
     if trainer.epochs is None:
         return (
             f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); ends when validation "
             f"has not improved for {counted(trainer.config.patience, 'epoch')}"
         )
-    left = trainer.epochs - trainer.progress.epoch
-    line = f"expected   about {duration(left * epoch_s)} for {counted(left, 'epoch')} ({rate:,.0f} images/s)"
+    left = trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.share.steps
+    line = f"expected   about {duration(left * epoch_s)} for {counted(math.ceil(left), 'epoch')} ({rate:,.0f} images/s)"
     if trainer.config.patience >= trainer.epochs:
         return line
     return f"{line}; ends sooner if validation does not improve for {counted(trainer.config.patience, 'epoch')}"
 
 
-def run_epochs(
-    trainer: Trainer, training: Batches, validation: Batches, out: Path, dataset: Dataset, quiet: bool
-) -> str:
-    """Train epoch after epoch until a rule ends it; returns the rule, in words."""
-    progress = trainer.progress
-    write_metrics(out, progress.rows)
-    started = time.perf_counter() - progress.seconds
-    while True:
-        rule = ending_rule(trainer)
-        if rule is not None:
-            return rule
-        row = run_epoch(trainer, training, quiet)
-        scores = score(trainer.model, validation, trainer)
-        progress.seconds = time.perf_counter() - started
-        row |= {
-            "seconds": progress.seconds,
-            "validation_loss": scores.loss,
-            "validation_exact": scores.exact_match,
-            "peak_memory_mb": peak_memory_mb(trainer.device),
-        }
-        progress.rows.append(row)
-        at_rest = progress.epoch == trainer.epochs and trainer.config.schedule != "constant"
-        if is_better(scores, progress, at_rest):
-            progress.best_epoch, progress.best_exact = progress.epoch, scores.exact_match
-            progress.best_loss = loss_of(scores.loss)
-            save_best(trainer, out, dataset, validation, scores)
-        progress.difficulty = trainer.difficulty.state()
-        save_last(out, trainer.model, trainer.optimizer, trainer.schedule, progress)
-        write_metrics(out, progress.rows)
-        if not quiet:
-            say(epoch_line(row, trainer))
+class Records:
+    """What the first process writes while a run goes on: checkpoints, metrics and TensorBoard's files."""
+
+    def __init__(self, trainer: Trainer, run: Run) -> None:
+        self.trainer, self.run = trainer, run
+        self.saved_at = time.monotonic()
+        self.shown = len(trainer.progress.rows)
+        writing_board = run.tensorboard and run.processes.first
+        self.board = Board(run.out / BOARD, trainer.progress.step) if writing_board else None
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add the row of an epoch."""
+        self.trainer.progress.rows.append({"by": "epoch", **row})
+
+    def update(self) -> None:
+        """Show what is new, and save where the last checkpoint is some minutes old."""
+        self.show()
+        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
+            self.save()
+
+    def show(self) -> None:
+        """Give TensorBoard the rows that are new."""
+        if self.board is not None:
+            self.board.write(self.trainer.progress.rows[self.shown :])
+            self.shown = len(self.trainer.progress.rows)
+
+    def save(self) -> None:
+        """Write the checkpoint `last`, and the metrics."""
+        if self.run.processes.first:
+            trainer = self.trainer
+            save_last(self.run.out, trainer.model, trainer.optimizer, trainer.progress, trainer.state())
+            write_metrics(self.run.out, trainer.progress.rows)
+        self.saved_at = time.monotonic()
+
+    def end_epoch(self) -> None:
+        """Save, and keep what is to be kept for good."""
+        self.show()
+        self.save()
+        epoch, every = self.trainer.progress.epoch, self.run.keep_every
+        if self.run.processes.first and every and epoch % every == 0:
+            copy_model(self.run.out / LAST, kept(self.run.out, epoch))
+
+    def close(self) -> None:
+        """Close TensorBoard's files."""
+        if self.board is not None:
+            self.board.close()
+
+
+def run_epochs(trainer: Trainer, training: Batches, validation: Batches, run: Run, interruption: Interruption) -> str:
+    """Train epoch after epoch until a rule ends it; returns the rule, in words. A signal ends it with a checkpoint."""
+    progress, records = trainer.progress, Records(trainer, run)
+    if run.processes.first:
+        write_metrics(run.out, progress.rows)
+
+    def between_steps() -> None:
+        records.update()
+        number = run.processes.agreed(interruption.wanted, progress.step)
+        if number is not None:
+            interruption.leave(number)
+
+    try:
+        while (rule := ending_rule(trainer)) is None:
+            row = run_epoch(trainer, training, run.quiet, between_steps)
+            started = time.perf_counter()
+            scores = score(trainer.model, validation, trainer, interruption)
+            at_rest = progress.epoch + 1 == trainer.epochs and decays(trainer.config)
+            if is_better(scores, progress, at_rest):
+                if run.processes.first:
+                    save_best(trainer, run, validation, scores, interruption)
+                progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
+                progress.best_loss = loss_of(scores.loss)
+            progress.seconds += time.perf_counter() - started
+            row |= {"seconds": progress.seconds, "validation_loss": scores.loss}
+            row["validation_exact"] = scores.exact_match
+            records.add(row)
+            trainer.end_epoch(loss_of(scores.loss))
+            records.end_epoch()
+            run.tell(epoch_line(row, trainer))
+    except (KeyboardInterrupt, SystemExit):  # which only come where a run can go on from: between steps or batches
+        records.save()
+        raise
+    finally:
+        records.close()
+    return rule
 
 
 def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool:
@@ -245,7 +396,7 @@ def epoch_line(row: dict[str, Any], trainer: Trainer) -> str:
     line = (
         f"epoch {row['epoch']}{total}: loss {row['training_loss']:.4f}, exact {row['training_exact']:.2%}; "
         f"validation loss {row['validation_loss']:.4f}, exact {row['validation_exact']:.2%}; "
-        f"{row['images_per_s']:,.0f} images/s"
+        f"{row['images_per_s']:,.0f} images/s, {memory_used(row)}"
     )
     if trainer.epochs is None:
         return line
@@ -253,54 +404,38 @@ def epoch_line(row: dict[str, Any], trainer: Trainer) -> str:
     return f"{line}; {duration(left_s)} left"
 
 
-def peak_memory_mb(device: torch.device) -> float | None:
-    """The most memory used so far, in MB: the GPU's on CUDA, else the process's; None if not to be had."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return None
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes / (1e6 if platform.system() == "Darwin" else 1e3)
+def memory_used(row: dict[str, Any]) -> str:
+    """The peak of memory in a row of metrics, in words."""
+    process, device = row["peak_memory_mb"], row["peak_device_memory_mb"]
+    parts = [] if process is None else [f"{process / 1e3:.1f} GB"]
+    parts += [] if device is None else [f"{device / 1e3:.1f} GB on the device"]
+    return " and ".join(parts) or "memory unknown"
 
 
-def save_best(trainer: Trainer, out: Path, dataset: Dataset, validation: Batches, scores: Scores) -> None:
+def save_best(trainer: Trainer, run: Run, validation: Batches, scores: Scores, interruption: Interruption) -> None:
     """Write the folder `best`: a whole model, its confidences made honest, with a card for people."""
-    model = calibrated(trainer.model, validation.in_order(EVALUATION_BATCH))
+    model = calibrated(trainer.model, interruption.watch(validation.in_order(EVALUATION_BATCH)))
+    epoch = trainer.progress.epoch + 1
     facts = {
         "preset": trainer.config.preset,
-        "epoch": trainer.progress.epoch,
-        "training_images": dataset.count("train"),
+        "epoch": epoch,
+        "training_images": trainer.share.total,
         "validation": scores.summary(),
         "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
     }
-    save_model(out / BEST, model, facts, model_card(trainer.config, dataset, trainer.progress.best_epoch, scores))
+    save_model(run.out / BEST, model, facts, model_card(trainer.config, run.dataset, epoch, scores))
 
 
-def finish(
-    trainer: Trainer,
-    rule: str,
-    out: Path,
-    dataset: Dataset,
-    validation: Batches,
-    stream: bool,
-    tell: Callable[[str], None],
-) -> Finished:
+def finish(trainer: Trainer, rule: str, validation: Batches, run: Run, interruption: Interruption) -> Finished:
     """Score the test set once with the best weights, draw the pictures, write the end into run.json."""
-    from captcha_ocr.plots import draw_confusion, draw_curves
-
-    progress = trainer.progress
-    model = move(load_model(out / BEST), trainer.device)
-    validated = score(model, validation, trainer)
+    progress, dataset, processes = trainer.progress, run.dataset, run.processes
+    model = load_model(run.out / BEST) if processes.first else ResNet18(trainer.model.config)
+    model = move(model, trainer.device)
+    processes.send(model.state_dict().values())
+    validated = score(model, validation, trainer, interruption)
     test = None
     if dataset.count("test"):
-        test = score(model, load_split(dataset, "test", trainer.device, stream), trainer)
-    (out / BEST / CARD_FILE).write_text(
-        model_card(trainer.config, dataset, trainer.progress.best_epoch, validated, test), encoding="utf-8"
-    )
-    draw_curves(progress.rows, out / CURVES_FILE)
-    draw_confusion(test or validated, dataset.charset.characters, out / CONFUSION_FILE)
+        test = score(model, load_split(dataset, "test", processes, stream=run.stream), trainer, interruption)
     finished = Finished(
         rule=rule,
         epochs=progress.epoch,
@@ -308,26 +443,30 @@ def finish(
         seconds=progress.seconds,
         test=None if test is None else test.summary(),
     )
-    end_run(
-        out,
-        finished,
-        {
-            "device": describe(trainer.device),
-            "precision": trainer.precision,
-            "versions": {
-                "captcha_ocr": __version__,
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-            },
-        },
-    )
-    tell(
+    if processes.first:
+        write_end(trainer, run, finished, validated, test)
+    run.tell(
         f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
         f"best epoch {progress.best_epoch}"
     )
     return finished
 
 
-def score(model: ResNet18, batches: Batches, trainer: Trainer) -> Scores:
-    """The score on all of one split."""
-    return evaluate(model, batches.in_order(EVALUATION_BATCH), trainer.config.loss)
+def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores, test: Scores | None) -> None:
+    """Complete the card, draw the pictures and write the end into run.json."""
+    from captcha_ocr.plots import draw_confusion, draw_curves
+
+    card = model_card(trainer.config, run.dataset, finished.best_epoch, validated, test)
+    (run.out / BEST / CARD_FILE).write_text(card, encoding="utf-8")
+    draw_curves([row for row in trainer.progress.rows if row["by"] == "epoch"], run.out / CURVES_FILE)
+    draw_confusion(test or validated, run.dataset.charset.characters, run.out / CONFUSION_FILE)
+    versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    facts = {"device": describe(trainer.device), "processes": run.processes.count, "precision": trainer.precision}
+    end_run(run.out, finished, {**facts, "versions": versions})
+
+
+def score(model: ResNet18, batches: Batches, trainer: Trainer, interruption: Interruption) -> Scores:
+    """The score on all of one split, every process with its part, and the batch norms' means of the first."""
+    trainer.processes.send(model.buffers())
+    watched = interruption.watch(batches.in_order(EVALUATION_BATCH))
+    return evaluate(model, watched, trainer.config.loss, trainer.processes)

@@ -1,67 +1,193 @@
-"""The trainer: network, optimiser and schedule, one step and one epoch of it."""
+"""The trainer: network, optimiser and schedule, one step and one epoch of it, and its state."""
 
 import dataclasses
 import time
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from captcha_ocr.augment import augment
-from captcha_ocr.batches import Batches
+from captcha_ocr.batches import Batches, Share
 from captcha_ocr.checkpoint import find_model_folder, load_into
 from captcha_ocr.config import ModelConfig, Precision, TrainConfig, derive_epochs
-from captcha_ocr.device import autocast, choose_precision
+from captcha_ocr.device import autocast, choose_precision, peak_memory
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.losses import LOSSES, smooth
 from captcha_ocr.model import ResNet18, move
+from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
+
+ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
+
+
+class Tally:
+    """Sums over images, kept on the device, so that adding waits for nothing; `seconds` is what they took."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.loss = torch.zeros((), device=device)
+        self.exact, self.images = torch.zeros((2,), dtype=torch.int64, device=device)
+        self.seconds = 0.0
+
+    def add(self, loss: Tensor, wrong: Tensor, seconds: float) -> None:
+        """Add a step: its mean loss, and which characters were wrong (B, L)."""
+        self.loss += loss * len(wrong)
+        self.exact += (~wrong.any(1)).sum()
+        self.images += len(wrong)
+        self.seconds += seconds
+
+    def __add__(self, other: "Tally") -> "Tally":
+        both = Tally(self.loss.device)
+        both.loss, both.exact, both.images = (
+            self.loss + other.loss,
+            self.exact + other.exact,
+            self.images + other.images,
+        )
+        both.seconds = self.seconds + other.seconds
+        return both
+
+    def __str__(self) -> str:
+        return f"loss {self.loss.item() / self.images.item():.4f} exact {self.exact.item() / self.images.item():.1%}"
+
+    def state(self) -> dict[str, float]:
+        """The sums as JSON types."""
+        return {
+            "loss": self.loss.item(),
+            "exact": self.exact.item(),
+            "images": self.images.item(),
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, float]) -> None:
+        """The inverse of `state`."""
+        for tensor, name in ((self.loss, "loss"), (self.exact, "exact"), (self.images, "images")):
+            tensor.fill_(state[name])
+        self.seconds = state["seconds"]
 
 
 @dataclasses.dataclass
 class Trainer:
-    """What a run consists of while it runs."""
+    """What a run consists of while it runs.
+
+    network: what is trained, the model itself or the model among several processes. epoch, recent: sums since the epoch
+    began, and since the last row of metrics.
+    """
 
     model: ResNet18
+    network: nn.Module
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
+    scaler: torch.amp.GradScaler
     config: TrainConfig
     epochs: int | None
-    device: torch.device
     precision: Precision
+    share: Share
     progress: Progress
     difficulty: Difficulty
+    epoch: Tally
+    recent: Tally
 
-    def step(self, images: Tensor, labels: Tensor, augmenting: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """One optimiser step on (B, C, H, W) uint8 images; the loss, and which characters were wrong (B, L).
+    @property
+    def processes(self) -> Processes:
+        """Those that train together."""
+        return self.share.processes
 
-        augmenting: where the chance comes from by which images are changed; None leaves them as they are.
+    @property
+    def device(self) -> torch.device:
+        """Where this one computes."""
+        return self.processes.device
+
+    @property
+    def steps(self) -> int:
+        """Of all epochs; 0 where there is no last one."""
+        return (self.epochs or 0) * self.share.steps
+
+    def chance(self, number: int) -> torch.Generator:
+        """A generator on the processor that follows from the seed, a number and this process's rank alone.
+
+        So no state of a generator has to be kept: a run that goes on draws what it would have drawn.
+        """
+        # The processor's generator heeds the low 32 bits of its seed alone; the factor spreads ranks over them.
+        return torch.Generator().manual_seed(
+            self.config.seed * 1_000_003 + number + self.processes.rank * 2_654_435_761
+        )
+
+    def step(self, images: Tensor, labels: Tensor, together: int) -> tuple[Tensor, Tensor]:
+        """One optimiser step on (B, C, H, W) uint8 images, of `together` in all processes.
+
+        Returns the mean loss, and which characters were wrong (B, L).
         """
         targets = labels
-        if augmenting is not None:
-            images, targets = augment(images, labels, len(self.model.config.charset), augmenting)
+        if self.config.augment:
+            seed = int(torch.randint(2**62, (1,), generator=self.chance(self.progress.step)))
+            chance = torch.Generator(self.device).manual_seed(seed)
+            images, targets = augment(images, labels, len(self.model.config.charset), chance)
         with autocast(self.device, self.precision):
-            logits = self.model(images)
+            logits = self.network(images)
         if self.config.smoothing:
             targets = smooth(targets, logits.shape[-1], self.config.smoothing)
         loss = LOSSES[self.config.loss](logits, targets)
+        # Gradients are averaged over processes, which may have unequal numbers of images.
+        part = len(images) * self.processes.count / together
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        self.scaler.scale(loss * part).backward()  # type: ignore[no-untyped-call]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss.detach(), logits.detach().argmax(-1) != labels
+
+    def end_epoch(self, validation_loss: float = 0.0) -> None:
+        """Count the epoch as done, and lower the rate where its schedule looks at the validation."""
+        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self.schedule.step(validation_loss)
+        self.progress.epoch += 1
+        self.progress.batch = 0
+        self.epoch, self.recent = Tally(self.device), Tally(self.device)
+
+    def state(self) -> dict[str, Any]:
+        """Everything but weights, optimiser and progress, as JSON types."""
+        return {
+            "steps": self.steps,
+            "schedule": self.schedule.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "difficulty": self.difficulty.state(),
+            "epoch": self.epoch.state(),
+            "recent": self.recent.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.schedule.load_state_dict(state["schedule"])
+        if state["scaler"] and self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
+        self.difficulty.restore(state["difficulty"])
+        self.epoch.restore(state["epoch"])
+        if self.processes.first:  # whose alone it was
+            self.recent.restore(state["recent"])
+
+    def row(self, tally: Tally) -> dict[str, Any]:
+        """A row of metrics; waits for the device."""
+        images = tally.images.item()
+        return {
+            "epoch": self.progress.epoch + 1,
+            "step": self.progress.step,
+            "seconds": self.progress.seconds,
+            "training_loss": tally.loss.item() / images,
+            "training_exact": tally.exact.item() / images,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "images_per_s": images / tally.seconds,
+            **peak_memory(self.device),
+        }
 
 
 def make_trainer(
-    model_config: ModelConfig,
-    config: TrainConfig,
-    training: Batches,
-    device: torch.device,
-    init: Path | None,
-    progress: Progress,
+    model_config: ModelConfig, config: TrainConfig, share: Share, init: Path | None, progress: Progress
 ) -> Trainer:
     """Network, optimiser and schedule as the configuration says; weights from `init`, or seeded."""
+    device = share.processes.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = ResNet18(model_config)
@@ -69,11 +195,28 @@ def make_trainer(
         load_into(model, find_model_folder(init))
     model = move(model, device)
     optimizer = make_optimizer(model, config)
-    epochs = derive_epochs(config, len(training))
-    schedule = make_schedule(optimizer, config, (epochs or 0) * training.batch_count(config.batch_size))
+    epochs = derive_epochs(config, share.total)
     precision = choose_precision(config.precision, device)
-    difficulty = Difficulty(len(model_config.charset), config.focus, device)
-    return Trainer(model, optimizer, schedule, config, epochs, device, precision, progress, difficulty)
+    return Trainer(
+        model=model,
+        network=model,
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, config, (epochs or 0) * share.steps),
+        scaler=make_scaler(device, precision),
+        config=config,
+        epochs=epochs,
+        precision=precision,
+        share=share,
+        progress=progress,
+        difficulty=Difficulty(len(model_config.charset), config.focus, share.processes),
+        epoch=Tally(device),
+        recent=Tally(device),
+    )
+
+
+def make_scaler(device: torch.device, precision: Precision) -> torch.amp.GradScaler:
+    """What keeps the gradients of fp16 within its range; in any other precision it does nothing."""
+    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
 
 
 def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
@@ -88,50 +231,51 @@ def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimize
 def make_schedule(
     optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int
 ) -> torch.optim.lr_scheduler.LRScheduler:
-    """The learning rate over all `steps`: one cycle, cosine or constant."""
+    """The learning rate: one cycle or cosine over all `steps`, lowered on plateaus of the loss, or constant."""
     schedules = torch.optim.lr_scheduler
     if config.schedule == "onecycle":
         return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps, cycle_momentum=False)
     if config.schedule == "cosine":
         return schedules.CosineAnnealingLR(optimizer, steps)
+    if config.schedule == "plateau":
+        return schedules.ReduceLROnPlateau(optimizer, patience=config.patience // 4)
     return schedules.ConstantLR(optimizer, factor=1.0)
 
 
-def run_epoch(trainer: Trainer, training: Batches, quiet: bool) -> dict[str, Any]:
-    """One pass over the training images; returns the first half of its row of metrics."""
-    progress, config = trainer.progress, trainer.config
-    seed = config.seed * 1_000_003 + progress.epoch
-    generator = torch.Generator().manual_seed(seed)
-    progress.epoch += 1
-    augmenting = None
-    if config.augment:
-        augmenting = torch.Generator(trainer.device).manual_seed(seed)
-    weigh = trainer.difficulty.weights if config.focus else None
+def run_epoch(
+    trainer: Trainer, training: Batches, quiet: bool, between_steps: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """One pass over the training images, or the rest of one; returns the first half of its row of metrics."""
+    progress, share = trainer.progress, trainer.share
+    difficulty = trainer.difficulty if trainer.config.focus else None
     trainer.model.train()
-    loss_sum = torch.zeros((), device=trainer.device)
-    exact = torch.zeros((), dtype=torch.int64, device=trainer.device)
-    images_seen = 0
-    started = time.perf_counter()
-    name = f"epoch {progress.epoch}" + (f"/{trainer.epochs}" if trainer.epochs else "")
+    name = f"epoch {progress.epoch + 1}" + (f"/{trainer.epochs}" if trainer.epochs else "")
+    batches = training.shuffled(share.batch, trainer.chance(progress.epoch), difficulty, progress.batch)
+    before = time.perf_counter()
     with ProgressBar(name, quiet) as bar:
-        for images, labels in training.shuffled(config.batch_size, generator, weigh):
-            loss, wrong = trainer.step(images, labels, augmenting)
-            if weigh is not None:
-                trainer.difficulty.update(labels, wrong)
-            trainer.schedule.step()
+        for images, labels in islice(batches, share.steps - progress.batch):
+            loss, wrong = trainer.step(images, labels, share.images(progress.batch))
+            if difficulty is not None:
+                difficulty.update(labels, wrong)
+            if trainer.config.schedule != "plateau":
+                trainer.schedule.step()
             progress.step += 1
-            loss_sum += loss * len(images)
-            exact += (~wrong.any(1)).sum()
-            images_seen += len(images)
-            if bar.wants_note():  # twice a second: the only waits for the device inside an epoch
-                bar.note(f"loss {loss_sum.item() / images_seen:.4f} exact {exact.item() / images_seen:.1%}")
-            bar.show(images_seen, len(training))
-    loss_mean, exact_share = loss_sum.item() / images_seen, exact.item() / images_seen
-    return {
-        "epoch": progress.epoch,
-        "step": progress.step,
-        "training_loss": loss_mean,
-        "training_exact": exact_share,
-        "learning_rate": trainer.schedule.get_last_lr()[0],
-        "images_per_s": images_seen / (time.perf_counter() - started),
-    }
+            progress.batch += 1
+            elapsed = time.perf_counter() - before
+            before += elapsed
+            progress.seconds += elapsed
+            trainer.recent.add(loss, wrong, elapsed)
+            if progress.batch % max(1, share.steps // ROWS_PER_EPOCH) == 0 or progress.batch == share.steps:
+                end_interval(trainer)
+            if bar.wants_note():  # twice a second: with the rows of metrics the only waits for the device in an epoch
+                bar.note(str(trainer.epoch + trainer.recent))
+            bar.show(min(share.total, progress.batch * share.batch_size), share.total)
+            between_steps()
+    return trainer.row(trainer.epoch)
+
+
+def end_interval(trainer: Trainer) -> None:
+    """Add up over all processes what was counted since the last row of metrics, and write another."""
+    trainer.processes.add(trainer.recent.loss, trainer.recent.exact, trainer.recent.images)
+    trainer.progress.rows.append({"by": "step", **trainer.row(trainer.recent)})
+    trainer.epoch, trainer.recent = trainer.epoch + trainer.recent, Tally(trainer.device)

@@ -20,6 +20,12 @@ Result = TypeVar("Result")
 SLICE = 64  # jobs that a thread takes at a time: those it has are still done after Ctrl-C
 
 
+def rank_and_count() -> tuple[int, int]:
+    """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    return (int(os.environ.get("RANK", "0")), count) if count > 1 else (0, 1)
+
+
 def available_workers() -> int:
     """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from captcha_ocr.batches import ResidentBatches, StreamedBatches, load_split, memory_of, resample
+from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, memory_of, resample
 from captcha_ocr.config import PrepareConfig
+from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.prepare import prepare
+from captcha_ocr.processes import Processes
 from captcha_ocr.shards import Dataset, read_dataset, read_manifest, read_shard
 
-CPU = torch.device("cpu")
+ALONE = Processes(torch.device("cpu"))
 
 
 def numbered(count: int) -> ResidentBatches:
@@ -21,7 +23,7 @@ def numbered(count: int) -> ResidentBatches:
 
 def test_a_split_is_its_shards_in_order(shards):
     manifest = read_manifest(shards)
-    batches = load_split(read_dataset([shards]), "train", CPU)
+    batches = load_split(read_dataset([shards]), "train", ALONE)
     images, labels = read_shard(shards, manifest, manifest.of_split("train")[0])
     assert np.array_equal(batches.images.numpy(), images)
     assert np.array_equal(batches.labels.numpy(), labels)
@@ -49,14 +51,14 @@ def test_the_same_generator_gives_the_same_order():
 
 @pytest.mark.parametrize(("count", "batches"), [(1, 0), (2, 1), (6, 2), (7, 2), (8, 3)])
 def test_a_tail_of_one_is_passed_over_since_batch_norm_needs_two(count, batches):
-    assert numbered(count).batch_count(3) == batches
-    assert len(list(numbered(count).shuffled(3, torch.Generator()))) == batches
+    assert Share(count, 3, ALONE).steps == batches
 
 
 @pytest.mark.parametrize("weights", [torch.ones(6), torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 1.0])])
 def test_each_row_is_drawn_as_often_as_its_weight_says_rounded_up_or_down(weights):
     generator = torch.Generator().manual_seed(0)
-    drawn = [resample(torch.arange(6) + 10, weights, generator) for _ in range(400)]
+    chance = [(torch.rand(1, generator=generator), torch.randperm(6, generator=generator)) for _ in range(400)]
+    drawn = [resample(torch.arange(6) + 10, weights, *drawing) for drawing in chance]
     counts = torch.stack([torch.bincount(rows - 10, minlength=6) for rows in drawn])
     assert ((counts - weights).abs() < 1).all()
     assert counts.double().mean(0) == pytest.approx(weights.double(), abs=0.1)
@@ -67,11 +69,12 @@ def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
     monkeypatch.setattr("captcha_ocr.batches.BATCHES_PER_WINDOW", 2)
     seen = []
 
-    def weigh(labels):
-        seen.append(labels.flatten().tolist())
-        return torch.where(labels[:, 0] % 2 == 1, 2.0, 0.0)
+    class Odd(Difficulty):
+        def weights(self, labels):
+            seen.append(labels.flatten().tolist())
+            return torch.where(labels[:, 0] % 2 == 1, 2.0, 0.0)
 
-    batches = list(numbered(40).shuffled(5, torch.Generator().manual_seed(0), weigh))
+    batches = list(numbered(40).shuffled(5, torch.Generator().manual_seed(0), Odd(40, 1.0, ALONE)))
     assert [len(images) for images, _ in batches] == [5] * 8
     assert sorted(label for window in seen for label in window) == list(
         range(40)
@@ -96,7 +99,7 @@ def in_one(batches) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_a_stream_gives_in_order_what_is_resident(several):
-    resident, streamed = (load_split(several, "train", CPU, stream) for stream in (False, True))
+    resident, streamed = (load_split(several, "train", ALONE, stream=stream) for stream in (False, True))
     assert (type(resident), type(streamed)) == (ResidentBatches, StreamedBatches)
     assert len(streamed) == len(resident) == 96
     for ours, theirs in zip(in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True):
@@ -104,7 +107,7 @@ def test_a_stream_gives_in_order_what_is_resident(several):
 
 
 def test_a_shuffled_stream_gives_every_sample_once_with_its_own_label(several):
-    streamed = load_split(several, "train", CPU, stream=True)
+    streamed = load_split(several, "train", ALONE, stream=True)
     batches = list(streamed.shuffled(10, torch.Generator().manual_seed(0)))
     assert [len(images) for images, _ in batches] == [10] * 9 + [6]
     images, labels = in_one(batches)
@@ -120,7 +123,7 @@ def test_a_shuffled_stream_gives_every_sample_once_with_its_own_label(several):
 
 
 def test_a_stream_is_shuffled_alike_by_the_same_generator_and_otherwise_by_another(several):
-    streamed = load_split(several, "train", CPU, stream=True)
+    streamed = load_split(several, "train", ALONE, stream=True)
     first, again, other = (in_one(streamed.shuffled(10, torch.Generator().manual_seed(seed)))[0] for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -130,25 +133,25 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
     path = several.folders[1] / several.manifests[1].of_split("train")[-1].file
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(DamagedError, match=path.name):
-        load_split(several, "train", CPU, stream=True)
+        load_split(several, "train", ALONE, stream=True)
 
 
 def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train)
-    assert isinstance(load_split(several, "train", CPU), ResidentBatches)
+    assert isinstance(load_split(several, "train", ALONE), ResidentBatches)
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train - 1)
-    assert isinstance(load_split(several, "train", CPU), StreamedBatches)
-    assert isinstance(load_split(several, "val", CPU), ResidentBatches)
+    assert isinstance(load_split(several, "train", ALONE), StreamedBatches)
+    assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
 
 
 def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, monkeypatch):
     monkeypatch.setattr("captcha_ocr.batches.CONTAINER_LIMIT", tmp_path / "memory.max")
-    whole = memory_of(CPU)
+    whole = memory_of(ALONE.device)
     assert whole > 2**28
     for limit, memory in (("max\n", whole), ("123456\n", 123456), (f"{2**62}\n", whole)):
         (tmp_path / "memory.max").write_text(limit)
-        assert memory_of(CPU) == memory
+        assert memory_of(ALONE.device) == memory
 
 
 def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):
@@ -156,4 +159,4 @@ def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):
     huge = replace(manifest, shards=tuple(replace(shard, count=10**6) for shard in manifest.shards * 2000))
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match=r"need .* GB on cpu.*--stream"):
-        load_split(Dataset((shards,), (huge,)), "train", CPU)
+        load_split(Dataset((shards,), (huge,)), "train", ALONE)

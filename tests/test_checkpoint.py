@@ -147,5 +147,5 @@ def test_weights_of_another_alphabet_are_not_taken_over(folder):
     from captcha_ocr.charset import Charset
 
     other = ResNet18(replace(load_model(folder).config, charset=Charset("abc")))
-    with pytest.raises(UsageError, match="charset"):
+    with pytest.raises(UsageError, match="characters: "):
         load_into(other, folder)

@@ -3,6 +3,7 @@ import torch
 
 from captcha_ocr.device import autocast, available_devices, choose_device, choose_precision, describe
 from captcha_ocr.errors import UsageError
+from captcha_ocr.progress import counted
 
 CPU = torch.device("cpu")
 
@@ -54,4 +55,4 @@ def test_a_forward_pass_runs_in_the_precision(precision, dtype):
 
 
 def test_the_description_of_the_cpu_has_its_threads():
-    assert f"{torch.get_num_threads()} threads" in describe(CPU)
+    assert counted(torch.get_num_threads(), "thread") in describe(CPU)

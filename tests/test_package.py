@@ -13,12 +13,14 @@ import captcha_ocr
 PACKAGE = Path(captcha_ocr.__file__).parent
 LAYERS = [
     {"errors", "files", "charset", "config"},
-    {"images", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress"},
+    {"images", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress", "interruption"},
     {
         "model",
         "losses",
         "metrics",
+        "board",
         "device",
+        "processes",
         "checkpoint",
         "resume",
         "run",

@@ -3,11 +3,11 @@ import shutil
 import pytest
 import torch
 
-from captcha_ocr.batches import load_split
-from captcha_ocr.checkpoint import load_model
+from captcha_ocr.batches import Share
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.resume import Progress, flatten, load_last, restore, unflatten
+from captcha_ocr.processes import Processes
+from captcha_ocr.resume import Progress, flatten, load_last, read_checkpoint, restore, unflatten
 from captcha_ocr.shards import read_dataset
 from captcha_ocr.trainer import make_trainer
 
@@ -25,7 +25,7 @@ def trainer(shards, tiny_preset):
     """A fresh trainer of the tiny preset."""
     dataset = read_dataset([shards])
     config = ModelConfig(dataset.charset, dataset.length, dataset.size, tiny_preset.network)
-    return make_trainer(config, tiny_preset.training, load_split(dataset, "train", CPU), CPU, None, Progress({}))
+    return make_trainer(config, tiny_preset.training, Share(48, 10, Processes(CPU)), None, Progress({}))
 
 
 def damage(folder) -> None:
@@ -34,10 +34,10 @@ def damage(folder) -> None:
 
 
 def test_everything_a_run_needs_comes_back(stopped, trainer):
-    progress = restore(stopped / "last", trainer.model, trainer.optimizer, trainer.schedule)
-    saved = load_model(stopped / "last").state_dict()
-    assert all(torch.equal(tensor, saved[name]) for name, tensor in trainer.model.state_dict().items())
-    assert (progress.epoch, progress.step, len(progress.rows)) == (2, 10, 2)
+    progress, state = restore(*read_checkpoint(stopped / "last"), trainer.optimizer)
+    trainer.restore(state)
+    assert (progress.epoch, progress.batch, progress.step) == (2, 0, 10)
+    assert [row["by"] for row in progress.rows].count("epoch") == 2
     assert trainer.schedule.last_epoch == 10
     assert all(state["step"].item() == 10 for state in trainer.optimizer.state.values())
 
@@ -67,9 +67,9 @@ def test_a_folder_without_checkpoints_is_a_new_start(tmp_path):
     assert load_last(tmp_path) is None
 
 
-def test_a_model_without_a_state_cannot_be_gone_on_from(run, trainer):
+def test_a_model_without_a_state_cannot_be_gone_on_from(run):
     with pytest.raises(UsageError, match="no checkpoint"):
-        restore(run / "best", trainer.model, trainer.optimizer, trainer.schedule)
+        read_checkpoint(run / "best")
 
 
 def test_an_optimisers_state_survives_being_flattened():

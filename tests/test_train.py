@@ -1,5 +1,6 @@
 import json
 import shutil
+import signal
 from collections import Counter
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import prepare
+from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.shards import read_dataset
 from captcha_ocr.train import ending_rule, is_better, train
@@ -27,12 +29,18 @@ def config(tiny_preset):
     return tiny_preset.training
 
 
+@pytest.fixture(autouse=True)
+def short_trial(monkeypatch):
+    monkeypatch.setattr(training, "TRIAL_SECONDS", 0.0)
+
+
 def weights(folder) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def rows_of(run) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+def rows_of(run, by="epoch") -> list[dict]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["by"] == by]
 
 
 def test_a_run_leaves_what_the_design_promises(run):
@@ -47,7 +55,7 @@ def test_every_epoch_has_a_row_of_metrics(run):
     assert [row["epoch"] for row in rows] == [1, 2]
     assert set(rows[0]) == {
         "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss", "validation_exact",
-        "learning_rate", "images_per_s", "peak_memory_mb",
+        "learning_rate", "images_per_s", "peak_memory_mb", "peak_device_memory_mb", "by",
     }  # fmt: skip
     assert rows[1]["learning_rate"] < rows[0]["learning_rate"]
 
@@ -65,8 +73,8 @@ def scripted(monkeypatch):
     def script(*outcomes):
         left, real = list(outcomes), training.evaluate
 
-        def evaluate(model, batches, loss):
-            scores = real(model, batches, loss)
+        def evaluate(*arguments):
+            scores = real(*arguments)
             if left:
                 exact, loss_mean = left.pop(0)
                 return replace(scores, exact=exact, loss=loss_mean)
@@ -87,7 +95,7 @@ def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, t
     assert not torch.equal(best["stem.0.weight"], last["stem.0.weight"])
     factors = torch.cat([best[name].flatten() / previous[name].flatten() for name in ("head.weight", "head.bias")])
     assert torch.allclose(factors, factors[0])
-    test_set = load_split(read_dataset([shards]), "test", torch.device("cpu"))
+    test_set = load_split(read_dataset([shards]), "test", Processes(torch.device("cpu")))
     assert finished.test == evaluate(load_model(tmp_path / "best"), test_set.in_order(250)).summary()
 
 
@@ -181,10 +189,104 @@ def test_a_run_killed_between_epochs_ends_as_if_it_had_not_been(run, shards, con
     assert [row["training_loss"] for row in rows_of(tmp_path)] == [row["training_loss"] for row in rows_of(run)]
 
 
+WAYS = {
+    "one cycle": {},
+    "cosine, augmented": {"schedule": "cosine", "augment": True},
+    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2, "focus": 0.0},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["resident", "streamed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_stopped_at_any_step_ends_with_the_same_weights(shards, config, tmp_path, monkeypatch, way, stream):
+    config = replace(config, epochs=3, **WAYS[way])
+    monkeypatch.setattr("captcha_ocr.batches.BATCHES_PER_WINDOW", 2)
+    train([shards], tmp_path / "whole", config, "cpu", stream=stream, quiet=True)
+    for stop in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
+        with monkeypatch.context() as context:
+            context.setattr(Processes, "agreed", lambda _, __, step, at=stop: signal.SIGTERM if step == at else None)
+            with pytest.raises(SystemExit, match="143"):
+                train([shards], tmp_path / "stopped", config, "cpu", stream=stream, quiet=True)
+        assert json.loads((tmp_path / "stopped" / "last" / "state.json").read_bytes())["progress"]["step"] == stop
+    train([shards], tmp_path / "stopped", config, "cpu", stream=stream, quiet=True)
+    for name in ("best", "last"):
+        assert weights(tmp_path / "stopped" / name) == weights(tmp_path / "whole" / name)
+    for by in ("step", "epoch"):
+        one, other = (
+            [{**row, "seconds": 0, "images_per_s": 0, "peak_memory_mb": 0} for row in rows_of(tmp_path / name, by)]
+            for name in ("stopped", "whole")
+        )
+        assert one == other
+
+
+def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(run, shards, config, tmp_path, monkeypatch):
+    def leave(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(training, "evaluate", leave)
+        with pytest.raises(KeyboardInterrupt):
+            train([shards], tmp_path, config, "cpu", quiet=True)
+        context.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
+        context.setattr(training, "expectation", lambda *_: "")
+        with pytest.raises(KeyboardInterrupt):
+            train([shards], tmp_path, config, "cpu", quiet=True)
+    train([shards], tmp_path, config, "cpu", quiet=True)
+    assert weights(tmp_path / "last") == weights(run / "last")
+
+
+def test_the_minutes_between_checkpoints_count_within_an_epoch(run, shards, config, tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    real = training.save_last
+    monkeypatch.setattr(training, "save_last", lambda *all_: (saved.append(all_[3].step), real(*all_)))
+    train([shards], tmp_path, config, "cpu", quiet=True)
+    assert saved == [1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10]
+    assert weights(tmp_path / "last") == weights(run / "last")
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "cosine", "plateau", "constant"])
+def test_more_epochs_train_on(shards, config, tmp_path, capsys, schedule):
+    config = replace(config, schedule=schedule, patience=100)
+    train([shards], tmp_path / "run", replace(config, epochs=2), "cpu", quiet=True)
+    before = rows_of(tmp_path / "run")
+    finished = train([shards], tmp_path / "run", replace(config, epochs=4), "cpu")
+    assert "resumed    after 2 epochs" in capsys.readouterr().err
+    assert finished.epochs == 4
+    rows = rows_of(tmp_path / "run")
+    assert rows[:2] == before
+    train([shards], tmp_path / "whole", replace(config, epochs=4), "cpu", quiet=True)
+    assert [row["learning_rate"] for row in rows[2:]] == pytest.approx(
+        [row["learning_rate"] for row in rows_of(tmp_path / "whole")[2:]], rel=1e-6, abs=1e-12
+    )
+
+
+def test_fewer_epochs_are_another_run(run, shards, config):
+    with pytest.raises(UsageError, match="epochs: unset -> 1"):
+        train([shards], run, replace(config, epochs=1), "cpu", quiet=True)
+
+
+def test_checkpoints_are_kept_for_good_where_that_is_wanted(run, shards, config, tmp_path):
+    config = replace(config, epochs=5)
+    train([shards], tmp_path / "run", config, "cpu", quiet=True, keep_every=2)
+    assert sorted(path.name for path in (tmp_path / "run").glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
+    train([shards], tmp_path / "other", config, "cpu", resume=str(tmp_path / "run" / "epoch-0002"), quiet=True)
+    assert weights(tmp_path / "other" / "last") == weights(tmp_path / "run" / "last")
+    train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", force=True, quiet=True)
+    assert not list((tmp_path / "run").glob("epoch-*"))
+
+
+def test_metrics_come_by_step_too(run):
+    rows = rows_of(run, by="step")
+    assert [row["step"] for row in rows] == list(range(1, 11))
+    assert "validation_loss" not in rows[0]
+    assert all(row["images_per_s"] > 0 and row["peak_memory_mb"] > 0 for row in rows)
+
+
 def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, config, tmp_path, capsys):
     copied = shutil.copytree(run, tmp_path / "run")
     unfinished = json.loads((copied / "run.json").read_bytes())
-    training_run = {key: unfinished[key] for key in ("training", "data", "init")}
+    training_run = {key: unfinished[key] for key in ("training", "model", "images", "data", "init")}
     from captcha_ocr.run import write_run
 
     write_run(copied, {**training_run, "finished": None})
@@ -266,7 +368,7 @@ def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_
     with monkeypatch.context() as context:  # killed between writing best and last, in the second epoch
         real = training.save_last
         context.setattr(
-            training, "save_last", lambda *all_: real(*all_) if all_[-1].epoch == 1 else pytest.fail("stopped")
+            training, "save_last", lambda *all_: real(*all_) if all_[3].epoch == 1 else pytest.fail("stopped")
         )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
             train([shards], tmp_path, config, "cpu", quiet=True)
@@ -298,14 +400,14 @@ def test_a_checkpoint_without_the_best_model_beside_it_is_refused(run, shards, c
 
 
 def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):
-    with pytest.raises(UsageError, match="epochs: None -> 5"):
-        train([shards], tmp_path / "run", replace(config, epochs=5), "cpu", resume=str(run / "last"), quiet=True)
+    with pytest.raises(UsageError, match="batch_size: 10 -> 5"):
+        train([shards], tmp_path / "run", replace(config, batch_size=5), "cpu", resume=str(run / "last"), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_other_data_are_refused(images, run, config, tmp_path):
     prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), workers=1)
-    with pytest.raises(UsageError, match="other data"):
+    with pytest.raises(UsageError, match="other images"):
         train([tmp_path / "shards"], run, config, "cpu", quiet=True)
 
 
@@ -345,7 +447,7 @@ def test_resume_takes_a_checkpoint_of_another_folder(run, shards, config, tmp_pa
 
 
 @pytest.mark.parametrize("loss", ["bce", "ce"])
-@pytest.mark.parametrize("schedule", ["onecycle", "cosine", "constant"])
+@pytest.mark.parametrize("schedule", ["onecycle", "cosine", "plateau", "constant"])
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_every_loss_schedule_and_optimiser_lowers_the_training_loss(
     shards, config, tmp_path, loss, schedule, optimizer

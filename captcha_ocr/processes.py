@@ -1,0 +1,159 @@
+"""The processes that share one run: this one alone, or those that PyTorch's torchrun started on one machine or many.
+
+What they exchange are tensors of numbers: bytes travel as uint8, and nothing is pickled.
+"""
+
+import contextlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.workers import rank_and_count
+
+STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where every answer is waited for
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Which of how many this process is, in all and on this machine; `device` is where it computes."""
+
+    device: torch.device
+    rank: int = 0
+    count: int = 1
+    local_count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that decides, writes and speaks."""
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model with gradients averaged over all processes, its weights now those of the first."""
+        if self.count == 1:
+            return model
+        # Batch norm's running means are those of the first: sent before they are used, and not every step.
+        known = inspect.signature(DistributedDataParallel).parameters
+        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # before torch 2.13
+        return DistributedDataParallel(model, **{sync: False})  # type: ignore[arg-type]
+
+    def send(self, tensors: Iterable[Tensor]) -> None:
+        """Give all processes the tensors of the first."""
+        if self.count > 1:
+            for tensor in tensors:
+                in_order = tensor.contiguous()  # which kernels that lie channels last are not
+                dist.broadcast(in_order, 0)
+                tensor.copy_(in_order)
+
+    def add(self, *tensors: Tensor) -> None:
+        """Put into each tensor, in every process, its sum over all."""
+        if self.count > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def agreed(self, number: int | None, step: int) -> int | None:
+        """A signal's number that one of the processes has, at the same step in all; an accelerator is asked rarely."""
+        if self.count == 1:
+            return number
+        if self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
+            return None
+        largest = torch.tensor(number or 0, device=self.device)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return int(largest) or None
+
+    def portion(self, total: int) -> range:
+        """This process's part of `total` things, each of which stands in exactly one part."""
+        return range(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+
+    def from_first(self, work: Callable[[], bytes]) -> bytes:
+        """What `work`, which only the first does, gives; where it fails, all end, and only the first says why."""
+        if self.count == 1:
+            return work()
+        if not self.first:
+            answer = self._broadcast(b"")
+            if answer[:1] == b"-":
+                raise SystemExit(int(answer[1:]))
+            return answer[1:]
+        try:
+            answer = b"+" + work()
+        except CaptchaOcrError as error:
+            self._broadcast(b"-%d" % error.exit_code)
+            raise
+        return self._broadcast(answer)[1:]
+
+    def _broadcast(self, data: bytes) -> bytes:
+        length = torch.tensor(len(data), device=self.device)
+        dist.broadcast(length, 0)
+        content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
+        if self.first:
+            content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        dist.broadcast(content, 0)
+        return content.cpu().numpy().tobytes()
+
+    def gather(self, document: Any) -> list[Any]:
+        """The JSON document of every process, in their order, in every process."""
+        if self.count == 1:
+            return [document]
+        data = torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8).to(self.device)
+        lengths = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
+        dist.all_gather(lengths, torch.tensor([len(data)], device=self.device))
+        longest = int(torch.cat(lengths).max())
+        rows = [torch.zeros(longest, dtype=torch.uint8, device=self.device) for _ in range(self.count)]
+        dist.all_gather(rows, nn.functional.pad(data, (0, longest - len(data))))
+        return [
+            json.loads(row[: int(length)].cpu().numpy().tobytes()) for row, length in zip(rows, lengths, strict=True)
+        ]
+
+
+def local_device(name: str) -> str:
+    """`name`, or for `auto`, `cuda` and `xpu` under a launcher the device of this process's number on its machine."""
+    if rank_and_count()[1] == 1:
+        return name
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and is_there(kind)]
+    return f"{kinds[0]}:{local}" if kinds else name
+
+
+def is_there(kind: str) -> bool:
+    """Whether there is a device of that kind."""
+    accelerator = getattr(torch, kind, None)
+    return accelerator is not None and accelerator.is_available()
+
+
+@contextlib.contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """The processes of this run while it lasts; CaptchaOcrError where another one is lost."""
+    if rank_and_count()[1] == 1:
+        yield Processes(device)
+        return
+    try:
+        backend = dist.get_default_backend_for_device(device)
+    except (ValueError, KeyError):
+        raise UsageError(f"several processes cannot share a run on {device}; take --device cpu or cuda") from None
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(backend)
+    local_count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    try:
+        yield Processes(device, dist.get_rank(), dist.get_world_size(), local_count)
+    except RuntimeError as error:
+        if not lost_another(error):
+            raise
+        raise CaptchaOcrError(
+            "another process of this run is gone or out of reach; the same command goes on from the last checkpoint"
+        ) from None
+    dist.destroy_process_group()
+
+
+def lost_another(error: RuntimeError) -> bool:
+    """Whether an error is the transport's, for want of another process."""
+    words = ("gloo", "NCCL", "Connection closed by peer", "Socket")
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)

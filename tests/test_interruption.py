@@ -1,0 +1,83 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from captcha_ocr import interruption as module
+from captcha_ocr.interruption import Interruption
+
+LISTENING = """
+import os, signal, sys, time
+from captcha_ocr.interruption import Interruption
+with Interruption() as interruption:
+    for number in map(int, sys.argv[1:]):
+        os.kill(os.getpid(), number)
+        time.sleep(0.5)
+    print(interruption.wanted)
+"""
+
+
+def heard(*numbers: int) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", LISTENING, *map(str, numbers)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_wish(number):
+    result = heard(number)
+    assert (result.returncode, result.stdout) == (0, f"{int(number)}\n")
+    assert result.stderr.startswith("stopping ")
+
+
+def test_a_second_ctrl_c_leaves_at_once():
+    for first in (signal.SIGINT, signal.SIGTERM):
+        result = heard(first, signal.SIGINT)
+        assert (result.returncode, result.stdout) == (130, "")
+        assert "left at once" in result.stderr
+
+
+def test_a_second_sigterm_changes_nothing():
+    assert heard(signal.SIGTERM, signal.SIGTERM).stdout == f"{int(signal.SIGTERM)}\n"
+
+
+def test_a_signal_that_was_ignored_stays_so():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.wanted is None
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_afterwards_everything_is_as_it_was():
+    before = [signal.getsignal(number) for number in module.SIGNALS]
+    with Interruption():
+        assert [signal.getsignal(number) for number in module.SIGNALS] != before
+    assert [signal.getsignal(number) for number in module.SIGNALS] == before
+
+
+def test_outside_the_main_thread_signals_are_left_alone():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def elsewhere():
+        with Interruption():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_what_is_watched_ends_with_the_wish():
+    interruption, seen = Interruption(), []
+    with pytest.raises(SystemExit) as leaving:  # noqa: PT012
+        for item in interruption.watch("abc"):
+            seen.append(item)
+            interruption.wanted = signal.SIGTERM
+    assert (seen, leaving.value.code) == (["a"], 143)

@@ -1,0 +1,98 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from captcha_ocr.batches import Share, load_split
+from captcha_ocr.processes import Processes
+from captcha_ocr.resume import Progress
+from captcha_ocr.run import model_for
+from captcha_ocr.shards import read_dataset
+from captcha_ocr.trainer import Tally, Trainer, make_trainer
+
+ALONE = Processes(torch.device("cpu"))
+
+
+@pytest.fixture
+def trainer_of(shards, tiny_preset):
+    """Makes a trainer of the tiny preset with other options."""
+
+    def make(**options) -> Trainer:
+        config = replace(tiny_preset.training, **options)
+        return make_trainer(model_for(read_dataset([shards]), config), config, Share(48, 10, ALONE), None, Progress({}))
+
+    return make
+
+
+@pytest.fixture
+def samples(shards):
+    return load_split(read_dataset([shards]), "train", ALONE).first(10)
+
+
+def weights(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([parameter.flatten() for parameter in trainer.model.parameters()])
+
+
+def test_fp16_learns_with_scaled_gradients_and_keeps_the_scale(trainer_of, samples):
+    trainer, other = trainer_of(precision="fp16"), trainer_of(precision="fp16")
+    losses = [trainer.step(*samples, 10)[0].item() for _ in range(3)]
+    assert losses[2] < losses[0]
+    assert weights(trainer).isfinite().all()
+    assert trainer.scaler.state_dict() != other.scaler.state_dict()
+    other.restore(json.loads(json.dumps(trainer.state())))
+    assert trainer.scaler.state_dict() == other.scaler.state_dict()
+
+
+def test_in_fp16_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved(trainer_of, samples):
+    trainer = trainer_of(precision="fp16")
+    before = weights(trainer)
+    trainer.scaler.load_state_dict({**trainer.scaler.state_dict(), "scale": 2.0**126})
+    trainer.step(*samples, 10)
+    assert torch.equal(weights(trainer), before)
+    assert trainer.scaler.get_scale() == 2.0**125
+
+
+def test_a_scaler_that_is_not_needed_does_nothing(trainer_of, samples):
+    trainer = trainer_of(precision="fp32")
+    trainer.step(*samples, 10)
+    assert trainer.state()["scaler"] == {}
+
+
+def test_gradients_count_by_the_images_of_all_processes(trainer_of, samples):
+    whole, half = trainer_of(optimizer="adam"), trainer_of(optimizer="adam")
+    whole.step(*samples, 10)
+    half.step(*samples, 20)
+    gradients = [[parameter.grad for parameter in trainer.model.parameters()] for trainer in (whole, half)]
+    assert all(torch.allclose(one, 2 * other) for one, other in zip(*gradients, strict=True))
+
+
+def test_a_plateau_lowers_the_rate_once_the_validation_stops_improving(trainer_of):
+    trainer = trainer_of(schedule="plateau", patience=8)
+    rates = []
+    for _ in range(5):
+        trainer.end_epoch(validation_loss=1.0)
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([4e-3, 4e-3, 4e-3, 4e-4, 4e-4])
+
+
+def test_chance_follows_from_the_seed_the_number_and_the_process(trainer_of):
+    def drawn(trainer, number):
+        return torch.rand(4, generator=trainer.chance(number)).tolist()
+
+    trainer, other = trainer_of(), trainer_of()
+    assert drawn(trainer, 3) == drawn(other, 3) != drawn(trainer, 4)
+    other.share = replace(other.share, processes=replace(ALONE, rank=1, count=2))
+    assert drawn(trainer, 3) != drawn(other, 3)
+
+
+def test_tallies_add_up():
+    one, other = Tally(ALONE.device), Tally(ALONE.device)
+    one.add(torch.tensor(0.5), torch.tensor([[False, True], [False, False]]), 1.0)
+    other.add(torch.tensor(0.2), torch.tensor([[False, False]]), 0.5)
+    both = one + other
+    assert both.state() == pytest.approx({"loss": 1.2, "exact": 2, "images": 3, "seconds": 1.5})
+    again = Tally(ALONE.device)
+    again.restore(json.loads(json.dumps(both.state())))
+    assert again.state() == both.state()
+    assert str(both) == "loss 0.4000 exact 66.7%"
