@@ -72,18 +72,17 @@ class Trial:
         while process.poll() is None and not (self.out / "metrics.jsonl").exists():
             time.sleep(0.02)
 
-    def end_inside_saving(self, operation: int) -> int:
-        """Start, and end at an operation on files; the exit status."""
-        with self.start(operation) as process:
-            process.communicate()
-        return process.returncode
+    def interrupt(self, way: str, seconds: float, operations: int, chance: random.Random) -> tuple[int, float]:
+        """Start, and end it in a way, after at most so many seconds of training or operations on files.
 
-    def end_at(self, seconds: float, number: int) -> tuple[int, float]:
-        """Start, and send a signal so long after training began; the exit status, and the seconds to the end."""
-        with self.start() as process:
-            self.wait_for_training(process)
-            time.sleep(seconds)
-            process.send_signal(number)
+        Returns the exit status, and the seconds from the signal to the end.
+        """
+        inside = way == "inside the saving"
+        with self.start(chance.randint(1, operations) if inside else None) as process:
+            if not inside:
+                self.wait_for_training(process)
+                time.sleep(chance.uniform(0, seconds))
+                process.send_signal(getattr(signal, way))
             sent = time.monotonic()
             process.communicate()
         return process.returncode, time.monotonic() - sent
@@ -122,19 +121,19 @@ def interrupt_runs(scratch: Path, arguments: argparse.Namespace) -> dict[str, An
     expected, seconds, operations = measure_whole_run(Trial(scratch, "whole"))
     ways = ["inside the saving"] * (arguments.kills // 2) + ["SIGKILL"] * (arguments.kills - arguments.kills // 2)
     ways += ["SIGINT", "SIGTERM"] * arguments.signals
-    document: dict[str, Any] = {"runs": len(ways), "identical": 0, "ended_before": 0, "longest_s": 0.0}
+    document: dict[str, Any] = {"runs": len(ways), "identical": 0, "too_late": 0, "longest_s": 0.0}
     for number, way in enumerate(ways, 1):
         trial = Trial(scratch, f"run {number}, {way}")
-        if way == "inside the saving":
-            status = trial.end_inside_saving(chance.randint(1, operations))
-        else:
-            status, took = trial.end_at(chance.uniform(0, seconds), getattr(signal, way))
-            document["longest_s"] = max(document["longest_s"], took)
+        status, took = trial.interrupt(way, seconds, operations, chance)
+        while trial.has_finished():  # it came too late, perhaps at Python's own end: once more, sooner or later
+            document["too_late"] += 1
+            shutil.rmtree(trial.out)
+            status, took = trial.interrupt(way, seconds, operations, chance)
         wanted = {"SIGINT": 130, "SIGTERM": 143}.get(way, -signal.SIGKILL)
-        if trial.has_finished():  # the signal came too late, perhaps at Python's own end
-            document["ended_before"] += 1
-        elif status != wanted:
+        if status != wanted:
             sys.exit(f"{trial.out.name} ended with exit status {status} and not {wanted}")
+        if way in ("SIGINT", "SIGTERM"):
+            document["longest_s"] = max(document["longest_s"], took)
         same = trial.finish() == expected
         document["identical"] += same
         print(f"{trial.out.name}: exit status {status}, {'identical' if same else 'NOT identical'}", file=sys.stderr)

@@ -140,10 +140,17 @@ def joined(device: torch.device) -> Iterator[Processes]:
         raise UsageError(f"several processes cannot share a run on {device}; take --device cpu or cuda") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group(backend)
-    local_count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     try:
-        yield Processes(device, dist.get_rank(), dist.get_world_size(), local_count)
+        store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
+            # torchrun keeps one store for all its attempts, in which the addresses of those that died still stand.
+            attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
+            store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+        yield Processes(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except (KeyboardInterrupt, SystemExit):  # on which all have agreed
+        dist.destroy_process_group()
+        raise
     except RuntimeError as error:
         if not lost_another(error):
             raise
