@@ -35,6 +35,7 @@ from typing import Any
 
 from captcha_ocr.config import PRESETS
 from captcha_ocr.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.doctor import name_of_processor
 from captcha_ocr.errors import UsageError
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
@@ -220,17 +221,8 @@ def versions() -> dict[str, str]:
 
 def hardware(device: str) -> str:
     """The processors and, where it computes, the GPU."""
-    cpu = f"{os.cpu_count()} cores, {processor()}"
+    cpu = f"{os.cpu_count()} cores, {name_of_processor()}"
     return cpu if device == "cpu" else f"{cpu}; {describe(choose_device(device))}"
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def refuse_nonsense(parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]) -> None:

@@ -25,12 +25,12 @@ from bench import OCR, end_cleanly, hardware, output_of, versions
 
 from captcha_ocr.files import sha256
 
-# `train` as it is, but for a checkpoint several times a second.
+# `train` as it is, but for a checkpoint several times a second and the shortest trial beforehand.
 TRAIN = """
 import sys
 import captcha_ocr.train
 from captcha_ocr.cli import main
-captcha_ocr.train.SECONDS_BETWEEN_CHECKPOINTS = 0.3
+captcha_ocr.train.SECONDS_BETWEEN_CHECKPOINTS, captcha_ocr.train.TRIAL_SECONDS = 0.3, 0.0
 main()
 """
 # Before it: ends itself at the Nth operation that changes a file or folder; at the end says how many there were.
@@ -58,7 +58,7 @@ class Trial:
 
     def __init__(self, scratch: Path, name: str) -> None:
         self.out = scratch / name
-        options = ["--epochs", "6", "--batch-size", "32", "--device", "cpu", "--quiet"]
+        options = ["--epochs", "4", "--batch-size", "32", "--device", "cpu", "--quiet"]
         self.options = ["train", "--data", str(scratch / "shards"), "--out", str(self.out), *options]
 
     def start(self, dying_at: int | None = None) -> subprocess.Popen[str]:
@@ -93,11 +93,15 @@ class Trial:
         return file.exists() and json.loads(file.read_bytes())["finished"] is not None
 
     def finish(self) -> list[str]:
-        """Train to the end; the hashes of what is compared."""
+        """Train to the end, and give the hashes."""
         with self.start() as process:
             _, errors = process.communicate()
         if process.returncode:
             sys.exit(f"{self.out.name} did not go on: {(errors.strip() or 'no word why').splitlines()[-1]}")
+        return self.hashes()
+
+    def hashes(self) -> list[str]:
+        """The hashes of what is compared."""
         return [sha256((self.out / name).read_bytes()) for name in COMPARED]
 
 
@@ -108,7 +112,7 @@ def measure_whole_run(trial: Trial) -> tuple[list[str], float, int]:
         started = time.monotonic()
         output, _ = process.communicate()
     seconds = time.monotonic() - started
-    return trial.finish(), seconds, int(output.splitlines()[-1])
+    return trial.hashes(), seconds, int(output.splitlines()[-1])
 
 
 def interrupt_runs(scratch: Path, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """Shards to batches on the device: one split, resident there as uint8, or streamed from disk."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from captcha_ocr.config import check
+from captcha_ocr.device import memory_of
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.processes import Processes
@@ -21,7 +20,6 @@ from captcha_ocr.workers import available_workers
 # Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
 PART_BYTES = 100_000_000
 BATCHES_PER_WINDOW = 100  # that are weighed at a time
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, in bytes, or `max`
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
 
@@ -256,16 +254,3 @@ def load_split(
             f"the {len(samples):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
             "which has no room for them; try --stream"
         ) from None
-
-
-def memory_of(device: torch.device) -> int:
-    """The bytes of memory that the device has in all, used or free, so that the same machine decides alike."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):
-        return 2**34  # Windows does not say without more ado: 16 GiB
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        return min(physical, int(CONTAINER_LIMIT.read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit
-        return physical

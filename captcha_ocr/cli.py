@@ -126,6 +126,7 @@ def main() -> None:
         captcha-ocr train          a trained model       runs/default
         captcha-ocr eval a.png     what it reads
         captcha-ocr bench          how fast this machine trains and reads
+        captcha-ocr doctor         what there is to compute with
     """
 
 
@@ -441,6 +442,20 @@ def bench(preset: str, as_json: bool) -> None:
             click.echo(json.dumps(asdict(speed)))
         else:
             click.echo(f"{speed.device:44}{speed.training:12,.0f}{speed.reading:12,.0f}")
+
+
+@main.command()
+@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@json_option
+def doctor(model_folder: Path, as_json: bool) -> None:
+    """Say what there is to compute with, and which model eval would read with.
+
+    Example: captcha-ocr doctor --json
+    """
+    from captcha_ocr.doctor import examine, in_words
+
+    facts = examine(model_folder)
+    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))
 
 
 def report(as_json: bool, document: dict[str, Any], text: str, following: str) -> None:

@@ -13,6 +13,7 @@ from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.progress import counted
 
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, in bytes, or `max`
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -116,6 +117,19 @@ def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """Whether an error says that memory ran out; only CUDA has a class for it."""
     words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a memory object")
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)
+
+
+def memory_of(device: torch.device) -> int:
+    """The bytes of memory that the device has in all, used or free, so that the same machine decides alike."""
+    if device.type in ("cuda", "xpu"):
+        return int(getattr(torch, device.type).get_device_properties(device).total_memory)
+    if not hasattr(os, "sysconf"):
+        return 2**34  # Windows does not say without more ado: 16 GiB
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(physical, int(CONTAINER_LIMIT.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return physical
 
 
 def free_memory(device: torch.device) -> int | None:

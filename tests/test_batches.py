@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, memory_of, resample
+from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
@@ -143,15 +143,6 @@ def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train - 1)
     assert isinstance(load_split(several, "train", ALONE), StreamedBatches)
     assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
-
-
-def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.batches.CONTAINER_LIMIT", tmp_path / "memory.max")
-    whole = memory_of(ALONE.device)
-    assert whole > 2**28
-    for limit, memory in (("max\n", whole), ("123456\n", 123456), (f"{2**62}\n", whole)):
-        (tmp_path / "memory.max").write_text(limit)
-        assert memory_of(ALONE.device) == memory
 
 
 def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):

@@ -1,8 +1,17 @@
 import pytest
 import torch
 
-from captcha_ocr.device import autocast, available_devices, choose_device, choose_precision, describe
-from captcha_ocr.errors import UsageError
+from captcha_ocr.device import (
+    autocast,
+    available_devices,
+    choose_device,
+    choose_precision,
+    describe,
+    enough_memory,
+    memory_of,
+    peak_memory,
+)
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.progress import counted
 
 CPU = torch.device("cpu")
@@ -48,7 +57,9 @@ def test_a_processor_that_torch_cannot_ask_gets_float32(monkeypatch):
     assert choose_precision("auto", CPU) == "fp32"
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
+)
 def test_a_forward_pass_runs_in_the_precision(precision, dtype):
     with autocast(CPU, precision):
         assert torch.nn.Linear(2, 2)(torch.ones(1, 2)).dtype == dtype
@@ -56,3 +67,51 @@ def test_a_forward_pass_runs_in_the_precision(precision, dtype):
 
 def test_the_description_of_the_cpu_has_its_threads():
     assert counted(torch.get_num_threads(), "thread") in describe(CPU)
+
+
+def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, monkeypatch):
+    monkeypatch.setattr("captcha_ocr.device.CONTAINER_LIMIT", tmp_path / "memory.max")
+    whole = memory_of(CPU)
+    assert whole > 2**28
+    for limit, memory in (("max\n", whole), ("123456\n", 123456), (f"{2**62}\n", whole)):
+        (tmp_path / "memory.max").write_text(limit)
+        assert memory_of(CPU) == memory
+
+
+def test_a_device_that_this_build_or_the_environment_hides_is_explained(monkeypatch):
+    with pytest.raises(UsageError, match=r"there is cpu \(this build of torch is for the CPU alone\)"):
+        choose_device("cuda")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UsageError, match=r"there is cpu \(CUDA_VISIBLE_DEVICES= is set\)"):
+        choose_device("cuda:0")
+
+
+def test_memory_that_runs_out_is_a_sentence_with_what_to_try(tmp_path):
+    with pytest.raises(CaptchaOcrError) as refusal, enough_memory(CPU, 100, tmp_path):
+        torch.empty(10**15)
+    sentence = str(refusal.value)
+    assert "memory of cpu" in sentence
+    assert "batches of 100" in sentence
+    assert "GB are free" in sentence
+    assert "--batch-size 50" in sentence
+    assert str(tmp_path) in sentence
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), torch.OutOfMemoryError(), RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)")]
+)
+def test_every_device_says_in_its_own_way_that_memory_ran_out(tmp_path, error):
+    with pytest.raises(CaptchaOcrError, match="too small for batches of 2"), enough_memory(CPU, 2, tmp_path):
+        raise error
+
+
+def test_another_error_is_left_as_it_is(tmp_path):
+    with pytest.raises(RuntimeError, match="shapes differ"), enough_memory(CPU, 2, tmp_path):
+        raise RuntimeError("shapes differ")
+
+
+def test_the_process_has_a_peak_of_memory_and_the_cpu_none_of_its_own():
+    peaks = peak_memory(CPU)
+    assert peaks["peak_memory_mb"] > 50
+    assert peaks["peak_device_memory_mb"] is None

@@ -33,7 +33,7 @@ LAYERS = [
     },
     {"recognizer", "trainer"},
     {"train"},
-    {"bench"},
+    {"bench", "doctor"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -1,0 +1,222 @@
+"""Two real processes, started by torchrun on the CPU; and the arithmetic by which they share."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from captcha_ocr.batches import Share
+from captcha_ocr.errors import UsageError
+from captcha_ocr.processes import Processes, joined, local_device, lost_another
+
+CPU = torch.device("cpu")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TRAIN = """
+import json, os, signal, sys
+sys.path.insert(0, sys.argv.pop())
+from dataclasses import replace
+from pathlib import Path
+import conftest
+from captcha_ocr import train as training
+from captcha_ocr.config import PRESETS
+from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.processes import Processes
+
+data, out, victim = sys.argv[1:]
+rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+PRESETS["tiny"] = conftest.TINY
+training.TRIAL_SECONDS = training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+agreed = Processes.agreed
+
+def die_after_seven_steps(self, number, step):
+    if first_attempt and step == 7 and rank == int(victim):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return agreed(self, number, step)
+
+Processes.agreed = die_after_seven_steps
+# A rate at which nothing is learnt, so that early stopping has to end the run.
+config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
+try:
+    finished = training.train([Path(data)], Path(out), config, "cpu")
+    os.write(1, (json.dumps([rank, finished.epochs, finished.rule, finished.test["images"]]) + "\\n").encode())
+except CaptchaOcrError as error:
+    os.write(1, (json.dumps([rank, str(error)]) + "\\n").encode())
+    sys.exit(error.exit_code)
+"""
+EXCHANGE = """
+import json, os
+import torch
+from captcha_ocr.errors import UsageError
+from captcha_ocr.processes import joined
+
+with joined(torch.device("cpu")) as processes:
+    rank = processes.rank
+    sums, sent = torch.tensor([rank + 1.0]), torch.full((2, 3, 4, 4), float(rank))
+    sent = sent.contiguous(memory_format=torch.channels_last)
+    processes.add(sums)
+    processes.send([sent])
+    told = processes.from_first(lambda: b"only the first does this")
+    gathered = processes.gather({"rank": rank, "text": "é" * (rank + 1)})
+    agreed = processes.agreed(15 if rank == 1 else None, 3), processes.agreed(None, 4)
+    found = [sums.item(), sent.sum().item(), told.decode(), gathered, agreed]
+    os.write(1, (json.dumps(found) + "\\n").encode())
+
+    def refuse():
+        raise UsageError("no")
+
+    try:
+        processes.from_first(refuse)
+    except UsageError as error:
+        os.write(1, b"refused by the first\\n")
+    except SystemExit as leaving:
+        os.write(1, b"told to leave with %d\\n" % leaving.code)
+"""
+
+
+def run_two(*arguments: str, torchrun=TORCHRUN) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([*torchrun, *arguments], capture_output=True, text=True, timeout=300, env=environment)
+
+
+@pytest.fixture(scope="session")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+@pytest.fixture(scope="session")
+def pair(shards, script, tmp_path_factory):
+    """The output and the folder of a run of two processes that nobody disturbs."""
+    out = tmp_path_factory.mktemp("pair") / "run"
+    return run_two(str(script), str(shards), str(out), "-1", str(Path(__file__).parent)), out
+
+
+def documents(result: subprocess.CompletedProcess) -> list:
+    assert result.returncode == 0, result.stderr
+    return sorted((json.loads(line) for line in result.stdout.splitlines()), key=str)
+
+
+def test_both_stop_in_the_same_epoch_and_score_each_image_once(pair):
+    (rank, *first), (other_rank, *second) = documents(pair[0])
+    assert (rank, other_rank) == (0, 1)
+    assert first == second
+    assert first[1:] == ["validation has not improved for 2 epochs", 6]
+    validation = json.loads((pair[1] / "best" / "config.json").read_bytes())["facts"]["validation"]
+    assert validation["images"] == 6
+
+
+def test_only_the_first_speaks_and_writes(pair):
+    assert pair[0].stderr.count("ended      ") == 1
+    assert "cpu (1 thread" in pair[0].stderr
+    assert "the first of 2 processes" in pair[0].stderr
+    rows = [json.loads(line) for line in (pair[1] / "metrics.jsonl").read_text().splitlines()]
+    assert len({row["step"] for row in rows if row["by"] == "step"}) == rows[-1]["step"]
+    assert json.loads((pair[1] / "run.json").read_bytes())["processes"] == 2
+
+
+def test_after_a_killed_process_torchrun_goes_on_by_itself_and_ends_with_the_same_weights(
+    pair, shards, script, tmp_path
+):
+    again = [*TORCHRUN, "--max-restarts", "1"]
+    arguments = str(script), str(shards), str(tmp_path / "run"), "1", str(Path(__file__).parent)
+    result = run_two(*arguments, torchrun=again)
+    lost, *finished = documents(result)
+    assert lost[0] == 0
+    assert "another process of this run is gone" in lost[1]
+    assert finished == documents(pair[0])
+    assert "resumed    after 1 epoch and 2 steps" in result.stderr
+    for name in ("best", "last"):
+        weights = [(folder / name / "model.safetensors").read_bytes() for folder in (pair[1], tmp_path / "run")]
+        assert weights[0] == weights[1]
+
+
+def test_what_processes_exchange_arrives(tmp_path):
+    (tmp_path / "exchange.py").write_text(EXCHANGE)
+    result = run_two(str(tmp_path / "exchange.py"))
+    lines = sorted(result.stdout.splitlines())
+    texts = [{"rank": 0, "text": "é"}, {"rank": 1, "text": "éé"}]
+    found = [3.0, 0.0, "only the first does this", texts, [15, None]]
+    assert [json.loads(line) for line in lines[:2]] == [found, found]
+    assert lines[2:] == ["refused by the first", "told to leave with 2"]
+
+
+def test_eval_reads_each_image_in_one_process_and_scores_all(run, images):
+    options = ["-m", "captcha_ocr", "eval", "--model", str(run), "--device", "cpu", "--labels"]
+    result = run_two(*options, str(images / "labels.csv"), "--json")
+    alone = subprocess.run(
+        [sys.executable, *options, str(images / "labels.csv"), "--json"], capture_output=True, text=True, check=True
+    )
+    assert result.returncode == 0, result.stderr
+    *readings, summary = map(json.loads, alone.stdout.splitlines())
+    both = list(map(json.loads, result.stdout.splitlines()))
+    assert {row["path"]: row["code"] for row in both if "path" in row} == {row["path"]: row["code"] for row in readings}
+    assert len(both) == len(readings) + 1
+    assert [row for row in both if "summary" in row] == [summary]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+@pytest.mark.parametrize(("total", "batch_size"), [(6, 16), (100, 16), (103, 16), (1600, 100), (99, 25), (1007, 17)])
+def test_shares_are_disjoint_cover_all_and_have_as_many_steps(total, batch_size, count):
+    shares = [Share(total, batch_size, Processes(CPU, rank, count)) for rank in range(count)]
+    assert [sample for share in shares for sample in share.samples] == list(range(total))
+    assert sum(share.batch for share in shares) == batch_size
+    steps = {share.steps for share in shares}
+    assert len(steps) == 1
+    for share in shares:
+        full, tail = divmod(len(share.samples), share.batch)
+        assert full + (tail > 0) >= share.steps >= full - (tail == 0)
+    seen = sum(shares[0].images(step) for step in range(shares[0].steps))
+    assert total - 4 * count < seen <= total  # what is left out is a tail too small for so many
+
+
+def test_a_batch_too_small_for_all_processes_is_refused():
+    with pytest.raises(UsageError, match="--batch-size must be at least 6 for 3 processes"):
+        Share(100, 5, Processes(CPU, 0, 3))
+
+
+def test_alone_nothing_is_exchanged():
+    alone = Processes(CPU)
+    tensor = torch.ones(2)
+    alone.add(tensor)
+    alone.send([tensor])
+    assert tensor.tolist() == [1, 1]
+    assert alone.agreed(15, 1) == 15
+    assert alone.gather([1]) == [[1]]
+    assert alone.from_first(lambda: b"x") == b"x"
+    assert alone.first
+    model = torch.nn.Linear(1, 1)
+    assert alone.wrap(model) is model
+
+
+def test_without_torchrun_a_process_is_alone_and_takes_the_device_that_is_named(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined(CPU) as processes:
+        assert processes == Processes(CPU)
+    assert local_device("auto") == "auto"
+
+
+def test_under_torchrun_each_process_takes_the_gpu_of_its_number(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert local_device("auto") == local_device("cuda") == "cuda:3"
+    assert local_device("cpu") == "cpu"
+    assert local_device("cuda:1") == "cuda:1"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert local_device("auto") == "auto"
+
+
+def test_a_lost_process_is_told_from_another_error():
+    assert lost_another(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"))
+    assert lost_another(torch.distributed.DistBackendError("NCCL error: remote process exited"))
+    assert not lost_another(RuntimeError("shapes differ"))
+
+
+def test_ranks_differ_and_nothing_else():
+    assert replace(Processes(CPU, 0, 2), rank=1).portion(5) == range(2, 5)
