@@ -109,7 +109,7 @@ def enough_memory(device: torch.device, batch_size: int, out: Path) -> Iterator[
         raise CaptchaOcrError(
             f"the memory of {device}{room}, is too small for batches of {batch_size}: try --batch-size "
             f"{max(2, batch_size // 2)}, --precision bf16 or --stream, as a run of its own (--out); "
-            f"the last checkpoint in {out} is whole"
+            f"a checkpoint in {out}, if there is one yet, is whole"
         ) from None
 
 
