@@ -106,12 +106,13 @@ def train(
     SIGINT and SIGTERM are granted between two steps, after a checkpoint, as KeyboardInterrupt and SystemExit.
     Started by torchrun it trains together with the other processes: the first of them decides, writes and speaks.
     """
+    device = choose_device(local_device(device_name))
     dataset = read_dataset(data)
     model_config = model_for(dataset, config)
     check_fits(dataset, model_config, config)
     if tensorboard:
         Board.check_installed()
-    with joined(choose_device(local_device(device_name))) as processes:
+    with joined(device) as processes:
         document = json.loads(
             processes.from_first(lambda: open_run(out, describe_run(dataset, config, init), resume, force))
         )
