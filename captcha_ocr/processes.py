@@ -117,6 +117,8 @@ def local_device(name: str) -> str:
     """`name`, or for `auto`, `cuda` and `xpu` under a launcher the device of this process's number on its machine."""
     if rank_and_count()[1] == 1:
         return name
+    if ":" in name:
+        raise UsageError(f"every process of torchrun takes a device of its own: say --device {name.split(':')[0]}")
     local = int(os.environ.get("LOCAL_RANK", "0"))
     kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and is_there(kind)]
     return f"{kinds[0]}:{local}" if kinds else name

@@ -40,17 +40,24 @@ class Progress:
 def save_last(
     run: Path, model: ResNet18, optimizer: torch.optim.Optimizer, progress: Progress, state: dict[str, Any]
 ) -> None:
-    """Write `last`; the one that was there becomes `previous`. state: anything more, as JSON types."""
+    """Write `last`, as `save_checkpoint` does; the one that was there becomes `previous`."""
+    last, previous = run / LAST, run / PREVIOUS
+    if last.exists():
+        put_in_place(last, previous)
+    save_checkpoint(last, model, optimizer, progress, state)
+
+
+def save_checkpoint(
+    folder: Path, model: ResNet18, optimizer: torch.optim.Optimizer, progress: Progress, state: dict[str, Any]
+) -> None:
+    """Write a model folder with all that a stopped run needs. state: what `progress` does not hold, as JSON types."""
     tensors = optimizer.state_dict()
     document = {"progress": asdict(progress), "state": state, "groups": tensors["param_groups"]}
     beside = {
         OPTIMIZER_FILE: save_tensors(flatten(tensors["state"])),
         STATE_FILE: json.dumps(document).encode(),
     }
-    last, previous = run / LAST, run / PREVIOUS
-    if last.exists():
-        put_in_place(last, previous)
-    save_model(last, model, {"epoch": progress.epoch}, beside=beside)
+    save_model(folder, model, {"epoch": progress.epoch}, beside=beside)
 
 
 def load_last(run: Path) -> Path | None:

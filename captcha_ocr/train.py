@@ -37,7 +37,7 @@ from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
 from captcha_ocr.processes import Processes, joined, local_device
 from captcha_ocr.progress import counted, duration, say
-from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, read_checkpoint, restore, save_last
+from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, read_checkpoint, restore, save_checkpoint, save_last
 from captcha_ocr.run import (
     BEST,
     BOARD,
@@ -168,7 +168,7 @@ def train_on(
     run.tell(expectation(trainer, training, dataset.count("val")))
     if processes.first:
         start_run(run.out, run.described, run.replace)
-        if checkpoint is not None and not (run.out / BEST).exists() and standing(checkpoint.parent / BEST).exists():
+        if checkpoint is not None and trainer.progress.best_exact >= 0 and not (run.out / BEST).exists():
             copy_model(standing(checkpoint.parent / BEST), run.out / BEST)
     with Interruption() as interruption:
         rule = run_epochs(trainer, training, validation, run, interruption)
@@ -202,12 +202,8 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
         refusal = f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone"
         check(longer or not changed, refusal)
         load_into(trainer.model, checkpoint)
-        if progress["epoch"] or standing(checkpoint.parent / BEST).exists():
-            # A run killed between writing `best` and `last` left a newer best than the checkpoint knows.
-            best = check_best(checkpoint.parent)
-            loss = loss_of(best["validation"]["loss"])
-            progress |= {"best_epoch": best["epoch"], "best_loss": loss}
-            progress["best_exact"] = best["validation"]["exact_match"]
+        if progress["best_exact"] >= 0 or standing(checkpoint.parent / BEST).exists():
+            progress |= best_beside(checkpoint, progress["epoch"], run.out)
         return json.dumps(document).encode()
 
     document = trainer.processes.from_first(read)
@@ -224,6 +220,21 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
     within = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
     run.tell(f"resumed    after {counted(progress.epoch, 'epoch')}{within}, from {checkpoint}")
     return checkpoint
+
+
+def best_beside(checkpoint: Path, epoch: int, out: Path) -> dict[str, Any]:
+    """What a run that goes on from a checkpoint knows of its best epoch, as fields of Progress."""
+    best = check_best(checkpoint.parent)
+    if best["epoch"] > epoch and checkpoint.parent != out:
+        # Of epochs after this checkpoint, which the run in `out` has yet to do in its own way.
+        return {"best_epoch": epoch, "best_exact": -1.0, "best_loss": math.inf}
+    # A run killed between writing `best` and `last` has left a newer best than the checkpoint knows.
+    validation = best["validation"]
+    return {
+        "best_epoch": best["epoch"],
+        "best_exact": validation["exact_match"],
+        "best_loss": loss_of(validation["loss"]),
+    }
 
 
 def lengthen(trainer: Trainer) -> None:
@@ -312,12 +323,14 @@ class Records:
         self.saved_at = time.monotonic()
 
     def end_epoch(self) -> None:
-        """Save, and keep what is to be kept for good."""
+        """Save at the end of an epoch, and keep what is to be kept for good."""
         self.show()
+        trainer, every = self.trainer, self.run.keep_every
+        if self.run.processes.first and every and trainer.progress.epoch % every == 0:
+            # Before `last`: a run that is killed between the two does the epoch again.
+            folder = kept(self.run.out, trainer.progress.epoch)
+            save_checkpoint(folder, trainer.model, trainer.optimizer, trainer.progress, trainer.state())
         self.save()
-        epoch, every = self.trainer.progress.epoch, self.run.keep_every
-        if self.run.processes.first and every and epoch % every == 0:
-            copy_model(self.run.out / LAST, kept(self.run.out, epoch))
 
     def close(self) -> None:
         """Close TensorBoard's files."""

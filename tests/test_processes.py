@@ -207,7 +207,8 @@ def test_under_torchrun_each_process_takes_the_gpu_of_its_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert local_device("auto") == local_device("cuda") == "cuda:3"
     assert local_device("cpu") == "cpu"
-    assert local_device("cuda:1") == "cuda:1"
+    with pytest.raises(UsageError, match="say --device cuda"):
+        local_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert local_device("auto") == "auto"
 

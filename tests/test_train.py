@@ -272,8 +272,19 @@ def test_checkpoints_are_kept_for_good_where_that_is_wanted(run, shards, config,
     assert sorted(path.name for path in (tmp_path / "run").glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
     train([shards], tmp_path / "other", config, "cpu", resume=str(tmp_path / "run" / "epoch-0002"), quiet=True)
     assert weights(tmp_path / "other" / "last") == weights(tmp_path / "run" / "last")
+    assert weights(tmp_path / "other" / "best") == weights(tmp_path / "run" / "best")
     train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert not list((tmp_path / "run").glob("epoch-*"))
+
+
+def test_a_run_from_a_kept_checkpoint_has_a_best_epoch_of_its_own(shards, config, tmp_path, scripted):
+    scripted(*[(exact, 0.1) for exact in (1, 2, 6, 6, 6, 1, 3, 2)])  # after three epochs the best is scored twice
+    config = replace(config, schedule="constant", patience=2)
+    train([shards], tmp_path / "run", replace(config, epochs=3), "cpu", quiet=True, keep_every=1)
+    checkpoint = str(tmp_path / "run" / "epoch-0002")
+    finished = train([shards], tmp_path / "own", replace(config, epochs=5), "cpu", resume=checkpoint, quiet=True)
+    assert (finished.epochs, finished.best_epoch) == (5, 4)
+    assert json.loads((tmp_path / "own" / "best" / "config.json").read_bytes())["facts"]["epoch"] == 4
 
 
 def test_metrics_come_by_step_too(run):
