@@ -269,7 +269,7 @@ def test_a_prompt_survives_every_error(run, some):
         (["prepare", ".", "--split", "80/10"], "three percentages"),
         (["prepare", "."], "holds no PNG"),
         (["train"], "holds no finished shards"),
-        (["train", "--device", "tpu"], "holds no finished shards"),
+        (["train", "--device", "tpu"], "there is no device"),
         (["train", "--lr", "-1"], "--lr must lie between"),
         (["train", "--preset", "best"], "'best' is not one of"),
         (["eval", "x.png"], "no model folder"),
