@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import torch
@@ -61,7 +62,7 @@ class Share:
         rows = processes.portion(self.batch_size)
         return range(self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size)
 
-    @property
+    @cached_property  # asked at every step
     def steps(self) -> int:
         """The steps of an epoch; a tail of which a process has less than two samples is left out (batch norm)."""
         whole = self.total // self.batch_size
@@ -166,14 +167,15 @@ class StreamedBatches(Batches):
         """Some shards at a time, read by a thread while the ones before them are in use."""
         count = len(self.pieces)
         order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
-        largest = max((piece.place[2].payload_bytes for piece in self.pieces), default=1)
+        largest = max(piece.place[2].payload_bytes for piece in self.pieces)
         together = max(1, PART_BYTES // largest)
         groups = [order[first : first + together] for first in range(0, count, together)]
         with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
-            coming = [reader.submit(self.read, group) for group in groups[:1]]
-            for number in range(len(groups)):
-                part = coming.pop().result()
-                coming = [reader.submit(self.read, group) for group in groups[number + 1 : number + 2]]
+            coming = reader.submit(self.read, groups[0])
+            for following in [*groups[1:], None]:
+                part = coming.result()
+                if following is not None:
+                    coming = reader.submit(self.read, following)
                 yield part
 
     def read(self, group: Sequence[int]) -> Samples:

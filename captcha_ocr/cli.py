@@ -403,9 +403,10 @@ def evaluate(
 
     if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
-    recognizer = Recognizer.load(model_folder, local_device(device), charset, length)
+    device = local_device(device)
+    recognizer = Recognizer.load(model_folder, device, charset, length)
     keep_freed_memory()
-    with joined(choose_device(local_device(device))) as processes:
+    with joined(choose_device(device)) as processes:
         if labels is not None:
             failed = score_files(recognizer, labels, paths, as_json, processes)
         elif not paths and sys.stdin is None:
@@ -414,7 +415,7 @@ def evaluate(
             failed = read_at_prompt(recognizer, as_json)
         else:
             lines = (line.rstrip("\r\n") for line in sys.stdin or ())
-            sources = own_part(expand(paths or (line for line in lines if line)))
+            sources = own_part(expand(paths or (line for line in lines if line)), processes)
             failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, sources))
         failed = sum(processes.gather(failed))  # torchrun ends all at the first that fails: so all end together
     if failed:
@@ -484,10 +485,9 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def own_part(paths: Iterable[str]) -> Iterator[str]:
-    """Those of the paths that are this process's, where torchrun started several."""
-    rank, count = rank_and_count()
-    return islice(paths, rank, None, count)
+def own_part(paths: Iterable[str], processes: "Processes") -> Iterator[str]:
+    """Those of the paths that are this process's."""
+    return islice(paths, processes.rank, None, processes.count)
 
 
 def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple[str, "Reading | ImageError"]]:
@@ -553,7 +553,7 @@ def score_files(
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
     truths, codes = [], []
     text_of = labelled_paths(labels_file, rows)
-    for path, result in read_paths(recognizer, own_part(sources)):
+    for path, result in read_paths(recognizer, own_part(sources, processes)):
         text = text_of(path)
         if text is None:
             click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from captcha_ocr.device import available_devices
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.workers import rank_and_count
 
@@ -120,14 +121,8 @@ def local_device(name: str) -> str:
     if ":" in name:
         raise UsageError(f"every process of torchrun takes a device of its own: say --device {name.split(':')[0]}")
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and is_there(kind)]
+    kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and f"{kind}:0" in available_devices()]
     return f"{kinds[0]}:{local}" if kinds else name
-
-
-def is_there(kind: str) -> bool:
-    """Whether there is a device of that kind."""
-    accelerator = getattr(torch, kind, None)
-    return accelerator is not None and accelerator.is_available()
 
 
 @contextlib.contextmanager

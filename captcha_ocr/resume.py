@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -99,8 +100,12 @@ def restore(
     document: dict[str, Any], tensors: bytes, optimizer: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Any]]:
     """Bring the optimiser to what `read_checkpoint` read; returns the progress and the further state."""
+    try:
+        state_tensors = unflatten(load_tensors(tensors))
+    except SafetensorError as error:
+        raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
     groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
-    optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
+    optimizer.load_state_dict({"state": state_tensors, "param_groups": groups})
     for parameter, state in optimizer.state.items():
         for name, tensor in state.items():
             if tensor.shape == parameter.shape:

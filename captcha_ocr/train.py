@@ -119,9 +119,9 @@ def train(
         if document["finished"] is not None:
             return Finished(**document["finished"])
         described = document["described"]
-        here = describe_run(dataset, config)
-        differ = changes(described, {**here, "init": described["init"]})
-        check(not differ, f"this process was not started as the first one was ({'; '.join(differ)})")
+        if not processes.first:
+            differ = changes(described, {**describe_run(dataset, config), "init": described["init"]})
+            check(not differ, f"this process was not started as the first one was ({'; '.join(differ)})")
         quiet = quiet or not processes.first
         run = Run(out, dataset, processes, described, document["replace"], stream, keep_every, tensorboard, quiet)
         share = Share(dataset.count("train"), config.batch_size, processes)

@@ -204,12 +204,12 @@ def test_without_torchrun_a_process_is_alone_and_takes_the_device_that_is_named(
 def test_under_torchrun_each_process_takes_the_gpu_of_its_number(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_RANK", "3")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert local_device("auto") == local_device("cuda") == "cuda:3"
     assert local_device("cpu") == "cpu"
     with pytest.raises(UsageError, match="say --device cuda"):
         local_device("cuda:1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert local_device("auto") == "auto"
 
 
