@@ -397,20 +397,23 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    from captcha_ocr.device import choose_device, keep_freed_memory
+    from captcha_ocr.device import choose_device, choose_precision, describe, keep_freed_memory
     from captcha_ocr.processes import joined, local_device
     from captcha_ocr.recognizer import Recognizer
 
     if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
+    if sys.stdin is None and not (paths or labels):
+        raise UsageError("there is no PATH, and no standard input to read paths from")
     device = local_device(device)
     recognizer = Recognizer.load(model_folder, device, charset, length)
     keep_freed_memory()
     with joined(choose_device(device)) as processes:
+        if processes.first:
+            precision = choose_precision("auto", processes.device)
+            click.echo(f"device     {describe(processes.device)}, {precision}", err=True)
         if labels is not None:
             failed = score_files(recognizer, labels, paths, as_json, processes)
-        elif not paths and sys.stdin is None:
-            raise UsageError("there is no PATH, and no standard input to read paths from")
         elif not paths and sys.stdin.isatty():
             failed = read_at_prompt(recognizer, as_json)
         else:

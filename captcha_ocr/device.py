@@ -25,11 +25,10 @@ def choose_device(name: str = "auto") -> torch.device:
     present = available_devices()
     if name == "auto":
         return torch.device(present[0])
-    if name in ("cuda", "xpu"):
-        name += ":0"
-    if name not in present:
+    numbered = f"{name}:0" if name in ("cuda", "xpu") else name
+    if numbered not in present:
         raise UsageError(f"there is no device {name!r} here; there is {', '.join(present)}{hidden_hint(name)}")
-    return torch.device(name)
+    return torch.device(numbered)
 
 
 def available_devices() -> list[str]:

@@ -1,5 +1,6 @@
 """Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from captcha_ocr.prepare import prepare
 from captcha_ocr.synth import generate
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more, and on a busy machine lose much
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and theirs do too
 
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),
