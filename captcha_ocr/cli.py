@@ -397,7 +397,7 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    from captcha_ocr.device import choose_device, choose_precision, describe, keep_freed_memory
+    from captcha_ocr.device import choose_device, choose_precision, keep_freed_memory
     from captcha_ocr.processes import joined, local_device
     from captcha_ocr.recognizer import Recognizer
 
@@ -410,8 +410,7 @@ def evaluate(
     keep_freed_memory()
     with joined(choose_device(device)) as processes:
         if processes.first:
-            precision = choose_precision("auto", processes.device)
-            click.echo(f"device     {describe(processes.device)}, {precision}", err=True)
+            click.echo(f"device     {processes.describe(choose_precision('auto', processes.device))}", err=True)
         if labels is not None:
             failed = score_files(recognizer, labels, paths, as_json, processes)
         elif not paths and sys.stdin.isatty():

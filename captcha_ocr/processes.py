@@ -16,7 +16,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from captcha_ocr.device import available_devices
+from captcha_ocr.config import Precision
+from captcha_ocr.device import available_devices, describe
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.workers import rank_and_count
 
@@ -36,6 +37,11 @@ class Processes:
     def first(self) -> bool:
         """Whether this is the one that decides, writes and speaks."""
         return self.rank == 0
+
+    def describe(self, precision: Precision) -> str:
+        """What computes, in words."""
+        together = "" if self.count == 1 else f"; the first of {self.count} processes"
+        return f"{describe(self.device)}, {precision}{together}"
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model with gradients averaged over all processes, its weights now those of the first."""

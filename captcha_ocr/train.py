@@ -156,8 +156,7 @@ def train_on(
     training = load_split(dataset, "train", processes, share.samples, run.stream)
     validation = load_split(dataset, "val", processes, stream=run.stream)
     trainer = make_trainer(model_config, config, share, init if processes.first else None, Progress(run.described))
-    together = "" if processes.count == 1 else f"; the first of {processes.count} processes"
-    run.tell(f"device     {describe(processes.device)}, {trainer.precision}{together}")
+    run.tell(f"device     {processes.describe(trainer.precision)}")
     run.tell(
         f"data       {share.total:,} images to train on, {dataset.count('val'):,} to validate, "
         f"{dataset.size}, {training.lie}"
