@@ -4,6 +4,7 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 3 a file of ours is damaged; 130 and 143 on Ctrl-C and SIGTERM.
 """
 
+import contextlib
 import glob
 import io
 import json
@@ -37,7 +38,7 @@ from captcha_ocr.config import (
     preset_named,
 )
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
-from captcha_ocr.workers import rank_and_count
+from captcha_ocr.workers import held, rank_and_count
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
@@ -63,13 +64,11 @@ class Commands(click.Group):
         ):
             if isinstance(stream, io.TextIOWrapper):  # odd names and alphabets, whatever the terminal's encoding
                 stream.reconfigure(errors=errors)
-        rank, count = rank_and_count()
-        prefix = f"process {rank} of {count}: " if count > 1 else ""
+        before = signal.signal(signal.SIGTERM, _terminate)
         try:
-            signal.signal(signal.SIGTERM, _terminate)
             return super().invoke(ctx)
         except CaptchaOcrError as error:
-            click.echo(f"captcha-ocr: {prefix}{error}", err=True)
+            click.echo(f"captcha-ocr: {_speaker()}{error}", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
@@ -87,14 +86,33 @@ class Commands(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             click.echo(f"captcha-ocr: {where}{error.strerror or error}", err=True)
             sys.exit(1)
+        except MemoryError:
+            click.echo("captcha-ocr: there is too little memory", err=True)
+            sys.exit(1)
+        finally:
+            signal.signal(signal.SIGTERM, before)  # or one that comes while Python ends would be a traceback
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = super().resolve_command(ctx, args)
-        if rank_and_count()[1] > 1 and found[0] not in ("train", "eval"):
+        if found[0] not in ("train", "eval", "doctor") and rank_and_count()[1] > 1:
             raise UsageError(f"{found[0]} does not share its work over the processes of torchrun; start it once")
         return found
+
+
+def _speaker() -> str:
+    """Which of several processes speaks."""
+    try:
+        rank, count = rank_and_count()
+    except UsageError:
+        return ""
+    return f"process {rank} of {count}: " if count > 1 else ""
+
+
+def importing() -> contextlib.AbstractContextManager[None]:
+    """Within it signals wait: torch, while it is imported, swallows them, or is left half imported."""
+    return held(signal.SIGINT, signal.SIGTERM)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -202,8 +220,9 @@ def generate(
 
     Example: captcha-ocr generate --count 1000 --charset digits --length 6
     """
-    from captcha_ocr import synth
-    from captcha_ocr.progress import ProgressBar, counted
+    with importing():
+        from captcha_ocr import synth
+        from captcha_ocr.progress import ProgressBar, counted
 
     if size is not None:
         options["width"], options["height"] = size
@@ -255,8 +274,9 @@ def prepare(
 
     Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
     """
-    from captcha_ocr import prepare as preparation
-    from captcha_ocr.progress import ProgressBar
+    with importing():
+        from captcha_ocr import prepare as preparation
+        from captcha_ocr.progress import ProgressBar
 
     width, height = size or (None, None)
     config = PrepareConfig(
@@ -351,8 +371,9 @@ def train(
     """
     from dataclasses import asdict
 
-    from captcha_ocr import train as training
-    from captcha_ocr.run import BEST
+    with importing():
+        from captcha_ocr import train as training
+        from captcha_ocr.run import BEST
 
     config = preset_named(preset).training.with_options(**options)
     finished = training.train(data, out, config, device, init, resume, stream, force, quiet, keep_every, tensorboard)
@@ -397,18 +418,19 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    from captcha_ocr.device import choose_device, choose_precision, keep_freed_memory
-    from captcha_ocr.processes import joined, local_device
-    from captcha_ocr.recognizer import Recognizer
+    with importing():
+        from captcha_ocr.device import choose_device, choose_precision, enough_memory, keep_freed_memory
+        from captcha_ocr.processes import joined, local_device
+        from captcha_ocr.recognizer import Recognizer
 
     if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
     if sys.stdin is None and not (paths or labels):
         raise UsageError("there is no PATH, and no standard input to read paths from")
-    device = local_device(device)
-    recognizer = Recognizer.load(model_folder, device, charset, length)
+    chosen = choose_device(local_device(device))
     keep_freed_memory()
-    with joined(choose_device(device)) as processes:
+    with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:
+        recognizer = Recognizer.load(model_folder, str(chosen), charset, length)
         if processes.first:
             click.echo(f"device     {processes.describe(choose_precision('auto', processes.device))}", err=True)
         if labels is not None:
@@ -434,8 +456,9 @@ def bench(preset: str, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from captcha_ocr.bench import measure_speed
-    from captcha_ocr.device import available_devices
+    with importing():
+        from captcha_ocr.bench import measure_speed
+        from captcha_ocr.device import available_devices
 
     if not as_json:
         click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")
@@ -455,7 +478,8 @@ def doctor(model_folder: Path, as_json: bool) -> None:
 
     Example: captcha-ocr doctor --json
     """
-    from captcha_ocr.doctor import examine, in_words
+    with importing():
+        from captcha_ocr.doctor import examine, in_words
 
     facts = examine(model_folder)
     click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))

@@ -96,8 +96,8 @@ def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractC
 
 
 @contextlib.contextmanager
-def enough_memory(device: torch.device, batch_size: int, out: Path) -> Iterator[None]:
-    """Within it, running out of memory is a CaptchaOcrError that says what there was and what to try."""
+def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
+    """Within it, running out of memory is a CaptchaOcrError that says what there was, and what for and what to try."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -105,11 +105,7 @@ def enough_memory(device: torch.device, batch_size: int, out: Path) -> Iterator[
             raise
         free = free_memory(device)
         room = "" if free is None else f", of which {free / 1e9:.1f} GB are free"
-        raise CaptchaOcrError(
-            f"the memory of {device}{room}, is too small for batches of {batch_size}: try --batch-size "
-            f"{max(2, batch_size // 2)}, --precision bf16 or --stream, as a run of its own (--out); "
-            f"a checkpoint in {out}, if there is one yet, is whole"
-        ) from None
+        raise CaptchaOcrError(f"the memory of {device}{room}, is too small {advice}") from None
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:

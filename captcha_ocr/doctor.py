@@ -18,6 +18,7 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.workers import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "numpy", "pillow", "captcha", "safetensors")
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 
 
@@ -42,6 +43,7 @@ def examine(model: Path) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "processors": available_workers(),
         "backends": [name for name in ("nccl", "xccl", "gloo") if getattr(dist, f"is_{name}_available")()],
+        "launcher": {name: os.environ[name] for name in LAUNCHER if name in os.environ},
         "hidden": hidden_devices(),
         "model": examine_model(model),
     }
@@ -108,10 +110,18 @@ def in_words(facts: dict[str, Any]) -> str:
         lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
     lines.append(f"threads    {facts['threads']}, of {facts['processors']} processors")
     lines.append(f"processes  torchrun over {', '.join(facts['backends'])}")
+    if facts["launcher"]:
+        lines.append(f"launcher   {in_settings(facts['launcher'])}")
     if facts["hidden"] is not None:
-        setting = ", ".join(f"{name}={value}" for name, value in facts["hidden"]["variables"].items())
-        lines.append(f"hidden     {setting} hides {facts['hidden']['devices']} of the GPUs")
+        lines.append(
+            f"hidden     {in_settings(facts['hidden']['variables'])} hides {facts['hidden']['devices']} of the GPUs"
+        )
     return "\n".join([*lines, f"model      {model_in_words(facts['model'])}"])
+
+
+def in_settings(variables: dict[str, str]) -> str:
+    """Variables of the environment, as a shell would set them."""
+    return ", ".join(f"{name}={value}" for name, value in variables.items())
 
 
 def model_in_words(model: dict[str, Any] | None) -> str:

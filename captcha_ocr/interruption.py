@@ -5,13 +5,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
 
 from captcha_ocr.progress import say
 
-Item = TypeVar("Item")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -67,10 +64,3 @@ class Interruption:
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
-
-    def watch(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, as long as nobody wants to stop."""
-        for item in items:
-            if self.wanted is not None:
-                self.leave(self.wanted)
-            yield item

@@ -68,13 +68,17 @@ class Processes:
 
     def agreed(self, number: int | None, step: int) -> int | None:
         """A signal's number that one of the processes has, at the same step in all; an accelerator is asked rarely."""
-        if self.count == 1:
-            return number
-        if self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
+        if self.count > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
             return None
-        largest = torch.tensor(number or 0, device=self.device)
-        dist.all_reduce(largest, dist.ReduceOp.MAX)
-        return int(largest) or None
+        return self.largest(number or 0)[0] or None
+
+    def largest(self, *numbers: int) -> list[int]:
+        """Of each number the largest that one of the processes has."""
+        if self.count == 1:
+            return list(numbers)
+        together = torch.tensor(numbers, device=self.device)
+        dist.all_reduce(together, dist.ReduceOp.MAX)
+        return together.tolist()
 
     def portion(self, total: int) -> range:
         """This process's part of `total` things, each of which stands in exactly one part."""
@@ -131,6 +135,15 @@ def local_device(name: str) -> str:
     return f"{kinds[0]}:{local}" if kinds else name
 
 
+def rendezvous() -> tuple[Any, int, int]:
+    """Where the processes meet, which this one is and how many there are."""
+    try:
+        store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+    except ValueError as error:
+        raise UsageError(f"WORLD_SIZE is set, but not all else that torchrun sets: {error}") from None
+    return store, rank, count
+
+
 @contextlib.contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
     """The processes of this run while it lasts; CaptchaOcrError where another one is lost."""
@@ -144,7 +157,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+        store, rank, count = rendezvous()
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
             # torchrun keeps one store for all its attempts, in which the addresses of those that died still stand.
             attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
@@ -158,7 +171,8 @@ def joined(device: torch.device) -> Iterator[Processes]:
         if not lost_another(error):
             raise
         raise CaptchaOcrError(
-            "another process of this run is gone or out of reach; the same command goes on from the last checkpoint"
+            "another process of this run is gone, which may have said why, or out of reach; "
+            "the same command goes on from the last checkpoint, if there is one"
         ) from None
     dist.destroy_process_group()
 

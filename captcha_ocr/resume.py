@@ -80,6 +80,11 @@ def load_last(run: Path) -> Path | None:
     return None
 
 
+def checkpoint_named(path: Path) -> Path:
+    """The checkpoint folder that `path` means: itself, or the newest whole one of a run folder."""
+    return load_last(path) or path
+
+
 def check_whole(folder: Path) -> dict[str, Any]:
     """The content of config.json; DamagedError unless every file that it names is as it was written."""
     document = read_config(folder)

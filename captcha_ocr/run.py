@@ -4,6 +4,7 @@ runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/ 
 """
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,13 +23,13 @@ from captcha_ocr.checkpoint import (
 from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
-from captcha_ocr.resume import LAST, PREVIOUS, check_whole
+from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.shards import Dataset, Split
 
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
-KEPT = "epoch-*"  # checkpoints that --keep-every keeps
+KEPT = re.compile(r"epoch-\d{4,}(\.tmp|\.old)?")  # checkpoints that --keep-every keeps
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 2
 
 
@@ -49,13 +50,17 @@ def model_for(dataset: Dataset, config: TrainConfig) -> ModelConfig:
 
 
 def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
-    """What tells one run from another: configuration, network, data and starting weights, wherever they lie."""
+    """What tells one run from another: configuration, network, data and starting weights, wherever they lie.
+
+    begun_from, which does not: the hash of the checkpoint that `--resume` named (`origin_of`).
+    """
     return {
         "training": config.to_dict(),
         "model": model_for(dataset, config).to_dict(),
         "images": {split: dataset.count(split) for split in get_args(Split)},
         "data": sha256(b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)),
         "init": None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+        "begun_from": None,
     }
 
 
@@ -91,7 +96,7 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     if not path.exists():
         for name in FOLDERS + FILES:
             if (out / name).exists():
-                raise UsageError(f"{out} holds {name} but no {RUN_FILE}: train did not write it; choose another --out")
+                raise UsageError(f"{out} holds {name} but no {RUN_FILE}, so it is no whole run; choose another --out")
         return None
     try:
         existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
@@ -102,6 +107,11 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     if changed and not longer:
         raise UsageError(
             f"{out} holds another run ({'; '.join(changed)}); choose another --out, or replace it with --force"
+        )
+    if described["begun_from"] not in (None, existing.get("begun_from")):
+        raise UsageError(
+            f"{out} holds a run that did not begin from {resume}; it goes on without --resume, "
+            "or choose another --out, or replace it with --force"
         )
     if existing["finished"] is not None and not longer:
         check_best(out)
@@ -119,7 +129,22 @@ def check_best(run: Path) -> dict[str, Any]:
         facts: dict[str, Any] = check_whole(standing(run / BEST))["facts"]
         return facts
     except CaptchaOcrError as error:
-        raise DamagedError(f"the best model of {run} is not whole ({error}); begin anew with --force") from None
+        raise DamagedError(
+            f"the best model of {run} is not whole ({error}); begin anew with --resume never --force, "
+            f"or go on in another --out with --resume {run / LAST}"
+        ) from None
+
+
+def origin_of(out: Path, resume: str) -> str | None:
+    """The hash of the checkpoint that `resume` names; None where a run in `out` would go on from it anyway."""
+    if resume in ("auto", "never") or Path(resume).resolve() in (out.resolve(), (out / LAST).resolve()):
+        return None
+    return str(read_config(checkpoint_named(Path(resume)))["sha256"])
+
+
+def has_lost_its_checkpoints(out: Path) -> bool:
+    """Whether a run in `out` that has no checkpoint had one: metrics are written after it."""
+    return (out / METRICS_FILE).exists() and (out / METRICS_FILE).stat().st_size > 0
 
 
 def is_run(out: Path) -> bool:
@@ -134,6 +159,8 @@ def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in FOLDERS:
         recover(out / name)
+    if is_run(out) and described["begun_from"] is None:
+        described = {**described, "begun_from": read_sealed(out / RUN_FILE, RUN_FORMAT, RUN_VERSION).get("begun_from")}
     write_run(out, {**described, "finished": None})
 
 
@@ -151,8 +178,11 @@ def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
 def remove_run(out: Path) -> None:
     """Remove what an earlier run wrote into `out`, and nothing else."""
     shutil.rmtree(out / BOARD, ignore_errors=True)
-    for name in (*FOLDERS, *(folder.name for folder in out.glob(KEPT))):
+    for name in FOLDERS:
         for folder in (out / name, aside(out / name), temporary_of(out / name)):
+            shutil.rmtree(folder, ignore_errors=True)
+    for folder in out.iterdir():
+        if KEPT.fullmatch(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
     # run.json last: without it the rest would be a stranger's, should this be interrupted.
     remove_files(out / name for name in (*FILES, RUN_FILE))
@@ -160,7 +190,7 @@ def remove_run(out: Path) -> None:
 
 def kept(out: Path, epoch: int) -> Path:
     """Where the checkpoint after an epoch is kept."""
-    return out / KEPT.replace("*", f"{epoch:04}")
+    return out / f"epoch-{epoch:04}"
 
 
 def write_metrics(out: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -8,14 +8,14 @@ import platform
 import statistics
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from captcha_ocr import __version__
-from captcha_ocr.batches import Batches, Share, load_split, pieces_of
+from captcha_ocr.batches import Batches, Samples, Share, load_split, pieces_of
 from captcha_ocr.board import Board
 from captcha_ocr.calibrate import calibrated
 from captcha_ocr.checkpoint import (
@@ -29,7 +29,7 @@ from captcha_ocr.checkpoint import (
 )
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
 from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores
@@ -37,7 +37,17 @@ from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
 from captcha_ocr.processes import Processes, joined, local_device
 from captcha_ocr.progress import counted, duration, say
-from captcha_ocr.resume import LAST, PREVIOUS, Progress, load_last, read_checkpoint, restore, save_checkpoint, save_last
+from captcha_ocr.resume import (
+    LAST,
+    PREVIOUS,
+    Progress,
+    checkpoint_named,
+    load_last,
+    read_checkpoint,
+    restore,
+    save_checkpoint,
+    save_last,
+)
 from captcha_ocr.run import (
     BEST,
     BOARD,
@@ -49,10 +59,12 @@ from captcha_ocr.run import (
     describe_run,
     end_run,
     find_run,
+    has_lost_its_checkpoints,
     is_longer,
     is_run,
     kept,
     model_for,
+    origin_of,
     start_run,
     write_metrics,
 )
@@ -125,13 +137,14 @@ def train(
         quiet = quiet or not processes.first
         run = Run(out, dataset, processes, described, document["replace"], stream, keep_every, tensorboard, quiet)
         share = Share(dataset.count("train"), config.batch_size, processes)
-        with enough_memory(processes.device, config.batch_size, out):
+        with enough_memory(processes.device, memory_advice(config.batch_size, out)):
             return train_on(run, share, model_config, config, init, resume)
 
 
 def open_run(out: Path, described: dict[str, Any], resume: str, force: bool) -> bytes:
     """What is in `out`, as JSON: how the run ended, if it has; and whether what is there is to be replaced."""
     finished, replace = None, False
+    described = {**described, "begun_from": origin_of(out, resume)}
     try:
         finished = find_run(out, described, resume)
     except CaptchaOcrError:
@@ -140,6 +153,14 @@ def open_run(out: Path, described: dict[str, Any], resume: str, force: bool) -> 
             raise
     ended = None if finished is None else dataclasses.asdict(finished)
     return json.dumps({"finished": ended, "replace": replace, "described": described}).encode()
+
+
+def memory_advice(batch_size: int, out: Path) -> str:
+    """What to try where memory runs out."""
+    return (
+        f"for batches of {batch_size}: try --batch-size {max(2, batch_size // 2)}, --precision bf16 or --stream, "
+        f"as a run of its own (--out); a checkpoint in {out}, if there is one yet, is whole"
+    )
 
 
 def train_on(
@@ -177,12 +198,19 @@ def train_on(
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
     """The checkpoint to go on from: the newest whole one in `out`, else the one that `resume` names, else None."""
     checkpoint = None if replace else load_last(out)
-    if checkpoint is not None or resume in ("auto", "never"):
+    if checkpoint is not None:
         return checkpoint
+    if resume in ("auto", "never"):
+        if has_lost_its_checkpoints(out) and not replace:
+            raise DamagedError(
+                f"{out} has no checkpoint to go on from any more; begin anew with --resume never --force, "
+                "or go on from another one in another --out with --resume PATH"
+            )
+        return None
     named = Path(resume)
     inside = out.resolve() in (named.resolve(), *named.resolve().parents)
     check(not inside, f"{named} lies in {out}, which has no whole run to go on with; choose another --out")
-    return load_last(named) or named  # a run folder, or a checkpoint in one
+    return checkpoint_named(named)
 
 
 def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
@@ -197,12 +225,13 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
             return b""
         document, tensors = read_checkpoint(checkpoint)
         progress = document["progress"]
-        changed, longer = changes(progress["run"], run.described), is_longer(progress["run"], run.described)
-        refusal = f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone"
-        check(longer or not changed, refusal)
+        check_goes_on(checkpoint, progress["run"], document["state"], trainer, run)
         load_into(trainer.model, checkpoint)
         if progress["best_exact"] >= 0 or standing(checkpoint.parent / BEST).exists():
-            progress |= best_beside(checkpoint, progress["epoch"], run.out)
+            progress |= best_beside(checkpoint, progress["epoch"], run)
+            left = trainer.epochs is None or progress["epoch"] < trainer.epochs
+            refusal = f"{checkpoint} has done all its epochs, and no best model lies beside it; --epochs trains it on"
+            check(left or progress["best_exact"] >= 0, refusal)
         return json.dumps(document).encode()
 
     document = trainer.processes.from_first(read)
@@ -221,11 +250,30 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
     return checkpoint
 
 
-def best_beside(checkpoint: Path, epoch: int, out: Path) -> dict[str, Any]:
+def check_goes_on(checkpoint: Path, begun: dict[str, Any], state: dict[str, Any], trainer: Trainer, run: Run) -> None:
+    """Refuse a checkpoint of a run that was begun otherwise, with what differs."""
+    changed = [] if is_longer(begun, run.described) else changes(begun, run.described)
+    check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
+    before, now = state.get("steps_per_epoch"), trainer.share.steps
+    check(
+        before in (None, now),
+        f"{checkpoint} is of a run with {before} steps an epoch, of which {counted(run.processes.count, 'process')} "
+        f"would take {now}; start as many processes as it had, or another run",
+    )
+
+
+def best_beside(checkpoint: Path, epoch: int, run: Run) -> dict[str, Any]:
     """What a run that goes on from a checkpoint knows of its best epoch, as fields of Progress."""
-    best = check_best(checkpoint.parent)
-    if best["epoch"] > epoch and checkpoint.parent != out:
-        # Of epochs after this checkpoint, which the run in `out` has yet to do in its own way.
+    own = checkpoint.parent == run.out
+    try:
+        best = check_best(checkpoint.parent)
+    except DamagedError:
+        if own:
+            raise
+        best = None
+    if best is None or (best["epoch"] > epoch and not own):
+        # None, or one of epochs after this checkpoint, which the run in `out` has yet to do in its own way.
+        run.tell(f"best       not known of the epochs before, in {checkpoint.parent}: one of those to come is kept")
         return {"best_epoch": epoch, "best_exact": -1.0, "best_loss": math.inf}
     # A run killed between writing `best` and `last` has left a newer best than the checkpoint knows.
     validation = best["validation"]
@@ -427,7 +475,9 @@ def memory_used(row: dict[str, Any]) -> str:
 
 def save_best(trainer: Trainer, run: Run, validation: Batches, scores: Scores, interruption: Interruption) -> None:
     """Write the folder `best`: a whole model, its confidences made honest, with a card for people."""
-    model = calibrated(trainer.model, interruption.watch(validation.in_order(EVALUATION_BATCH)))
+    alone = trainer.processes.count == 1  # the others do not calibrate, and could not agree to stop
+    batches = watched(validation, trainer.processes, interruption) if alone else validation.in_order(EVALUATION_BATCH)
+    model = calibrated(trainer.model, batches)
     epoch = trainer.progress.epoch + 1
     facts = {
         "preset": trainer.config.preset,
@@ -481,5 +531,19 @@ def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores,
 def score(model: ResNet18, batches: Batches, trainer: Trainer, interruption: Interruption) -> Scores:
     """The score on all of one split, every process with its part, and the batch norms' means of the first."""
     trainer.processes.send(model.buffers())
-    watched = interruption.watch(batches.in_order(EVALUATION_BATCH))
-    return evaluate(model, watched, trainer.config.loss, trainer.processes)
+    mine = watched(batches, trainer.processes, interruption)
+    return evaluate(model, mine, trainer.config.loss, trainer.processes)
+
+
+def watched(batches: Batches, processes: Processes, interruption: Interruption) -> Iterator[Samples]:
+    """This process's batches, until a signal has come to one of the processes: before each of them all agree."""
+    remaining = batches.in_order(EVALUATION_BATCH)
+    while True:
+        batch = next(remaining, None)
+        number, more = processes.largest(interruption.wanted or 0, batch is not None)
+        if number:
+            interruption.leave(number)
+        if not more:
+            return
+        if batch is not None:  # another process may have more of them
+            yield batch

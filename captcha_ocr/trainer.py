@@ -1,6 +1,7 @@
 """The trainer: network, optimiser and schedule, one step and one epoch of it, and its state."""
 
 import dataclasses
+import signal
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -21,6 +22,7 @@ from captcha_ocr.model import ResNet18, move
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
+from captcha_ocr.workers import held
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
 
@@ -151,6 +153,7 @@ class Trainer:
         """Everything but weights, optimiser and progress, as JSON types."""
         return {
             "steps": self.steps,
+            "steps_per_epoch": self.share.steps,
             "schedule": self.schedule.state_dict(),
             "scaler": self.scaler.state_dict(),
             "difficulty": self.difficulty.state(),
@@ -223,9 +226,10 @@ def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimize
     """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
     kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     fused = model.device.type in ("cpu", "cuda")
-    return kinds[config.optimizer](
-        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
-    )
+    with held(signal.SIGINT, signal.SIGTERM):  # torch imports a second's worth here, and swallows them meanwhile
+        return kinds[config.optimizer](
+            model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
+        )
 
 
 def make_schedule(

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import TypeVar
 
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -21,9 +21,17 @@ SLICE = 64  # jobs that a thread takes at a time: those it has are still done af
 
 
 def rank_and_count() -> tuple[int, int]:
-    """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    return (int(os.environ.get("RANK", "0")), count) if count > 1 else (0, 1)
+    """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task.
+
+    UsageError where what such a launcher sets is no number.
+    """
+    rank, count = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    try:
+        return (int(rank), int(count)) if int(count) > 1 else (0, 1)
+    except ValueError:
+        raise UsageError(
+            f"WORLD_SIZE={count} and RANK={rank} in the environment should be torchrun's numbers"
+        ) from None
 
 
 def available_workers() -> int:
@@ -72,7 +80,7 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
     try:
-        with _interrupts_held():  # all workers start here, and inherit it
+        with held(signal.SIGINT):  # all workers start here, and inherit it
             results = deque(pool.submit(function, job) for job in jobs)
         # Not pool.map: it cancels futures behind the executor's back, which ends in a traceback
         # or for ever waiting where a worker was killed by the same signal.
@@ -85,16 +93,16 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back: it interrupts at the end, and never a worker that is not yet prepared for it."""
+def held(*signals: signal.Signals) -> Iterator[None]:
+    """Hold signals back: they arrive at the end, and never at a process or thread that begins meanwhile."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare_worker() -> None:

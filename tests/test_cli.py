@@ -356,6 +356,69 @@ def test_signals_have_their_sentences_and_exit_codes(tmp_path, send, number, cod
     assert not (tmp_path / "images" / "labels.csv").exists()
 
 
+# Sends itself a signal when numpy begins to be imported. Whether it would have been swallowed is a matter of luck;
+# that it waits is not.
+IMPORTING = """
+import os, signal, sys
+number, before = int(sys.argv.pop(1)), set()
+
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "numpy" and not before:
+        before.add("numpy")
+        if number not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            print("not held back")
+        os.kill(os.getpid(), number)
+
+sys.addaudithook(watch)
+from captcha_ocr.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
+)
+@pytest.mark.parametrize("command", ["generate", "prepare", "train", "eval", "bench", "doctor"])
+@pytest.mark.skipif(os.name != "posix", reason="no such signals there")
+def test_a_signal_in_the_midst_of_an_import_is_heard_after_it(tmp_path, command, number, code, word):
+    arguments = [sys.executable, "-c", IMPORTING, str(int(number)), command]
+    result = subprocess.run(arguments, capture_output=True, cwd=tmp_path, check=False)
+    assert (result.returncode, result.stdout) == (code, b"")
+    assert result.stderr.startswith(b"captcha-ocr: " + word)
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_doctor(tmp_path):
+    for variables, sentence in (
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc and RANK=0 in the environment should be torchrun's numbers"),
+        ({"WORLD_SIZE": "2", "RANK": "x"}, "WORLD_SIZE=2 and RANK=x in the environment should be torchrun's numbers"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is set, but not all else that torchrun sets"),
+    ):
+        result = invoke("eval", tmp_path, "--device", "cpu", env=variables)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert sentence in result.stderr
+        assert invoke("doctor", env=variables).exit_code == 0
+
+
+def test_a_system_without_memory_is_one_sentence(monkeypatch):
+    def exhausted(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("captcha_ocr.doctor.examine", exhausted)
+    result = invoke("doctor")
+    assert (result.exit_code, result.stderr) == (1, "captcha-ocr: there is too little memory\n")
+
+
+def test_reading_without_memory_is_one_sentence(read, some, monkeypatch):
+    def exhausted(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes.")
+
+    monkeypatch.setattr("captcha_ocr.model.TorchEngine.logits", exhausted)
+    result = read(*some)
+    assert result.exit_code == 1
+    assert re.search("the memory of cpu, of which .* GB are free, is too small to read with: free some", result.stderr)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
 def test_no_path_and_no_standard_input_is_one_sentence(run):
     command = ["sh", "-c", '"$@" <&-', "sh", *COMMAND, "eval", "--model", str(run)]

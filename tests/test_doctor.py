@@ -47,6 +47,12 @@ def test_a_variable_that_may_hide_devices_is_named(monkeypatch):
     assert hidden_devices() == {"variables": {"CUDA_VISIBLE_DEVICES": ""}, "devices": 3}
 
 
+def test_what_a_launcher_has_set_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "x")
+    assert "launcher   RANK=x, WORLD_SIZE=2\n" in in_words(examine(tmp_path))
+
+
 def test_hidden_devices_are_told_in_words(tmp_path):
     facts = {**examine(tmp_path), "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3}}
     assert "CUDA_VISIBLE_DEVICES=0 hides 3 of the GPUs" in in_words(facts)

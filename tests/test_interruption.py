@@ -72,12 +72,3 @@ def test_outside_the_main_thread_signals_are_left_alone():
     thread.start()
     thread.join()
     assert seen == [before]
-
-
-def test_what_is_watched_ends_with_the_wish():
-    interruption, seen = Interruption(), []
-    with pytest.raises(SystemExit) as leaving:  # noqa: PT012
-        for item in interruption.watch("abc"):
-            seen.append(item)
-            interruption.wanted = signal.SIGTERM
-    assert (seen, leaving.value.code) == (["a"], 143)

@@ -52,7 +52,13 @@ EXCHANGE = """
 import json, os
 import torch
 from captcha_ocr.errors import UsageError
+from captcha_ocr.interruption import Interruption
 from captcha_ocr.processes import joined
+from captcha_ocr.train import watched
+
+class Part:
+    def in_order(self, batch_size):
+        yield from range(2 + rank)  # the second process has one more
 
 with joined(torch.device("cpu")) as processes:
     rank = processes.rank
@@ -63,7 +69,15 @@ with joined(torch.device("cpu")) as processes:
     told = processes.from_first(lambda: b"only the first does this")
     gathered = processes.gather({"rank": rank, "text": "é" * (rank + 1)})
     agreed = processes.agreed(15 if rank == 1 else None, 3), processes.agreed(None, 4)
-    found = [sums.item(), sent.sum().item(), told.decode(), gathered, agreed]
+    interruption = Interruption()
+    seen = [len(list(watched(Part(), processes, interruption))) - rank]
+    try:
+        for number in watched(Part(), processes, interruption):
+            seen.append(number)
+            interruption.wanted = 15 if rank == 1 else None
+    except SystemExit as leaving:
+        seen.append(leaving.code)
+    found = [sums.item(), sent.sum().item(), told.decode(), gathered, agreed, seen]
     os.write(1, (json.dumps(found) + "\\n").encode())
 
     def refuse():
@@ -141,7 +155,7 @@ def test_what_processes_exchange_arrives(tmp_path):
     result = run_two(str(tmp_path / "exchange.py"))
     lines = sorted(result.stdout.splitlines())
     texts = [{"rank": 0, "text": "é"}, {"rank": 1, "text": "éé"}]
-    found = [3.0, 0.0, "only the first does this", texts, [15, None]]
+    found = [3.0, 0.0, "only the first does this", texts, [15, None], [2, 0, 143]]
     assert [json.loads(line) for line in lines[:2]] == [found, found]
     assert lines[2:] == ["refused by the first", "told to leave with 2"]
 

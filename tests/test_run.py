@@ -37,7 +37,7 @@ def test_a_finished_run_remembers_how_it_ended(described, run, tmp_path):
 def test_a_run_without_its_best_model_is_not_finished(described, tmp_path):
     start_run(tmp_path, described, replace=False)
     end_run(tmp_path, END, {})
-    with pytest.raises(DamagedError, match="begin anew with --force"):
+    with pytest.raises(DamagedError, match="begin anew with --resume never --force"):
         find_run(tmp_path, described, "auto")
 
 
@@ -69,7 +69,7 @@ def test_only_a_run_is_taken_for_a_run(described, tmp_path):
 
 def test_an_unfinished_run_is_not_resumed_against_the_users_wish(described, tmp_path):
     start_run(tmp_path, described, replace=False)
-    with pytest.raises(UsageError, match="unfinished"):
+    with pytest.raises(UsageError, match="holds a run to go on with"):
         find_run(tmp_path, described, "never")
 
 

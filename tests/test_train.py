@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from captcha_ocr import train as training
-from captcha_ocr.batches import load_split
+from captcha_ocr.batches import Share, load_split
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
@@ -273,8 +273,10 @@ def test_checkpoints_are_kept_for_good_where_that_is_wanted(run, shards, config,
     train([shards], tmp_path / "other", config, "cpu", resume=str(tmp_path / "run" / "epoch-0002"), quiet=True)
     assert weights(tmp_path / "other" / "last") == weights(tmp_path / "run" / "last")
     assert weights(tmp_path / "other" / "best") == weights(tmp_path / "run" / "best")
+    (tmp_path / "run" / "epoch-notes").mkdir()
+    (tmp_path / "run" / "epoch-0006.tmp").mkdir()
     train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", force=True, quiet=True)
-    assert not list((tmp_path / "run").glob("epoch-*"))
+    assert [path.name for path in (tmp_path / "run").glob("epoch-*")] == ["epoch-notes"]
 
 
 def test_a_run_from_a_kept_checkpoint_has_a_best_epoch_of_its_own(shards, config, tmp_path, scripted):
@@ -371,7 +373,7 @@ def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
-    with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --force"):
+    with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --resume never --force"):
         train([shards], tmp_path, config, "cpu", quiet=True)
 
 
@@ -403,11 +405,57 @@ def test_resume_takes_a_run_folder_too(run, shards, config, tmp_path):
     assert weights(tmp_path / "run" / "best") == weights(run / "best")
 
 
-def test_a_checkpoint_without_the_best_model_beside_it_is_refused(run, shards, config, tmp_path):
+def test_a_checkpoint_that_was_copied_alone_goes_on(run, shards, config, tmp_path, capsys):
+    alone = shutil.copytree(run / "previous", tmp_path / "copied" / "kept")
+    train([shards], tmp_path / "run", config, "cpu", resume=str(alone))
+    assert "best       not known of the epochs before" in capsys.readouterr().err
+    assert weights(tmp_path / "run" / "last") == weights(run / "last")
+
+
+def test_a_checkpoint_alone_whose_epochs_are_all_done_is_refused(run, shards, config, tmp_path):
     alone = shutil.copytree(run / "last", tmp_path / "copied" / "last")
-    with pytest.raises(DamagedError, match="the best model of"):
+    with pytest.raises(UsageError, match="has done all its epochs, and no best model lies beside it"):
         train([shards], tmp_path / "run", config, "cpu", resume=str(alone), quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_with_other_steps_an_epoch_is_refused(run, shards, config, tmp_path, monkeypatch):
+    monkeypatch.setattr(Share, "steps", 4)  # as several processes may have, which drop a tail
+    with pytest.raises(UsageError, match="a run with 5 steps an epoch, of which 1 process would take 4"):
+        train([shards], tmp_path / "run", config, "cpu", resume=str(run / "previous"), quiet=True)
+
+
+def test_a_run_whose_checkpoints_are_lost_is_not_begun_anew_in_silence(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    for name in ("last", "previous"):
+        shutil.rmtree(copied / name)
+    longer = replace(config, epochs=3)
+    with pytest.raises(DamagedError, match="no checkpoint to go on from any more; begin anew with --resume never"):
+        train([shards], copied, longer, "cpu", quiet=True)
+    assert weights(copied / "best") == weights(run / "best")
+    finished = train([shards], copied, longer, "cpu", resume="never", force=True, quiet=True)
+    assert finished.epochs == 3
+
+
+def test_a_named_checkpoint_is_never_passed_over(run, shards, config, tmp_path):
+    finished = train([shards], tmp_path / "run", config, "cpu", resume=str(run / "previous"), quiet=True)
+    for resume in (str(run / "previous"), "auto", str(tmp_path / "run"), str(tmp_path / "run" / "last")):
+        assert train([shards], tmp_path / "run", config, "cpu", resume=resume, quiet=True) == finished
+    with pytest.raises(UsageError, match=f"holds a run that did not begin from {run / 'last'}"):
+        train([shards], tmp_path / "run", config, "cpu", resume=str(run / "last"), quiet=True)
+    with pytest.raises(UsageError, match="is no model folder"):
+        train([shards], tmp_path / "run", config, "cpu", resume=str(tmp_path / "typo"), quiet=True)
+
+
+def test_what_a_run_began_from_is_remembered_when_it_goes_on(run, shards, config, tmp_path, monkeypatch):
+    checkpoint = str(run / "previous")
+    with monkeypatch.context() as context:
+        context.setattr(Processes, "agreed", lambda _, __, step: signal.SIGTERM if step == 7 else None)
+        with pytest.raises(SystemExit, match="143"):
+            train([shards], tmp_path, config, "cpu", resume=checkpoint, quiet=True)
+    finished = train([shards], tmp_path, config, "cpu", quiet=True)
+    assert train([shards], tmp_path, config, "cpu", resume=checkpoint, quiet=True) == finished
+    assert weights(tmp_path / "last") == weights(run / "last")
 
 
 def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):

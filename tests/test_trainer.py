@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.run import model_for
 from captcha_ocr.shards import read_dataset
-from captcha_ocr.trainer import Tally, Trainer, make_trainer
+from captcha_ocr.trainer import Tally, Trainer, make_optimizer, make_trainer
 
 ALONE = Processes(torch.device("cpu"))
 
@@ -96,3 +98,21 @@ def test_tallies_add_up():
     again.restore(json.loads(json.dumps(both.state())))
     assert again.state() == both.state()
     assert str(both) == "loss 0.4000 exact 66.7%"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are not held back there")
+def test_signals_wait_while_torch_imports_what_an_optimizer_needs(trainer_of, monkeypatch):
+    trainer = trainer_of()
+    heard = []
+
+    def make(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return list(heard)
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        monkeypatch.setattr(torch.optim, "AdamW", make)
+        assert make_optimizer(trainer.model, trainer.config) == []
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
