@@ -23,6 +23,11 @@ def wilson_interval(right: int, total: int) -> tuple[float, float]:
     return (centre - reach if right else 0.0), (centre + reach if right < total else 1.0)
 
 
+def loss_of(loss: float | None) -> float:
+    """A loss that can be compared: infinite where it is no number."""
+    return math.inf if loss is None or math.isnan(loss) else loss
+
+
 @dataclass(frozen=True)
 class Scores:
     """Counts over a set of images, never averages of averages.

@@ -23,6 +23,8 @@ from captcha_ocr.checkpoint import (
 from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
+from captcha_ocr.processes import Processes
+from captcha_ocr.progress import say
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.shards import Dataset, Split
 
@@ -31,6 +33,26 @@ CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
 KEPT = re.compile(r"epoch-\d{4,}(\.tmp|\.old)?")  # checkpoints that --keep-every keeps
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a run writes, on what data, with whom and how; `described`: by `describe_run`, `replace`: what is there."""
+
+    out: Path
+    dataset: Dataset
+    processes: Processes
+    described: dict[str, Any]
+    replace: bool
+    stream: bool
+    keep_every: int | None
+    tensorboard: bool
+    quiet: bool
+
+    def tell(self, line: str) -> None:
+        """Say a line, unless it is to be quiet."""
+        if not self.quiet:
+            say(line)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import math
 import platform
 import statistics
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,49 +17,30 @@ from captcha_ocr import __version__
 from captcha_ocr.batches import Batches, Samples, Share, load_split, pieces_of
 from captcha_ocr.board import Board
 from captcha_ocr.calibrate import calibrated
-from captcha_ocr.checkpoint import (
-    CARD_FILE,
-    copy_model,
-    load_into,
-    load_model,
-    model_card,
-    save_model,
-    standing,
-)
+from captcha_ocr.checkpoint import CARD_FILE, copy_model, load_model, model_card, save_model, standing
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
+from captcha_ocr.continuation import go_on
 from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.interruption import Interruption
-from captcha_ocr.metrics import Scores
+from captcha_ocr.metrics import Scores, loss_of
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
 from captcha_ocr.processes import Processes, joined, local_device
-from captcha_ocr.progress import counted, duration, say
-from captcha_ocr.resume import (
-    LAST,
-    PREVIOUS,
-    Progress,
-    checkpoint_named,
-    load_last,
-    read_checkpoint,
-    restore,
-    save_checkpoint,
-    save_last,
-)
+from captcha_ocr.progress import counted, duration
+from captcha_ocr.resume import Progress, save_checkpoint, save_last
 from captcha_ocr.run import (
     BEST,
     BOARD,
     CONFUSION_FILE,
     CURVES_FILE,
     Finished,
+    Run,
     changes,
-    check_best,
     describe_run,
     end_run,
     find_run,
-    has_lost_its_checkpoints,
-    is_longer,
     is_run,
     kept,
     model_for,
@@ -69,30 +49,10 @@ from captcha_ocr.run import (
     write_metrics,
 )
 from captcha_ocr.shards import Dataset, check_places, read_dataset
-from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_schedule, make_trainer, run_epoch
+from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """Where a run writes, on what data, with whom and how; `described`: by `describe_run`, `replace`: what is there."""
-
-    out: Path
-    dataset: Dataset
-    processes: Processes
-    described: dict[str, Any]
-    replace: bool
-    stream: bool
-    keep_every: int | None
-    tensorboard: bool
-    quiet: bool
-
-    def tell(self, line: str) -> None:
-        """Say a line, unless it is to be quiet."""
-        if not self.quiet:
-            say(line)
 
 
 def train(
@@ -193,106 +153,6 @@ def train_on(
     with Interruption() as interruption:
         rule = run_epochs(trainer, training, validation, run, interruption)
         return finish(trainer, rule, validation, run, interruption)
-
-
-def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
-    """The checkpoint to go on from: the newest whole one in `out`, else the one that `resume` names, else None."""
-    checkpoint = None if replace else load_last(out)
-    if checkpoint is not None:
-        return checkpoint
-    if resume in ("auto", "never"):
-        if has_lost_its_checkpoints(out) and not replace:
-            raise DamagedError(
-                f"{out} has no checkpoint to go on from any more; begin anew with --resume never --force, "
-                "or go on from another one in another --out with --resume PATH"
-            )
-        return None
-    named = Path(resume)
-    inside = out.resolve() in (named.resolve(), *named.resolve().parents)
-    check(not inside, f"{named} lies in {out}, which has no whole run to go on with; choose another --out")
-    return checkpoint_named(named)
-
-
-def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
-    """Bring the trainer to where a run was stopped, if one was; returns, in the first process, the checkpoint."""
-    checkpoint: Path | None = None
-    tensors = b""
-
-    def read() -> bytes:
-        nonlocal checkpoint, tensors
-        checkpoint = find_checkpoint(run.out, resume, run.replace)
-        if checkpoint is None:
-            return b""
-        document, tensors = read_checkpoint(checkpoint)
-        progress = document["progress"]
-        check_goes_on(checkpoint, progress["run"], document["state"], trainer, run)
-        load_into(trainer.model, checkpoint)
-        if progress["best_exact"] >= 0 or standing(checkpoint.parent / BEST).exists():
-            progress |= best_beside(checkpoint, progress["epoch"], run)
-            left = trainer.epochs is None or progress["epoch"] < trainer.epochs
-            refusal = f"{checkpoint} has done all its epochs, and no best model lies beside it; --epochs trains it on"
-            check(left or progress["best_exact"] >= 0, refusal)
-        return json.dumps(document).encode()
-
-    document = trainer.processes.from_first(read)
-    if not document:
-        return None
-    progress, state = restore(json.loads(document), trainer.processes.from_first(lambda: tensors), trainer.optimizer)
-    progress.run = run.described
-    trainer.progress = progress
-    trainer.restore(state)
-    if decays(trainer.config) and state["steps"] != trainer.steps:
-        lengthen(trainer)
-    if checkpoint == run.out / PREVIOUS:
-        run.tell(f"{run.out / LAST} is not whole: going on from the checkpoint before it")
-    within = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
-    run.tell(f"resumed    after {counted(progress.epoch, 'epoch')}{within}, from {checkpoint}")
-    return checkpoint
-
-
-def check_goes_on(checkpoint: Path, begun: dict[str, Any], state: dict[str, Any], trainer: Trainer, run: Run) -> None:
-    """Refuse a checkpoint of a run that was begun otherwise, with what differs."""
-    changed = [] if is_longer(begun, run.described) else changes(begun, run.described)
-    check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
-    before, now = state.get("steps_per_epoch"), trainer.share.steps
-    check(
-        before in (None, now),
-        f"{checkpoint} is of a run with {before} steps an epoch, of which {counted(run.processes.count, 'process')} "
-        f"would take {now}; start as many processes as it had, or another run",
-    )
-
-
-def best_beside(checkpoint: Path, epoch: int, run: Run) -> dict[str, Any]:
-    """What a run that goes on from a checkpoint knows of its best epoch, as fields of Progress."""
-    own = checkpoint.parent == run.out
-    try:
-        best = check_best(checkpoint.parent)
-    except DamagedError:
-        if own:
-            raise
-        best = None
-    if best is None or (best["epoch"] > epoch and not own):
-        # None, or one of epochs after this checkpoint, which the run in `out` has yet to do in its own way.
-        run.tell(f"best       not known of the epochs before, in {checkpoint.parent}: one of those to come is kept")
-        return {"best_epoch": epoch, "best_exact": -1.0, "best_loss": math.inf}
-    # A run killed between writing `best` and `last` has left a newer best than the checkpoint knows.
-    validation = best["validation"]
-    return {
-        "best_epoch": best["epoch"],
-        "best_exact": validation["exact_match"],
-        "best_loss": loss_of(validation["loss"]),
-    }
-
-
-def lengthen(trainer: Trainer) -> None:
-    """Put the schedule of a run of another length where this run has come to."""
-    for group in trainer.optimizer.param_groups:
-        group["lr"] = trainer.config.learning_rate
-    trainer.schedule = make_schedule(trainer.optimizer, trainer.config, trainer.steps)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch expects steps of the optimiser between
-        for _ in range(trainer.progress.step):
-            trainer.schedule.step()
 
 
 def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> None:
@@ -432,11 +292,6 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
     if at_rest and scores.interval[1] >= progress.best_exact and math.isfinite(loss_of(scores.loss)):
         return True
     return (scores.exact_match, -loss_of(scores.loss)) > (progress.best_exact, -progress.best_loss)
-
-
-def loss_of(loss: float | None) -> float:
-    """A loss that can be compared: infinite where it is no number."""
-    return math.inf if loss is None or math.isnan(loss) else loss
 
 
 def ending_rule(trainer: Trainer) -> str | None:

@@ -31,7 +31,7 @@ LAYERS = [
         "difficulty",
         "evaluate",
     },
-    {"recognizer", "trainer"},
+    {"recognizer", "trainer", "continuation"},
     {"train"},
     {"bench", "doctor"},
     {"cli"},
