@@ -27,8 +27,9 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 epoch`, `2 epochs`, `1,000 epochs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """`1 epoch`, `2 epochs`, `1,000 processes`."""
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 class ProgressBar:

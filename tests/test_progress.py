@@ -43,6 +43,7 @@ def test_elsewhere_a_plain_line_tells_rate_and_time_left(monkeypatch, capsys):
 @pytest.mark.parametrize(("number", "words"), [(1, "1 epoch"), (2, "2 epochs"), (1000, "1,000 epochs")])
 def test_one_is_not_many(number, words):
     assert counted(number, "epoch") == words
+    assert counted(number, "process") == words.replace("epochs", "processes").replace("epoch", "process")
 
 
 def test_lines_come_now_and_then_only(capsys):
