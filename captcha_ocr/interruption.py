@@ -1,15 +1,33 @@
 """Ctrl-C and SIGTERM as a wish, granted where a run can be saved; a second Ctrl-C ends it at once."""
 
+import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 
 from captcha_ocr.progress import say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def ended_at_once() -> Iterator[None]:
+    """Within it SIGINT and SIGTERM end the process as the system does it: where torch waits, Python hears of none."""
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        for number, handler in handlers.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 class Interruption:

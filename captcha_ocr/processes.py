@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from captcha_ocr.config import Precision
 from captcha_ocr.device import available_devices, describe
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.interruption import ended_at_once
 from captcha_ocr.workers import rank_and_count
 
 STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where every answer is waited for
@@ -135,13 +136,18 @@ def local_device(name: str) -> str:
     return f"{kinds[0]}:{local}" if kinds else name
 
 
-def rendezvous() -> tuple[Any, int, int]:
-    """Where the processes meet, which this one is and how many there are."""
+def meet(backend: str) -> tuple[int, int]:
+    """Wait until all processes are there; returns which this one is, and how many there are."""
     try:
         store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
     except ValueError as error:
         raise UsageError(f"WORLD_SIZE is set, but not all else that torchrun sets: {error}") from None
-    return store, rank, count
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # torchrun keeps one store for all its attempts, in which the addresses of those that died still stand.
+        attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
+        store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    return rank, count
 
 
 @contextlib.contextmanager
@@ -157,12 +163,8 @@ def joined(device: torch.device) -> Iterator[Processes]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        store, rank, count = rendezvous()
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
-            # torchrun keeps one store for all its attempts, in which the addresses of those that died still stand.
-            attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
-            store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+        with ended_at_once():  # for the others are waited for, half an hour if need be
+            rank, count = meet(backend)
         yield Processes(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit):  # on which all have agreed
         dist.destroy_process_group()

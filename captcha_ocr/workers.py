@@ -23,15 +23,19 @@ SLICE = 64  # jobs that a thread takes at a time: those it has are still done af
 def rank_and_count() -> tuple[int, int]:
     """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task.
 
-    UsageError where what such a launcher sets is no number.
+    UsageError where what such a launcher sets cannot be.
     """
-    rank, count = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    words = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     try:
-        return (int(rank), int(count)) if int(count) > 1 else (0, 1)
+        count = int(words[1])
+        rank = int(words[0]) if count > 1 else 0
+        if not 0 <= rank < max(1, count):
+            raise ValueError
     except ValueError:
         raise UsageError(
-            f"WORLD_SIZE={count} and RANK={rank} in the environment should be torchrun's numbers"
+            f"WORLD_SIZE={words[1]} and RANK={words[0]} in the environment should be torchrun's numbers"
         ) from None
+    return rank, max(1, count)
 
 
 def available_workers() -> int:

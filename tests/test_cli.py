@@ -392,6 +392,7 @@ def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_docto
     for variables, sentence in (
         ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc and RANK=0 in the environment should be torchrun's numbers"),
         ({"WORLD_SIZE": "2", "RANK": "x"}, "WORLD_SIZE=2 and RANK=x in the environment should be torchrun's numbers"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "WORLD_SIZE=2 and RANK=2 in the environment should be torchrun's numbers"),
         ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is set, but not all else that torchrun sets"),
     ):
         result = invoke("eval", tmp_path, "--device", "cpu", env=variables)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +150,27 @@ def test_after_a_killed_process_torchrun_goes_on_by_itself_and_ends_with_the_sam
     for name in ("best", "last"):
         weights = [(folder / name / "model.safetensors").read_bytes() for folder in (pair[1], tmp_path / "run")]
         assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.skipif(os.name != "posix", reason="no such signals there")
+def test_a_process_that_waits_for_the_others_can_be_ended(number):
+    waiting = """
+import signal, sys, torch
+from captcha_ocr.processes import joined
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+print("waiting", flush=True)
+with joined(torch.device("cpu")):
+    pass
+"""
+    environment = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(1)
+        process.send_signal(number)
+        assert process.wait(timeout=60) in (-number, 128 + number)  # the latter where it was slow, and not yet waiting
 
 
 def test_what_processes_exchange_arrives(tmp_path):
