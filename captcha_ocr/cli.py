@@ -4,7 +4,6 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 3 a file of ours is damaged; 130 and 143 on Ctrl-C and SIGTERM.
 """
 
-import contextlib
 import glob
 import io
 import json
@@ -38,7 +37,7 @@ from captcha_ocr.config import (
     preset_named,
 )
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
-from captcha_ocr.workers import held, rank_and_count
+from captcha_ocr.workers import importing, rank_and_count
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
@@ -108,11 +107,6 @@ def _speaker() -> str:
     except UsageError:
         return ""
     return f"process {rank} of {count}: " if count > 1 else ""
-
-
-def importing() -> contextlib.AbstractContextManager[None]:
-    """Within it signals wait: torch, while it is imported, swallows them, or is left half imported."""
-    return held(signal.SIGINT, signal.SIGTERM)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

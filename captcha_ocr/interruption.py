@@ -8,26 +8,40 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
 from captcha_ocr.progress import say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Handler = Any  # what signal.signal takes and gives
 
 
 @contextlib.contextmanager
 def ended_at_once() -> Iterator[None]:
     """Within it SIGINT and SIGTERM end the process as the system does it: where torch waits, Python hears of none."""
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        for number, handler in handlers.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
+    before = replace_handlers(signal.SIG_DFL)
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        restore_handlers(before)
+
+
+def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
+    """Let a handler hear of the signals, but for those that are ignored, and outside the main thread of none.
+
+    Returns the handlers that did before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {
+        number: signal.signal(number, handler) for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    }
+
+
+def restore_handlers(before: dict[signal.Signals, Handler]) -> None:
+    """The inverse of `replace_handlers`."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Interruption:
@@ -42,14 +56,12 @@ class Interruption:
         self.wanted: int | None = None
 
     def __enter__(self) -> "Interruption":
-        self.handlers = {}
+        self.handlers: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             self.hearing, speaking = socket.socketpair()
             speaking.setblocking(False)
             self.speaking, self.speaking_before = speaking, signal.set_wakeup_fd(speaking.fileno())
-            for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self.handlers[number] = signal.signal(number, lambda *_: None)
+            self.handlers = replace_handlers(lambda *_: None)
             self.thread = threading.Thread(target=self._hear, daemon=True)
             self.thread.start()
         return self
@@ -57,8 +69,7 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self.handlers.items():
-            signal.signal(number, handler)
+        restore_handlers(self.handlers)
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self.speaking_before)
             self.speaking.close()

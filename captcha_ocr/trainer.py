@@ -1,7 +1,6 @@
 """The trainer: network, optimiser and schedule, one step and one epoch of it, and its state."""
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -22,7 +21,7 @@ from captcha_ocr.model import ResNet18, move
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
-from captcha_ocr.workers import held
+from captcha_ocr.workers import importing
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
 
@@ -226,7 +225,7 @@ def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimize
     """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
     kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     fused = model.device.type in ("cpu", "cuda")
-    with held(signal.SIGINT, signal.SIGTERM):  # torch imports a second's worth here, and swallows them meanwhile
+    with importing():  # torch does so here, for a second
         return kinds[config.optimizer](
             model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
         )

@@ -109,6 +109,11 @@ def held(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def importing() -> contextlib.AbstractContextManager[None]:
+    """Within it signals wait: torch, while it is imported, swallows them, or is left half imported."""
+    return held(signal.SIGINT, signal.SIGTERM)
+
+
 def _prepare_worker() -> None:
     """Leave Ctrl-C to the parent, and end with it even where it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
