@@ -37,7 +37,8 @@ from captcha_ocr.config import (
     preset_named,
 )
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
-from captcha_ocr.workers import importing, rank_and_count
+from captcha_ocr.signals import importing
+from captcha_ocr.workers import rank_and_count
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label

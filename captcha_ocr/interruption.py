@@ -1,47 +1,14 @@
 """Ctrl-C and SIGTERM as a wish, granted where a run can be saved; a second Ctrl-C ends it at once."""
 
-import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
 
 from captcha_ocr.progress import say
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Handler = Any  # what signal.signal takes and gives
-
-
-@contextlib.contextmanager
-def ended_at_once() -> Iterator[None]:
-    """Within it SIGINT and SIGTERM end the process as the system does it: where torch waits, Python hears of none."""
-    before = replace_handlers(signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        restore_handlers(before)
-
-
-def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
-    """Let a handler hear of the signals, but for those that are ignored, and outside the main thread of none.
-
-    Returns the handlers that did before.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {
-        number: signal.signal(number, handler) for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
-    }
-
-
-def restore_handlers(before: dict[signal.Signals, Handler]) -> None:
-    """The inverse of `replace_handlers`."""
-    for number, handler in before.items():
-        signal.signal(number, handler)
+from captcha_ocr.signals import Handler, replace_handlers, restore_handlers
 
 
 class Interruption:

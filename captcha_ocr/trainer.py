@@ -21,7 +21,7 @@ from captcha_ocr.model import ResNet18, move
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
-from captcha_ocr.workers import importing
+from captcha_ocr.signals import importing
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
 

@@ -1,6 +1,5 @@
 """Work spread over processes or threads: a function mapped over jobs, the results in the order of the jobs."""
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -13,6 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.signals import held
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -94,24 +94,6 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
         raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextlib.contextmanager
-def held(*signals: signal.Signals) -> Iterator[None]:
-    """Hold signals back: they arrive at the end, and never at a process or thread that begins meanwhile."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def importing() -> contextlib.AbstractContextManager[None]:
-    """Within it signals wait: torch, while it is imported, swallows them, or is left half imported."""
-    return held(signal.SIGINT, signal.SIGTERM)
 
 
 def _prepare_worker() -> None:

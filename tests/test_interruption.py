@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
-from captcha_ocr import interruption as module
 from captcha_ocr.interruption import Interruption
+from captcha_ocr.signals import SIGNALS
 
 LISTENING = """
 import os, signal, sys, time
 from captcha_ocr.interruption import Interruption
+from captcha_ocr.signals import SIGNALS
 with Interruption() as interruption:
     for number in map(int, sys.argv[1:]):
         os.kill(os.getpid(), number)
@@ -55,10 +56,10 @@ def test_a_signal_that_was_ignored_stays_so():
 
 
 def test_afterwards_everything_is_as_it_was():
-    before = [signal.getsignal(number) for number in module.SIGNALS]
+    before = [signal.getsignal(number) for number in SIGNALS]
     with Interruption():
-        assert [signal.getsignal(number) for number in module.SIGNALS] != before
-    assert [signal.getsignal(number) for number in module.SIGNALS] == before
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_outside_the_main_thread_signals_are_left_alone():

@@ -1,0 +1,26 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from captcha_ocr.signals import importing
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process cannot send itself signals there")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_wait_whatever_other_threads_there_are(number):
+    heard, leave = [], threading.Event()
+    other = threading.Thread(target=leave.wait)  # to which the system may give a signal
+    other.start()
+    before = signal.signal(number, lambda number, _: heard.append(number))
+    try:
+        with importing():
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
+            assert heard == []
+        assert heard == [number]
+    finally:
+        signal.signal(number, before)
+        leave.set()
+        other.join()
