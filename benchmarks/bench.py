@@ -104,7 +104,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     from captcha_ocr.drawing import render
 
     config, package = GeneratorConfig(), ImageCaptcha()
-    texts = ["".join(random.choices(config.charset, k=config.length)) for _ in range(count)]
+    texts = ["".join(random.choices(config.charset, k=config.lengths.longest)) for _ in range(count)]
     return (
         lambda: rate_of(count, lambda: [render(config, index) for index in range(count)]),
         lambda: rate_of(count, lambda: [package.generate_image(text) for text in texts]),
@@ -150,7 +150,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Reading files with a network of random weights, which is as fast as a trained one."""
     from captcha_ocr.charset import Charset
-    from captcha_ocr.config import ModelConfig
+    from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
     from captcha_ocr.model import ResNet18, TorchEngine
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.workers import SLICE
@@ -158,7 +158,8 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     keep_freed_memory()  # as the command does
     images = draw_images(count, scratch)
     paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
-    config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), 4, preset.size, preset.network)
+    size = PrepareConfig(preset=arguments.preset).input_size(4, GENERATED)
+    config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), Lengths(4, 4), size, preset.network)
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
 
     def ours() -> float:

@@ -18,7 +18,7 @@ from bench import end_cleanly
 
 from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import GeneratorConfig, InputSize, ModelConfig, NetworkConfig, TrainConfig
+from captcha_ocr.config import GeneratorConfig, InputSize, Lengths, ModelConfig, NetworkConfig, TrainConfig
 from captcha_ocr.device import choose_device, keep_freed_memory
 from captcha_ocr.drawing import render, render_by_package
 from captcha_ocr.evaluate import evaluate
@@ -56,7 +56,7 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
     """Train on the pair, and score on unseen images of it."""
     device = choose_device()
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
-    config = ModelConfig(Charset("01"), 1, SIZE, NetworkConfig(width=16, normalise=False))
+    config = ModelConfig(Charset("01"), Lengths(1, 1), SIZE, NetworkConfig(width=16, normalise=False))
     options = TrainConfig(epochs=epochs, focus=0.0)
     share = Share(len(training), options.batch_size, Processes(device))
     trainer, seen = make_trainer(config, options, share, None, Progress({})), []

@@ -8,7 +8,7 @@ Recognizer.load("runs/default/best").predict("image.png").code
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from captcha_ocr.recognizer import Reading as Reading
+    from captcha_ocr.reading import Reading as Reading
     from captcha_ocr.recognizer import Recognizer as Recognizer
 
 __version__ = "0.1.0"
@@ -18,7 +18,7 @@ __all__ = ["Reading", "Recognizer", "__version__"]
 def __getattr__(name: str) -> Any:
     """Hand out the public classes on first use (PEP 562), so that importing the package costs nothing."""
     if name in ("Reading", "Recognizer"):
-        from captcha_ocr import recognizer
+        from importlib import import_module
 
-        return getattr(recognizer, name)
+        return getattr(import_module(f"captcha_ocr.{name.lower()}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -218,7 +218,7 @@ def read_pieces(dataset: Dataset, pieces: Sequence[Piece]) -> Samples:
     """The samples of some shards of a data set, in memory, checked and decompressed by all processors."""
     count, size = sum(len(piece.rows) for piece in pieces), dataset.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
-    labels = torch.empty((count, dataset.length), dtype=torch.int64)
+    labels = torch.empty((count, dataset.lengths.longest), dtype=torch.int64)
 
     def read(first: int, piece: Piece) -> None:
         shard_images, shard_labels = read_shard(*piece.place)

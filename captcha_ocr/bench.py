@@ -12,7 +12,7 @@ from PIL import Image
 
 from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import GeneratorConfig, ModelConfig, preset_named
+from captcha_ocr.config import GENERATED, GeneratorConfig, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.drawing import render
 from captcha_ocr.images import Source, to_array
@@ -41,11 +41,12 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
     captchas = GeneratorConfig()
+    size = PrepareConfig(preset=preset_name).input_size(captchas.lengths.longest, GENERATED)
     charset = Charset(captchas.charset)
     texts, drawn = zip(*(render(captchas, index) for index in range(DRAWN)), strict=True)
-    images = torch.from_numpy(np.stack([to_array(image, preset.size) for image in drawn])).to(device)
+    images = torch.from_numpy(np.stack([to_array(image, size) for image in drawn])).to(device)
     labels = torch.from_numpy(charset.encode(texts)).long().to(device)
-    config = ModelConfig(charset, captchas.length, preset.size, preset.network)
+    config = ModelConfig(charset, captchas.lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # for ever
 
     share = Share(DRAWN, training.batch_size, Processes(device))

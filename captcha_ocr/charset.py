@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from captcha_ocr.errors import LabelError, UsageError
@@ -76,14 +77,21 @@ class Charset:
         # Character by character, keeping those that would change length ("ß".upper() is "SS").
         return "".join(fold_character(character, self.fold) for character in text)
 
-    def encode(self, texts: Sequence[str]) -> "np.ndarray":
-        """Texts of one length, (N), to class ids, (N, L) int16; LabelError names what is unknown."""
+    def encode(self, texts: Sequence[str], longest: int | None = None) -> "np.ndarray":
+        """Texts, (N), to class ids, (N, L) int16; places after a text's end hold the number of characters, K.
+
+        L is `longest`, or what the longest text has; LabelError names what is unknown or too long.
+        """
         import numpy as np
 
         rows = [self._encode_one(text) for text in texts]
-        if len({len(row) for row in rows}) > 1:
-            raise LabelError("texts of different lengths cannot share one array")
-        return np.array(rows, dtype=np.int16)
+        places = max(map(len, rows), default=0) if longest is None else longest
+        ids = np.full((len(rows), places), len(self), dtype=np.int16)
+        for number, row in enumerate(rows):
+            if len(row) > places:
+                raise LabelError(f"the text {texts[number]!r} has more than {places} characters")
+            ids[number, : len(row)] = row
+        return ids
 
     def _encode_one(self, text: str) -> list[int]:
         unknown = self.unknown_characters(text)
@@ -96,8 +104,9 @@ class Charset:
         return "".join(dict.fromkeys(c for c in self.normalize(text) if c not in self._id_of))
 
     def decode(self, ids: "np.ndarray") -> list[str]:
-        """Class ids, (N, L), to N texts."""
-        return ["".join(self.characters[number] for number in row) for row in ids.tolist()]
+        """Class ids, (N, L), to N texts, each of which ends before its first K."""
+        ends = len(self)
+        return ["".join(self.characters[n] for n in takewhile(ends.__ne__, row)) for row in ids.tolist()]
 
 
 def can_be_read(character: str) -> bool:
@@ -134,5 +143,5 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
 
 def mixes_cases(characters: Iterable[str]) -> bool:
     """Whether `characters` holds letters of both cases."""
-    kinds = {unicodedata.category(character) for character in characters}
+    kinds = {unicodedata.category(character) for character in characters if character}
     return {"Lu", "Ll"} <= kinds

@@ -24,7 +24,7 @@ from captcha_ocr.model import ResNet18
 from captcha_ocr.shards import Dataset
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 2
+MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 
 
 def save_model(
@@ -141,7 +141,7 @@ def model_card(
     lines = [
         "# A captcha-ocr model",
         "",
-        f"Reads texts of {dataset.length} of the {len(charset)} characters `{charset.characters}` (case {case})",
+        f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{charset.characters}` (case {case})",
         f"from images brought to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
         f"seed {config.seed}, on {dataset.count('train'):,} images; the best epoch was {best_epoch}.",
         "",

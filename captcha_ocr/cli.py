@@ -26,7 +26,9 @@ from captcha_ocr import __version__
 from captcha_ocr.charset import NAMED
 from captcha_ocr.config import (
     PRESETS,
+    RARE,
     GeneratorConfig,
+    Lengths,
     Loss,
     ModelConfig,
     Precision,
@@ -43,7 +45,8 @@ from captcha_ocr.workers import rank_and_count
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label
     from captcha_ocr.processes import Processes
-    from captcha_ocr.recognizer import Reading, Recognizer
+    from captcha_ocr.reading import Reading
+    from captcha_ocr.recognizer import Recognizer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -165,6 +168,16 @@ def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, s
     return parse
 
 
+def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> Lengths | None:
+    """`4`, or `4-6` for the shortest and the longest, as Lengths."""
+    return None if text is None else Lengths.parse(text)
+
+
+def length_option(help_text: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option for the number of characters of texts."""
+    return option("--length", "lengths", metavar="N|N-M", callback=parse_lengths, help=help_text, **settings)
+
+
 size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Of the images in pixels.")
 
 
@@ -177,7 +190,7 @@ def field_option(config: type, name: str, field: str, help_text: str, **settings
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
 @field_option(GeneratorConfig, "--count", "count", "How many images.", type=int)
 @field_option(GeneratorConfig, "--start", "start", "The first number, so that machines can share the work.", type=int)
-@field_option(GeneratorConfig, "--length", "length", "Characters a text.", type=int)
+@length_option("Characters a text, or the fewest and the most.", default=str(GeneratorConfig.lengths))
 @option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
 @size_option
 @option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be given several times.")
@@ -224,7 +237,7 @@ def generate(
     config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
     with ProgressBar("generate", quiet) as bar:
         drawn = synth.generate(config, out, workers, force, bar.show, renderer)
-    kind = f"{counted(config.length, 'character')}, {config.width}x{config.height}"
+    kind = f"{config.lengths} characters, {config.width}x{config.height}"
     done = f"{counted(drawn, 'image')} drawn" if drawn else "all were there"
     report(
         as_json,
@@ -240,10 +253,11 @@ def generate(
 @option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in IMAGES, if any]")
 @option("--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first.")
 @option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]")
+@length_option(f"Characters a text.  [default: as the labels have it, but for lengths that under 1 in {RARE} have]")
 @option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both.")
 @option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose input size to make.")
 @size_option
-@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: the preset's]")
+@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour where it tells]")
 @option("--split", default="80/10/10", callback=parse_numbers("/"), help="Train/val/test in percent.")
 @seed_option
 @workers_option
@@ -295,11 +309,11 @@ def prepare(
             "copies": prepared.copies,
             "charset": manifest.charset.characters,
             "fold": fold,
-            "length": manifest.length,
+            "length": str(manifest.lengths),
         },
         f"{out}: {', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
         f"{manifest.left_out:,} left out; {manifest.size}\n"
-        f"texts of {manifest.length} of the {len(manifest.charset)} characters {manifest.charset.characters}"
+        f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
         + (f", both cases folded to {fold} case" if fold else "")
         + ("; all was there" if prepared.already_there else ""),
         next_command("train", out, SHARDS, "--data "),
@@ -394,7 +408,7 @@ def train(
 @option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
 @option("--labels", type=FILE, help="Score against this CSV with filename,text.")
 @option("--charset", help="Read only these characters, or this named alphabet.")
-@option("--length", type=int, help="How many characters the texts have; refused if the model reads others.")
+@length_option("Characters a text: reading is narrowed to them.")
 @device_option
 @json_option
 def evaluate(
@@ -402,7 +416,7 @@ def evaluate(
     model_folder: Path,
     labels: Path | None,
     charset: str | None,
-    length: int | None,
+    lengths: Lengths | None,
     device: str,
     as_json: bool,
 ) -> None:
@@ -425,7 +439,9 @@ def evaluate(
     chosen = choose_device(local_device(device))
     keep_freed_memory()
     with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:
-        recognizer = Recognizer.load(model_folder, str(chosen), charset, length)
+        recognizer = Recognizer.load(
+            model_folder, str(chosen), charset, None if lengths is None else (lengths.shortest, lengths.longest)
+        )
         if processes.first:
             click.echo(f"device     {processes.describe(choose_precision('auto', processes.device))}", err=True)
         if labels is not None:
@@ -597,7 +613,7 @@ def score_files(
 
 def count_unreadable(config: ModelConfig, truths: list[str]) -> int:
     """How many of the true texts the model cannot but misread, by their length or their characters."""
-    return sum(len(text) != config.length or bool(config.charset.unknown_characters(text)) for text in truths)
+    return sum(len(text) not in config.lengths or bool(config.charset.unknown_characters(text)) for text in truths)
 
 
 def warn_of_unreadable(config: ModelConfig, unreadable: int, total: int) -> None:
@@ -605,7 +621,7 @@ def warn_of_unreadable(config: ModelConfig, unreadable: int, total: int) -> None
     if unreadable:
         click.echo(
             f"{unreadable:,} of {total:,} labels count as wrong whatever is read: this model reads texts of "
-            f"{config.length} of the characters {config.charset}",
+            f"{config.lengths} of the characters {config.charset}",
             err=True,
         )
 

@@ -4,14 +4,16 @@ Every default of the project lives here, once; the command line shows these. All
 and check themselves.
 """
 
+import math
+import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 from captcha_ocr.errors import UsageError
 
 Stem = Literal["3x3", "strided"]
-Pool = Literal["global", "height"]
+Pool = Literal["global", "attention"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
@@ -20,9 +22,13 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Warp = Literal["package", "classic"]
 Renderer = Literal["fast", "package"]
 
-MAX_SIDE = 1024  # of a network's input; images themselves may be larger, see images.py
+MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
+PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
+CLOSE_ENOUGH = 0.85  # no image is resized for less
+COLUMN = 16  # pixels of a network's input to a column of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
+RARE = 100  # a length that fewer than one in so many labels have may be a slip
 MAX_SEED = 2**32 - 1
 MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
 
@@ -44,6 +50,37 @@ def is_int(value: object, low: int, high: int) -> bool:
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """How many characters the texts have: from `shortest` to `longest`."""
+
+    shortest: int
+    longest: int
+
+    def __post_init__(self) -> None:
+        fine = is_int(self.shortest, 1, MAX_LENGTH) and is_int(self.longest, self.shortest, MAX_LENGTH)
+        check(fine, f"a text has 1 to {MAX_LENGTH} characters, such as 4 or 4-6, not {self}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Lengths":
+        """The inverse of `str`: `4`, or `4-6`."""
+        ends = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text)
+        if ends is None:
+            raise UsageError(f"{text[:40]!r} is no length such as 4 or 4-6")
+        return cls(int(ends[1]), int(ends[2] or ends[1]))
+
+    def __contains__(self, length: int) -> bool:
+        return self.shortest <= length <= self.longest
+
+    def __str__(self) -> str:
+        return f"{self.shortest}-{self.longest}" if self.vary else str(self.longest)
+
+    @property
+    def vary(self) -> bool:
+        """Whether there is more than one."""
+        return self.shortest != self.longest
+
+
+@dataclass(frozen=True)
 class InputSize:
     """What the network is fed: images of (channels, height, width)."""
 
@@ -53,11 +90,24 @@ class InputSize:
 
     def __post_init__(self) -> None:
         for side in (self.height, self.width):
-            check(is_int(side, 8, MAX_SIDE), f"an input side must be 8 to {MAX_SIDE} pixels, not {side}")
+            check(
+                is_int(side, MIN_SIDE, MAX_SIDE), f"an input side must be {MIN_SIDE} to {MAX_SIDE} pixels, not {side}"
+            )
         check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
 
     def __str__(self) -> str:
         return f"{self.width}x{self.height}, {'grey' if self.channels == 1 else 'colour'}"
+
+
+class ImageKind(NamedTuple):
+    """What the images of a set are like: the usual sides, and the channels that tell something."""
+
+    height: int
+    width: int
+    channels: int
+
+
+GENERATED = ImageKind(height=60, width=160, channels=1)
 
 
 @dataclass(frozen=True)
@@ -65,13 +115,14 @@ class NetworkConfig:
     """The free choices in the ResNet-18.
 
     stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
-    pool: `global` averages all positions, `height` averages rows and keeps the columns apart.
+    pool: `global` averages all positions and has a linear layer for every place in the text; with `attention` every
+    place looks for its own column, and one linear layer serves them all.
     normalise: whether each image is brought to mean 0 and deviation 1 first.
     """
 
     width: int = 32
     stem: Stem = "strided"
-    pool: Pool = "height"
+    pool: Pool = "attention"
     normalise: bool = True
 
     def __post_init__(self) -> None:
@@ -86,12 +137,19 @@ class ModelConfig:
     """All that is needed to rebuild a network and its preprocessing."""
 
     charset: Charset
-    length: int
+    lengths: Lengths
     size: InputSize
     network: NetworkConfig
 
-    def __post_init__(self) -> None:
-        check(is_int(self.length, 1, MAX_LENGTH), f"a text must have 1 to {MAX_LENGTH} characters")
+    @property
+    def classes(self) -> int:
+        """What can stand in a place of the text: a character or, the last class, where lengths vary, nothing."""
+        return len(self.charset) + self.lengths.vary
+
+    @property
+    def class_names(self) -> list[str]:
+        """The character of every class; nothing is empty."""
+        return [*self.charset.characters, ""][: self.classes]
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as JSON types."""
@@ -103,7 +161,7 @@ class ModelConfig:
         try:
             return cls(
                 charset=read_charset(document["charset"]),
-                length=document["length"],
+                lengths=Lengths(**document["lengths"]),
                 size=InputSize(**document["size"]),
                 network=NetworkConfig(**document["network"]),
             )
@@ -124,12 +182,12 @@ class GeneratorConfig:
     """What `generate` draws. Image `i` depends on these, less `count` and `start`, and on `i` alone.
 
     warp: `package` as the installed version draws, `classic` as 0.7.0 and earlier did.
-    width 0: 40 pixels a character, at least 160.
+    width 0: 40 pixels a character of the longest text, at least 160.
     """
 
     count: int = 50_000
     start: int = 0
-    length: int = 4
+    lengths: Lengths = Lengths(4, 4)
     charset: str = NAMED["upper-alnum"]
     width: int = 0
     height: int = 60
@@ -140,16 +198,15 @@ class GeneratorConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
-        object.__setattr__(self, "width", self.width or max(160, 40 * self.length))
+        object.__setattr__(self, "width", self.width or max(160, 40 * self.lengths.longest))
         check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
         check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
-        check(is_int(self.length, 1, MAX_LENGTH), f"--length must be 1 to {MAX_LENGTH}, not {self.length}")
         check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
-        least = MIN_WIDTH_PER_CHARACTER * self.length
+        least = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
         check(
             is_int(self.width, least, 4096),
             f"a width of {self.width} pixels is out of bounds: "
-            f"{self.length} characters need at least {least}, and 4096 is the most",
+            f"{self.lengths.longest} characters need at least {least}, and 4096 is the most",
         )
         check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
         check(bool(self.font_sizes), "--font-sizes names no size")
@@ -162,10 +219,11 @@ class GeneratorConfig:
 class PrepareConfig:
     """How images become shards. `split` is train/val/test in percent; a labels file's own wins.
 
-    width, height and channels None: the preset's.
+    width, height and channels None: as the images have it (`input_size`). lengths None: those that the labels have.
     """
 
     preset: str = "default"
+    lengths: Lengths | None = None
     width: int | None = None
     height: int | None = None
     channels: int | None = None
@@ -180,20 +238,30 @@ class PrepareConfig:
         check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
         check((self.width is None) == (self.height is None), "width and height are given together")
         check_seed(self.seed)
-        self.input_size(4)
+        self.input_size(4, GENERATED)
 
-    def input_size(self, length: int) -> InputSize:
-        """The size of the network's input for texts of `length` characters."""
-        preset = preset_named(self.preset)
-        size = preset.size
-        if not preset.fixed_size:
-            # As `generate` draws: 40 pixels a character, or long texts would be squeezed.
-            size = replace(size, width=min(MAX_SIDE, max(size.width, 40 * length)))
+    def input_size(self, longest: int, images: ImageKind) -> InputSize:
+        """The size of the network's input for texts of at most `longest` characters in images of about that size."""
+        size = preset_named(self.preset).size or affordable(images, longest)
         return InputSize(
             size.height if self.height is None else self.height,
             size.width if self.width is None else self.width,
             size.channels if self.channels is None else self.channels,
         )
+
+
+def affordable(images: ImageKind, longest: int) -> InputSize:
+    """A size of the images' own proportions with about as many pixels a character as the generator's images have.
+
+    Small images are enlarged: the network would otherwise have fewer columns than the text has characters.
+    """
+    budget = PIXELS_PER_CHARACTER * max(4, longest)
+    scale = math.sqrt(budget / (images.width * images.height))
+    if CLOSE_ENOUGH < scale < 1 / CLOSE_ENOUGH:
+        scale = 1.0
+    width = max(round(images.width * scale), COLUMN * longest)
+    height, width = (max(MIN_SIDE, min(MAX_SIDE, side)) for side in (round(images.height * scale), width))
+    return InputSize(height, width, images.channels)
 
 
 @dataclass(frozen=True)
@@ -257,14 +325,13 @@ class Preset:
 
     images_seen: the number of training images, repeats counted, after which a decaying rate ends;
     None where early stopping alone ends a run.
-    fixed_size: whether `size` is part of the recipe, or only what is best for the generator's images.
+    size: of the network's input, where that is part of the recipe; else it follows from the images.
     """
 
-    size: InputSize = InputSize(height=60, width=160, channels=1)  # as generate draws
+    size: InputSize | None = None
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     images_seen: int | None = None
-    fixed_size: bool = False
 
 
 PRESETS = {
@@ -281,7 +348,6 @@ PRESETS = {
     # The recipe that the project started from.
     "seed": Preset(
         size=InputSize(height=24, width=56, channels=3),
-        fixed_size=True,
         network=NetworkConfig(width=64, stem="3x3", pool="global", normalise=False),
         training=TrainConfig(
             preset="seed",

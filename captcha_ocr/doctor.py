@@ -95,7 +95,7 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
         config = load_model(found).config
     except CaptchaOcrError as error:
         return facts | {"error": str(error)}
-    return facts | {"length": config.length, "charset": config.charset.characters, "size": str(config.size)}
+    return facts | {"length": str(config.lengths), "charset": config.charset.characters, "size": str(config.size)}
 
 
 def in_words(facts: dict[str, Any]) -> str:

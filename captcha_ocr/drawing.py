@@ -21,7 +21,9 @@ Color = tuple[int, int, int]
 def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
     """The text of image `index`, and the generator to go on drawing with."""
     rng = random.Random(f"captcha-ocr {config.seed} {index}")
-    return "".join(rng.choice(config.charset) for _ in range(config.length)), rng
+    lengths = config.lengths
+    length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
+    return "".join(rng.choice(config.charset) for _ in range(length)), rng
 
 
 def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:

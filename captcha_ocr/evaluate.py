@@ -1,7 +1,7 @@
 """Scoring a network on batches."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
 from captcha_ocr.processes import Processes
+from captcha_ocr.reading import allowed_classes
 
 EVALUATION_BATCH = 250
 
@@ -32,29 +33,30 @@ def evaluate(
     Counts stay on the device until the end. Puts the model into evaluation mode and leaves it there.
     """
     model.eval()
-    characters = model.config.charset.characters
-    classes = len(characters)
-    device = model.device
+    config, device = model.config, model.device
+    characters, classes = config.class_names, config.classes
+    forbidden = torch.from_numpy(~allowed_classes(config)).to(device)  # (L, K)
     precision = choose_precision("auto", device)
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
-    merged_class = [merge_lookalikes(characters).index(character) for character in merge_lookalikes(characters)]
-    merge = torch.tensor(merged_class, device=device)  # (K,): each class to the first of its look-alikes
+    fold, merge = (same_as(characters, rule, device) for rule in (str.casefold, merge_lookalikes))
     exact = torch.zeros((), dtype=torch.int64, device=device)
-    merged = torch.zeros_like(exact)
+    folded, merged = torch.zeros_like(exact), torch.zeros_like(exact)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     images = torch.zeros_like(exact)
     for inputs, labels in batches:
         with autocast(device, precision):
             logits = model(inputs)  # (B, L, K) float32
-        read = logits.argmax(-1)
+        read = logits.masked_fill(forbidden, -torch.inf).argmax(-1)
+        read[(read == len(config.charset)).cumsum(1) > 0] = classes - 1  # a text ends at its first nothing
         exact += (read == labels).all(1).sum()
+        folded += (fold[read] == fold[labels]).all(1).sum()
         merged += (merge[read] == merge[labels]).all(1).sum()
         places = (labels * classes + read).flatten()
         confusion.index_add_(0, places, torch.ones_like(places))
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
     if processes is not None:
-        processes.add(confusion, exact, merged, loss_sum, images)
+        processes.add(confusion, exact, folded, merged, loss_sum, images)
     seen = confusion.nonzero().flatten()  # a wait for the device, the first
     pairs = Counter(
         {
@@ -62,4 +64,12 @@ def evaluate(
             for place, count in zip(seen.tolist(), confusion[seen].tolist(), strict=True)
         }
     )
-    return Scores(int(images), int(exact), pairs, float(loss_sum) / max(1, int(images)), int(merged) - int(exact))
+    del pairs["", ""]  # behind the ends of both
+    loss_of_all = float(loss_sum) / max(1, int(images))
+    return Scores(int(images), int(exact), pairs, loss_of_all, int(folded) - int(exact), int(merged) - int(exact))
+
+
+def same_as(characters: Sequence[str], rule: Callable[[str], str], device: torch.device) -> Tensor:
+    """Each class to the first one that `rule` makes the same, (K,) int64."""
+    ruled = [rule(character) for character in characters]
+    return torch.tensor([ruled.index(character) for character in ruled], device=device)

@@ -6,13 +6,16 @@ Preparing and reading both go through `to_array`, so that a model meets the pixe
 import io
 import os
 import stat
+import statistics
 import struct
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from captcha_ocr.config import MAX_AREA, InputSize
+from captcha_ocr.config import MAX_AREA, ImageKind, InputSize
 from captcha_ocr.errors import ImageError
 
 Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
@@ -20,6 +23,7 @@ Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 MAX_SIDE = 4096
+GREY_SUFFICES = 0.5  # of the contrast, in all but one of a hundred images
 MAX_BYTES = 20_000_000  # more than any image within that area needs
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
@@ -52,6 +56,32 @@ def to_array(source: Source, size: InputSize) -> np.ndarray:
         image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def survey(files: Iterable[Path]) -> ImageKind | None:
+    """What some images are like: their median sides, and three channels where colour tells.
+
+    None where none of them can be read.
+    """
+    images = []
+    for file in files:
+        with suppress(ImageError):
+            images.append(open_image(file))
+    if not images:
+        return None
+    widths, heights = zip(*(image.size for image in images), strict=True)
+    kept = sorted(contrast_in_grey(image) for image in images)
+    colour_tells = kept[len(kept) // 100] < GREY_SUFFICES
+    return ImageKind(statistics.median_low(heights), statistics.median_low(widths), 3 if colour_tells else 1)
+
+
+def contrast_in_grey(image: Image.Image) -> float:
+    """How much of an image's contrast is left in grey, 0 to 1: its deviation against that along its main colour."""
+    pixels = np.asarray(flatten(image, "RGB"), dtype=np.float64).reshape(-1, 3)
+    covariance = np.cov(pixels, rowvar=False)
+    grey = np.array([0.299, 0.587, 0.114])  # as Pillow weighs them
+    variance, most = grey @ covariance @ grey / (grey @ grey), np.linalg.eigvalsh(covariance)[-1]
+    return float(np.sqrt(variance / most)) if most > 1 else 1.0
 
 
 def open_image(source: Source) -> Image.Image:

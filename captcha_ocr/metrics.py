@@ -4,11 +4,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from captcha_ocr.charset import merge_lookalikes
+from captcha_ocr.charset import merge_lookalikes, mixes_cases
 from captcha_ocr.files import finite
 
 
@@ -32,39 +33,50 @@ def loss_of(loss: float | None) -> float:
 class Scores:
     """Counts over a set of images, never averages of averages.
 
-    pairs: how often each (true, read) pair of characters stood in the same place; the read one is
-    empty where nothing was read there. loss: the mean over the images, None where there is none.
-    lookalike: the images that are wrong only by a look-alike, such as O for 0.
+    pairs: how often each (true, read) pair of characters stood in the same place; either is empty where
+    the text had ended there. loss: the mean over the images, None where there is none.
+    folded, lookalike: the images that are wrong only by the case of letters, or by a look-alike, such as O for 0.
     """
 
     images: int
     exact: int
     pairs: Counter[tuple[str, str]]
     loss: float | None = None
+    folded: int = 0
     lookalike: int = 0
 
     def __add__(self, other: "Scores") -> "Scores":
         """The score of both sets of images; the loss is left out."""
         pairs = self.pairs + other.pairs
         return Scores(
-            self.images + other.images, self.exact + other.exact, pairs, lookalike=self.lookalike + other.lookalike
+            self.images + other.images,
+            self.exact + other.exact,
+            pairs,
+            folded=self.folded + other.folded,
+            lookalike=self.lookalike + other.lookalike,
         )
 
     def counts(self) -> dict[str, Any]:
         """The counts, without the loss, as JSON types."""
         pairs = [[true, read, count] for (true, read), count in self.pairs.items()]
-        return {"images": self.images, "exact": self.exact, "pairs": pairs, "lookalike": self.lookalike}
+        wrong_only_by = {"folded": self.folded, "lookalike": self.lookalike}
+        return {"images": self.images, "exact": self.exact, "pairs": pairs, **wrong_only_by}
 
     @classmethod
     def from_counts(cls, counts: dict[str, Any]) -> "Scores":
         """The inverse of `counts`."""
         pairs = Counter({(true, read): count for true, read, count in counts["pairs"]})
-        return cls(counts["images"], counts["exact"], pairs, lookalike=counts["lookalike"])
+        return cls(**{**counts, "pairs": pairs})
 
     @property
     def exact_match(self) -> float:
         """The share of images whose whole text is right, 0 to 1."""
         return self.exact / self.images if self.images else 0.0
+
+    @property
+    def folded_match(self) -> float:
+        """The share of images that are right when case does not count, 0 to 1."""
+        return (self.exact + self.folded) / self.images if self.images else 0.0
 
     @property
     def merged_match(self) -> float:
@@ -87,8 +99,8 @@ class Scores:
         wrong = [(true, read, count) for (true, read), count in self.pairs.items() if true != read]
         return sorted(wrong, key=lambda row: (-row[2], row[0], row[1]))[:most]
 
-    def matrix(self, characters: str) -> np.ndarray:
-        """The (K, K) counts of true (rows) against read (columns) characters."""
+    def matrix(self, characters: Sequence[str]) -> np.ndarray:
+        """The (K, K) counts of true (rows) against read (columns) characters, of which one may be empty."""
         return np.array([[self.pairs[true, read] for read in characters] for true in characters])
 
     def summary(self) -> dict[str, Any]:
@@ -98,6 +110,8 @@ class Scores:
             "images": self.images,
             "exact": self.exact,
             "exact_match": self.exact_match,
+            "folded": self.folded,
+            "folded_match": self.folded_match,
             "lookalike": self.lookalike,
             "merged_match": self.merged_match,
             "interval": [low, high],
@@ -107,24 +121,28 @@ class Scores:
         }
 
     def __str__(self) -> str:
-        """Four lines for people."""
+        """Some lines for people; that on case only where there are letters of both."""
         low, high = self.interval
-        confusions = ", ".join(f"{true} as {read or 'nothing'} {count}" for true, read, count in self.worst())
-        return (
+        confusions = ", ".join(f"{true or 'nothing'} as {read or 'nothing'} {n}" for true, read, n in self.worst())
+        both_cases = mixes_cases({character for pair in self.pairs for character in pair})
+        rows = [
             f"exact match     {self.exact_match:7.2%}  ({self.exact:,} of {self.images:,}; "
-            f"95 % interval {low:.2%} to {high:.2%})\n"
-            f"but look-alikes {self.merged_match:7.2%}  ({self.lookalike:,} more wrong only by one, such as O for 0)\n"
-            f"per character   {self.character_accuracy:7.2%}\n"
-            f"confusions      {confusions or 'none'}"
-        )
+            f"95 % interval {low:.2%} to {high:.2%})",
+            f"but case        {self.folded_match:7.2%}  ({self.folded:,} more wrong only by that of letters)",
+            f"but look-alikes {self.merged_match:7.2%}  ({self.lookalike:,} more wrong only by one, such as O for 0)",
+            f"per character   {self.character_accuracy:7.2%}",
+            f"confusions      {confusions or 'none'}",
+        ]
+        return "\n".join(row for row in rows if both_cases or not row.startswith("but case"))
 
 
 def score_texts(truths: Sequence[str], codes: Sequence[str]) -> Scores:
     """Score texts that were read against the true ones, place by place."""
+    both = list(zip(truths, codes, strict=True))
     pairs: Counter[tuple[str, str]] = Counter()
-    for truth, code in zip(truths, codes, strict=True):
-        pairs.update(zip(truth, code.ljust(len(truth), "\0"), strict=False))
-    pairs = Counter({(true, read.strip("\0")): count for (true, read), count in pairs.items()})
-    exact = sum(truth == code for truth, code in zip(truths, codes, strict=True))
-    merged = sum(merge_lookalikes(truth) == merge_lookalikes(code) for truth, code in zip(truths, codes, strict=True))
-    return Scores(len(truths), exact, pairs, lookalike=merged - exact)
+    for truth, code in both:
+        pairs.update(zip_longest(truth, code, fillvalue=""))
+    exact = sum(truth == code for truth, code in both)
+    folded = sum(truth.casefold() == code.casefold() for truth, code in both)
+    merged = sum(merge_lookalikes(truth) == merge_lookalikes(code) for truth, code in both)
+    return Scores(len(truths), exact, pairs, folded=folded - exact, lookalike=merged - exact)

@@ -12,19 +12,21 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from captcha_ocr.config import ModelConfig, NetworkConfig
 from captcha_ocr.device import autocast, choose_precision
 
+Stride = tuple[int, int]  # of rows and columns
+
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions around a shortcut; (B, I, H, W) to (B, O, H/stride, W/stride)."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: Stride) -> None:
         super().__init__()
         self.stride = stride
         self.conv1 = conv3x3(in_channels, out_channels, stride)
         self.norm1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = conv3x3(out_channels, out_channels, 1)
+        self.conv2 = conv3x3(out_channels, out_channels, (1, 1))
         self.norm2 = nn.BatchNorm2d(out_channels)
         self.shortcut = nn.Sequential()
-        if stride != 1 or in_channels != out_channels:
+        if stride != (1, 1) or in_channels != out_channels:
             self.shortcut = nn.Sequential(
                 nn.Conv2d(in_channels, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels)
             )
@@ -33,16 +35,38 @@ class BasicBlock(nn.Module):
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
         # The shortcut's stride is taken before its 1x1 convolution, which is the same: on a CPU the
         # gradient of a strided one writes past its memory below 16 channels (oneDNN issue 6035).
-        seen = x[:, :, :: self.stride, :: self.stride]
+        seen = x[:, :, :: self.stride[0], :: self.stride[1]]
         return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(seen)), inplace=True)
+
+
+class Attention(nn.Module):
+    """Every place in the text looks for the columns that are its own: (B, D, columns) to (B, L, D).
+
+    What is in a column says which place it may belong to (`key`), and so does where it lies (`bias`); a place gets the
+    columns' average by the softmax of both. One classifier can then learn a character from wherever it stands in the
+    text, where a linear layer over all columns learns it anew for every place (docs/lab-notebook.md, 2026-11-22).
+    """
+
+    def __init__(self, channels: int, length: int, columns: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(channels, length)
+        place = (torch.arange(length) + 0.5)[:, None]
+        column = (torch.arange(columns) + 0.5) * (length / columns)
+        self.bias = nn.Parameter(-((column - place) ** 2))  # at first each looks where it would be in an even row
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.transpose(1, 2)  # (B, columns, D)
+        weights = (self.key(columns).transpose(1, 2) + self.bias).softmax(-1)  # (B, L, columns)
+        looked_at: Tensor = weights @ columns
+        return looked_at
 
 
 class ResNet18(nn.Module):
     """Images to logits: (B, C, H, W) uint8 in, (B, L, K) float32 out; normalisation is inside.
 
-    Four stages of two blocks with width, 2, 4 and 8 times width channels. The last feature map is
-    averaged over its rows (and, with `global` pooling, its columns), then one linear layer gives
-    the L places their K logits each.
+    Four stages of two blocks with width, 2, 4 and 8 times width channels. Then either the last feature map is averaged
+    over its rows, every place picks from the columns by attention, and a linear layer that all places share gives their
+    K logits; or it is averaged over all positions, and a linear layer gives the L places their K logits each.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -51,12 +75,15 @@ class ResNet18(nn.Module):
         width = config.network.width
         self.stem = make_stem(config.size.channels, config.network)
         blocks, in_channels = [], width
-        for out_channels, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
-            blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, 1)]
+        for out_channels, stride in zip((width, 2 * width, 4 * width, 8 * width), strides_of(config), strict=True):
+            blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, (1, 1))]
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
-        columns = 1 if config.network.pool == "global" else columns_of(config)
-        self.head = nn.Linear(in_channels * columns, config.length * len(config.charset))
+        places = config.lengths.longest
+        if config.network.pool == "attention":
+            self.attention = Attention(in_channels, places, columns_of(config))
+            places = 1
+        self.head = nn.Linear(in_channels, places * config.classes)
 
     def forward(self, images: Tensor) -> Tensor:
         x = images.float() / 255
@@ -64,9 +91,9 @@ class ResNet18(nn.Module):
             x = standardise(x)
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.blocks(self.stem(x))  # (B, 8 * width, rows, columns)
-        x = x.mean((2, 3)) if self.config.network.pool == "global" else x.mean(2).flatten(1)
+        x = x.mean((2, 3)) if self.config.network.pool == "global" else self.attention(x.mean(2))
         logits: Tensor = self.head(x).float()
-        return logits.view(-1, self.config.length, len(self.config.charset))
+        return logits.view(-1, self.config.lengths.longest, self.config.classes)
 
     @property
     def device(self) -> torch.device:
@@ -80,8 +107,8 @@ def standardise(images: Tensor) -> Tensor:
     return (images - mean) / (variance.sqrt() + 0.01)  # an empty image has no deviation
 
 
-def conv3x3(in_channels: int, out_channels: int, stride: int) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size at stride 1."""
+def conv3x3(in_channels: int, out_channels: int, stride: Stride) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size at stride (1, 1)."""
     return nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
 
 
@@ -89,23 +116,28 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
     """The first layers: `3x3` keeps the resolution, `strided` quarters it."""
     width = network.width
     if network.stem == "3x3":
-        return nn.Sequential(conv3x3(channels, width, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+        return nn.Sequential(conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
     half = (width + 1) // 2
     return nn.Sequential(
         nn.Conv2d(channels, half, 5, 2, 2, bias=False),
         nn.BatchNorm2d(half),
         nn.ReLU(inplace=True),
-        conv3x3(half, width, 2),
+        conv3x3(half, width, (2, 2)),
         nn.BatchNorm2d(width),
         nn.ReLU(inplace=True),
     )
 
 
+def strides_of(config: ModelConfig) -> tuple[Stride, ...]:
+    """The strides of the four stages. Attention keeps more columns, which cost a quarter of the time."""
+    return (1, 1), (2, 2), (2, 2), (2, 1 if config.network.pool == "attention" else 2)
+
+
 def columns_of(config: ModelConfig) -> int:
     """The number of columns of the last feature map: every stride of 2 halves them, rounding up."""
-    columns = config.size.width
-    for _ in range(3 if config.network.stem == "3x3" else 5):
-        columns = (columns + 1) // 2
+    columns = config.size.width if config.network.stem == "3x3" else (config.size.width + 3) // 4
+    for _, stride in strides_of(config):
+        columns = (columns + stride - 1) // stride
     return columns
 
 

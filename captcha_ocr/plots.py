@@ -35,13 +35,16 @@ def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-def draw_confusion(scores: Scores, characters: str, path: Path) -> None:
-    """Write a PNG of the wrong characters alone: true ones down, read ones across, counts in the cells."""
+def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> None:
+    """Write a PNG of the wrong characters alone: true ones down, read ones across, counts in the cells.
+
+    An empty character is a place after a text's end.
+    """
     wrong = scores.matrix(characters)
     np.fill_diagonal(wrong, 0)
     labelled = len(characters) <= MAX_LABELLED
     font = get_font(findfont(FontProperties()))
-    names = [c if font.get_char_index(ord(c)) else f"U+{ord(c):04X}" for c in characters]
+    names = ["none" if not c else c if font.get_char_index(ord(c)) else f"U+{ord(c):04X}" for c in characters]
     side = 8 if labelled else 10
     figure = Figure(figsize=(side, side), layout="constrained")
     axes = figure.subplots()

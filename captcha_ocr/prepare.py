@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,10 +17,10 @@ from typing import Literal
 import numpy as np
 
 from captcha_ocr.charset import Charset, can_be_read, find_charset
-from captcha_ocr.config import InputSize, PrepareConfig
+from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, InputSize, Lengths, PrepareConfig, check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import is_ours, remove_files, sha256
-from captcha_ocr.images import image_files, read_bytes, to_array
+from captcha_ocr.images import image_files, read_bytes, survey, to_array
 from captcha_ocr.labels import LABELS_FILE, Label, Problems, labels_from_names, read_labels
 from captcha_ocr.shards import (
     MANIFEST_FILE,
@@ -39,6 +39,7 @@ from captcha_ocr.workers import map_in_threads, map_jobs
 
 PIXELS_FILE = "pixels.tmp"
 IMAGES_PER_JOB = 250
+SURVEYED = 300  # images, at most, whose size and colours are looked at
 OUR_SHARDS = re.compile(r"(train|val|test)-\d{5}\.safetensors\.gz(\.tmp)?")
 
 
@@ -93,11 +94,12 @@ def prepare(
     is left as it is; UsageError for one of others, unless `force`.
     """
     labels, problems = find_labels(images, labels_file, config.label_pattern)
-    labels, charset, length = admit_labels(labels, config, problems)
-    size = config.input_size(length)
+    labels, charset, lengths = admit_labels(labels, config, problems)
+    seen = survey(images / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
+    size = config.input_size(lengths.longest, seen or GENERATED)
     planned = Manifest(
         charset=charset,
-        length=length,
+        lengths=lengths,
         size=size,
         source=printable(images),
         labels=None if labels_file is None else printable(labels_file),
@@ -117,7 +119,7 @@ def prepare(
         hashes = decode_all(images, labels, pixels, problems, workers, progress)
         kept, copies = drop_copies(labels, hashes, charset, problems)
         rows_of = split_rows(kept, labels, config, problems)
-        ids = encode_kept(charset, labels, kept, length)
+        ids = encode_kept(charset, labels, kept, lengths.longest)
         shards = write_shards(out, pixels, rows_of, ids, workers)
     finally:
         remove_files([pixels.path])
@@ -146,24 +148,25 @@ def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> 
     return sorted(labels, key=lambda label: label.file), problems
 
 
-def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems) -> tuple[list[Label], Charset, int]:
-    """The labels that fit, the alphabet, and the length that most texts have; adds to `problems`."""
+def admit_labels(
+    labels: list[Label], config: PrepareConfig, problems: Problems
+) -> tuple[list[Label], Charset, Lengths]:
+    """The labels that fit, their alphabet and their lengths; adds to `problems`."""
     if not labels:
         first = next(iter(problems.items()))
         raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
-    lengths = Counter(len(label.text) for label in labels)
-    length = max(lengths, key=lambda n: (lengths[n], n))
-    of_length = [label for label in labels if len(label.text) == length and all(map(can_be_read, label.text))]
+    lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
+    of_length = [label for label in labels if len(label.text) in lengths and all(map(can_be_read, label.text))]
     if not of_length:
         raise UsageError(f"no label is a text that can be learnt; {labels[0].file} is labelled {labels[0].text!r}")
     charset = find_charset((label.text for label in of_length), config.charset, config.case_sensitive)
     admitted = []
     for label in labels:
         unknown = charset.unknown_characters(label.text)
-        if len(label.text) != length:
-            problems[label.file] = (
-                f"its text {label.text!r} has {len(label.text)} characters; most texts here have {length}"
-            )
+        if len(label.text) not in lengths:
+            rare = f"which fewer than 1 in {RARE} texts have; --length keeps them"
+            why = rare if config.lengths is None else f"and --length says {lengths}"
+            problems[label.file] = f"its text {label.text!r} has {len(label.text)} characters, {why}"
         elif unknown:
             problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
         else:
@@ -171,7 +174,16 @@ def admit_labels(labels: list[Label], config: PrepareConfig, problems: Problems)
     if not admitted:
         first_file = labels[0].file
         raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
-    return admitted, charset, length
+    found = {len(label.text) for label in admitted}
+    return admitted, charset, config.lengths or Lengths(min(found), max(found))
+
+
+def usual_lengths(lengths: Iterable[int]) -> Lengths:
+    """From the shortest to the longest of the lengths that at least one in `RARE` texts has; others may be slips."""
+    counts = Counter(lengths)
+    usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
+    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
+    return Lengths(min(usual), max(usual))
 
 
 def printable(path: Path) -> str:
@@ -182,7 +194,9 @@ def printable(path: Path) -> str:
 def options_of(config: PrepareConfig) -> dict[str, object]:
     """The options of a preparation as JSON types, for the manifest."""
     sizes = ("preset", "width", "height", "channels")  # the manifest has the size itself
-    return {name: value for name, value in asdict(config).items() if name not in sizes} | {"split": list(config.split)}
+    words = {"length": None if config.lengths is None else str(config.lengths), "split": list(config.split)}
+    left = {name: value for name, value in asdict(config).items() if name not in (*sizes, "lengths")}
+    return {**left, **words}
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
@@ -351,10 +365,10 @@ def take(rows: list[int], share: float) -> list[int]:
     return taken
 
 
-def encode_kept(charset: Charset, labels: list[Label], kept: list[int], length: int) -> np.ndarray:
+def encode_kept(charset: Charset, labels: list[Label], kept: list[int], longest: int) -> np.ndarray:
     """The class ids of all labels, (N, L) int16, the rows that are not kept left at 0."""
-    ids = np.zeros((len(labels), length), dtype=np.int16)
-    ids[kept] = charset.encode([labels[row].text for row in kept])
+    ids = np.zeros((len(labels), longest), dtype=np.int16)
+    ids[kept] = charset.encode([labels[row].text for row in kept], longest)
     return ids
 
 

@@ -2,27 +2,18 @@
 
 import os
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, overload
 
 import numpy as np
 
-from captcha_ocr.charset import characters_of
-from captcha_ocr.config import ModelConfig
-from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.config import Lengths, ModelConfig
+from captcha_ocr.errors import ImageError
 from captcha_ocr.images import Source, to_array
+from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.workers import map_in_threads
 
 READERS = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What was read: the code, and how sure the network is of all of it, 0 to 1."""
-
-    code: str
-    confidence: float
 
 
 class Engine(Protocol):
@@ -38,18 +29,21 @@ class Recognizer:
         recognizer = Recognizer.load("runs/default/best")
         recognizer.predict("image.png").code
 
-    charset: characters, or the name of an alphabet, to which reading is narrowed; length: the
-    number of characters that is expected, which must be one that the model reads.
+    charset: characters, or the name of an alphabet, and length: the number of characters, or the least and the most,
+    to which reading is narrowed; the model must know them.
     """
 
     def __init__(
-        self, engine: Engine, config: ModelConfig, charset: str | None = None, length: int | None = None
+        self,
+        engine: Engine,
+        config: ModelConfig,
+        charset: str | None = None,
+        length: int | tuple[int, int] | None = None,
     ) -> None:
-        if length is not None and length != config.length:
-            raise UsageError(f"this model reads {config.length} characters, not {length}")
         self.engine = engine
         self.config = config
-        self.allowed = allowed_classes(config, charset)
+        ends = (length, length) if isinstance(length, int) else length
+        self.allowed = allowed_classes(config, charset, None if ends is None else Lengths(*ends))
 
     @classmethod
     def load(
@@ -57,7 +51,7 @@ class Recognizer:
         folder: str | os.PathLike[str],
         device: str = "auto",
         charset: str | None = None,
-        length: int | None = None,
+        length: int | tuple[int, int] | None = None,
     ) -> "Recognizer":
         """Load a model folder, or the best model of a run folder, onto a device.
 
@@ -105,20 +99,4 @@ class Recognizer:
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
         if not arrays:
             return []
-        logits = self.engine.logits(np.stack(arrays))[:, :, self.allowed].astype(np.float64)
-        logits -= logits.max(-1, keepdims=True)
-        probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)  # (B, L, allowed)
-        codes = self.config.charset.decode(self.allowed[probabilities.argmax(-1)])
-        confidences = probabilities.max(-1).prod(-1)
-        return [Reading(code, float(sure)) for code, sure in zip(codes, confidences, strict=True)]
-
-
-def allowed_classes(config: ModelConfig, charset: str | None) -> np.ndarray:
-    """The class ids that may be read, ascending; UsageError for a character the model does not know."""
-    if charset is None:
-        return np.arange(len(config.charset))
-    wanted = characters_of(charset)
-    unknown = config.charset.unknown_characters(wanted)
-    if unknown or not wanted:
-        raise UsageError(f"this model does not read {unknown!r}; it knows {config.charset.characters}")
-    return np.unique(config.charset.encode([wanted])[0])
+        return read_logits(self.engine.logits(np.stack(arrays)), self.config, self.allowed)

@@ -32,7 +32,7 @@ BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metric
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
 KEPT = re.compile(r"epoch-\d{4,}(\.tmp|\.old)?")  # checkpoints that --keep-every keeps
-RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 2
+RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Finished:
 
 def model_for(dataset: Dataset, config: TrainConfig) -> ModelConfig:
     """The model that a training makes of a data set."""
-    return ModelConfig(dataset.charset, dataset.length, dataset.size, preset_named(config.preset).network)
+    return ModelConfig(dataset.charset, dataset.lengths, dataset.size, preset_named(config.preset).network)
 
 
 def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:

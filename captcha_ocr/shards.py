@@ -1,7 +1,8 @@
 """The shard files and the manifest that lists them.
 
 A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint8, and `labels`,
-(N, L) int16. The manifest is written last: a folder without one is unfinished.
+(N, L) int16 class ids, the places after a text's end holding the number of characters in the alphabet. The manifest is
+written last: a folder without one is unfinished.
 """
 
 import zlib
@@ -15,7 +16,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import MAX_LENGTH, InputSize, check, is_int, read_charset
+from captcha_ocr.config import InputSize, Lengths, check, is_int, read_charset
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_checked, read_sealed, seal, sha256, to_json, write_atomic
 
@@ -24,7 +25,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"
-MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 1
+MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 2
 GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
 
 
@@ -53,7 +54,7 @@ class Manifest:
     """
 
     charset: Charset
-    length: int
+    lengths: Lengths
     size: InputSize
     source: str
     labels: str | None
@@ -61,9 +62,6 @@ class Manifest:
     inputs_sha256: str
     left_out: int
     shards: tuple[Shard, ...] = field(default_factory=tuple)
-
-    def __post_init__(self) -> None:
-        check(is_int(self.length, 1, MAX_LENGTH), f"a text must have 1 to {MAX_LENGTH} characters")
 
     def of_split(self, split: Split) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
@@ -86,7 +84,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
-            for name, word in (("charset", "alphabet"), ("length", "text length"), ("size", "input size")):
+            for name, word in (("charset", "alphabet"), ("lengths", "text length"), ("size", "input size")):
                 ours, other = getattr(self, name), getattr(manifest, name)
                 check(
                     ours == other, f"{folder} does not go with {self.folders[0]}: its {word} is {other}, there {ours}"
@@ -103,9 +101,9 @@ class Dataset:
         return self.manifests[0].charset
 
     @property
-    def length(self) -> int:
-        """The number of characters of every text."""
-        return self.manifests[0].length
+    def lengths(self) -> Lengths:
+        """How many characters the texts have."""
+        return self.manifests[0].lengths
 
     @property
     def size(self) -> InputSize:
@@ -148,7 +146,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest(
             charset=read_charset(document["charset"]),
-            length=document["length"],
+            lengths=Lengths(**document["lengths"]),
             size=InputSize(**document["size"]),
             source=document["source"],
             labels=document["labels"],
@@ -180,12 +178,22 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
         images, labels = tensors["images"], tensors["labels"]
     except (SafetensorError, KeyError) as error:
         raise DamagedError(f"{path} does not hold images and labels ({error})") from None
-    fits = images.shape == image_shape and labels.shape == (shard.count, manifest.length)
+    fits = images.shape == image_shape and labels.shape == (shard.count, manifest.lengths.longest)
     if not fits or images.dtype != np.uint8 or labels.dtype != np.int16:
         raise DamagedError(f"{path} does not hold the arrays that the manifest names")
-    if labels.min() < 0 or labels.max() >= len(manifest.charset):
-        raise DamagedError(f"{path} holds labels outside the alphabet")
+    check_labels(path, labels, manifest)
     return images, labels
+
+
+def check_labels(path: Path, labels: np.ndarray, manifest: Manifest) -> None:
+    """Refuse labels (N, L) that no loss may see: outside the alphabet, of another length, or with a gap."""
+    characters = labels < len(manifest.charset)
+    if labels.min() < 0 or labels.max() > len(manifest.charset):
+        raise DamagedError(f"{path} holds labels outside the alphabet")
+    lengths = characters.sum(1)
+    gaps = bool((characters[:, 1:] & ~characters[:, :-1]).any())
+    if gaps or lengths.min() < manifest.lengths.shortest:
+        raise DamagedError(f"{path} holds texts that have not {manifest.lengths} characters")
 
 
 def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:

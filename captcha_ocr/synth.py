@@ -12,7 +12,7 @@ from typing import Any
 import captcha.image
 from PIL import ImageFont
 
-from captcha_ocr.config import GeneratorConfig, Renderer
+from captcha_ocr.config import GeneratorConfig, Lengths, Renderer
 from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic
@@ -27,10 +27,11 @@ OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
 
 def image_options(config: GeneratorConfig) -> dict[str, Any]:
     """The options that shape the images, as `generator.json` keeps them: no folder, no machine."""
+    options = {"format": OPTIONS_FORMAT, "captcha": version("captcha"), **asdict(config)}
+    del options["lengths"]
     return {
-        "format": OPTIONS_FORMAT,
-        "captcha": version("captcha"),
-        **asdict(config),
+        **options,
+        "length": str(config.lengths),
         "fonts": [[Path(font).name, sha256(Path(font).read_bytes())] for font in config.fonts],
         "font_sizes": list(config.font_sizes),
     }
@@ -152,7 +153,8 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
         )
     kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
     try:
-        written = names_in(labels_csv(GeneratorConfig(**{**kept, "fonts": (), "font_sizes": (42,)})))
+        kept |= {"fonts": (), "font_sizes": (42,), "lengths": Lengths.parse(str(old.get("length")))}
+        written = names_in(labels_csv(GeneratorConfig(**kept)))
     except UsageError as error:
         raise DamagedError(f"{options_path} was changed ({error}); {WAY_OUT}") from None
     # generator.json last: without it the rest would be a stranger's, should this be interrupted.

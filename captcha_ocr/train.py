@@ -158,10 +158,10 @@ def train_on(
 def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> None:
     """Refuse shards of a size that the preset's network cannot use, naming the command that makes others."""
     preset = PRESETS[config.preset]
-    if preset.fixed_size and dataset.size != preset.size:
+    if preset.size not in (None, dataset.size):
         reason = f"the preset {config.preset} wants {preset.size}"
-    elif model.network.pool == "height" and columns_of(model) < model.length:
-        reason = f"that is too narrow for {model.length} characters"
+    elif model.network.pool == "attention" and columns_of(model) < model.lengths.longest:
+        reason = f"that is too narrow for {model.lengths} characters"
     else:
         return
     folder, manifest = dataset.folders[0], dataset.manifests[0]
@@ -377,7 +377,7 @@ def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores,
     card = model_card(trainer.config, run.dataset, finished.best_epoch, validated, test)
     (run.out / BEST / CARD_FILE).write_text(card, encoding="utf-8")
     draw_curves([row for row in trainer.progress.rows if row["by"] == "epoch"], run.out / CURVES_FILE)
-    draw_confusion(test or validated, run.dataset.charset.characters, run.out / CONFUSION_FILE)
+    draw_confusion(test or validated, trainer.model.config.class_names, run.out / CONFUSION_FILE)
     versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}
     facts = {"device": describe(trainer.device), "processes": run.processes.count, "precision": trainer.precision}
     end_run(run.out, finished, {**facts, "versions": versions})

@@ -126,7 +126,7 @@ class Trainer:
         if self.config.augment:
             seed = int(torch.randint(2**62, (1,), generator=self.chance(self.progress.step)))
             chance = torch.Generator(self.device).manual_seed(seed)
-            images, targets = augment(images, labels, len(self.model.config.charset), chance)
+            images, targets = augment(images, labels, self.model.config.classes, chance)
         with autocast(self.device, self.precision):
             logits = self.network(images)
         if self.config.smoothing:
@@ -210,7 +210,7 @@ def make_trainer(
         precision=precision,
         share=share,
         progress=progress,
-        difficulty=Difficulty(len(model_config.charset), config.focus, share.processes),
+        difficulty=Difficulty(model_config.classes, config.focus, share.processes),
         epoch=Tally(device),
         recent=Tally(device),
     )

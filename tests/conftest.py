@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from captcha_ocr.config import PRESETS, GeneratorConfig, InputSize, NetworkConfig, PrepareConfig, Preset, TrainConfig
+from captcha_ocr.config import (
+    PRESETS,
+    GeneratorConfig,
+    InputSize,
+    Lengths,
+    NetworkConfig,
+    PrepareConfig,
+    Preset,
+    TrainConfig,
+)
 from captcha_ocr.prepare import prepare
 from captcha_ocr.synth import generate
 
@@ -18,7 +27,6 @@ TINY = Preset(
     network=NetworkConfig(width=8, stem="3x3"),
     training=TrainConfig(preset="tiny", batch_size=10, patience=3),
     images_seen=96,
-    fixed_size=True,
 )
 
 
@@ -32,7 +40,9 @@ def tiny_preset():
 
 def draw(folder: Path, seed: int) -> Path:
     """60 images of two digits, with labels.csv."""
-    captchas = GeneratorConfig(count=60, length=2, charset="digits", width=48, height=16, font_sizes=(14,), seed=seed)
+    captchas = GeneratorConfig(
+        count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=seed
+    )
     generate(captchas, folder, 1)
     return folder
 

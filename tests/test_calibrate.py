@@ -3,7 +3,7 @@ import torch
 
 from captcha_ocr.calibrate import calibrated, temperature_of
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, ModelConfig, NetworkConfig
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.model import ResNet18
 
 
@@ -26,7 +26,7 @@ def test_a_network_that_was_never_wrong_is_not_sure_without_bounds():
 
 def test_a_calibrated_model_reads_the_same_and_the_one_it_came_from_is_as_it_was():
     torch.manual_seed(0)
-    config = ModelConfig(Charset("ABC"), 2, InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+    config = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
     model = ResNet18(config).eval()
     images = torch.randint(0, 256, (7, 1, 8, 16), dtype=torch.uint8, generator=generator())
     before = model(images)
@@ -41,7 +41,7 @@ def test_a_calibrated_model_reads_the_same_and_the_one_it_came_from_is_as_it_was
 
 def test_no_more_images_are_looked_at_than_one_number_needs(monkeypatch):
     monkeypatch.setattr("captcha_ocr.calibrate.MOST", 10)
-    config = ModelConfig(Charset("ABC"), 2, InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+    config = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
     batch = torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64)
     batches = iter([batch] * 3)
     calibrated(ResNet18(config), batches)

@@ -35,9 +35,17 @@ def test_encoding_an_unknown_character_names_it_and_its_text():
         Charset("abc").encode(["aqb"])
 
 
-def test_texts_of_two_lengths_share_no_array():
-    with pytest.raises(LabelError, match="different lengths"):
-        Charset("abc").encode(["ab", "abc"])
+def test_the_places_behind_a_text_hold_the_number_of_characters():
+    assert Charset("abc").encode(["ab", "abc"], 4).tolist() == [[0, 1, 3, 3], [0, 1, 2, 3]]
+
+
+def test_a_text_ends_at_the_first_place_that_holds_none():
+    assert Charset("abc").decode(np.array([[0, 1, 3, 3], [0, 3, 2, 3], [3, 0, 0, 0]])) == ["ab", "a", ""]
+
+
+def test_a_text_that_has_no_room_is_refused():
+    with pytest.raises(LabelError, match="'abc' has more than 2 characters"):
+        Charset("abc").encode(["ab", "abc"], 2)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,12 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_without_allocatin
 
 @pytest.mark.parametrize(
     "change",
-    [{"length": 10**9}, {"length": "4"}, {"size": {"height": 10**6, "width": 10, "channels": 1}}, {"charset": None}],
+    [
+        {"lengths": {"shortest": 1, "longest": 10**9}},
+        {"lengths": "4"},
+        {"size": {"height": 10**6, "width": 10, "channels": 1}},
+        {"charset": None},
+    ],
 )
 def test_a_configuration_out_of_bounds_is_refused(folder, change):
     document = json.loads((folder / "config.json").read_bytes())

@@ -5,10 +5,13 @@ import pytest
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import (
+    GENERATED,
     MAX_EPOCHS,
     PRESETS,
     GeneratorConfig,
+    ImageKind,
     InputSize,
+    Lengths,
     ModelConfig,
     NetworkConfig,
     PrepareConfig,
@@ -19,7 +22,7 @@ from captcha_ocr.config import (
 )
 from captcha_ocr.errors import UsageError
 
-MODEL = ModelConfig(Charset("abé", "lower"), 4, InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3"))
+MODEL = ModelConfig(Charset("abé", "lower"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3"))
 
 
 def through_json(document):
@@ -59,8 +62,10 @@ def through_json(document):
         (TrainConfig, {"loss": "mse"}),
         (TrainConfig, {"precision": "fp8"}),
         (GeneratorConfig, {"start": -1}),
-        (GeneratorConfig, {"length": 0}),
-        (GeneratorConfig, {"length": 65}),
+        (Lengths, {"shortest": 0, "longest": 4}),
+        (Lengths, {"shortest": 5, "longest": 4}),
+        (Lengths, {"shortest": 4, "longest": 65}),
+        (Lengths, {"shortest": "4", "longest": 4}),
         (GeneratorConfig, {"height": 15}),
         (GeneratorConfig, {"font_sizes": ()}),
         (GeneratorConfig, {"font_sizes": (42, 3)}),
@@ -76,7 +81,25 @@ def test_a_value_that_cannot_be_is_refused(build, options):
 
 def test_a_configuration_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        MODEL.length = 5
+        MODEL.lengths = Lengths(5, 5)
+
+
+def test_lengths_read_as_one_number_or_as_the_first_and_the_last():
+    assert str(Lengths(4, 4)) == "4"
+    assert str(Lengths(4, 6)) == "4-6"
+    assert [Lengths.parse(text) for text in ("4", "4-6", "04")] == [Lengths(4, 4), Lengths(4, 6), Lengths(4, 4)]
+    assert [length in Lengths(4, 6) for length in (3, 4, 6, 7)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("text", ["", "-4", "4-", "four", "4-6-8", "6-4", "0", "4 - 6", "1-65"])
+def test_what_is_no_length_is_refused(text):
+    with pytest.raises(UsageError, match="such as 4 or 4-6"):
+        Lengths.parse(text)
+
+
+def test_where_lengths_vary_a_place_can_hold_nothing():
+    assert MODEL.class_names == ["a", "b", "é", ""]
+    assert dataclasses.replace(MODEL, lengths=Lengths(4, 4)).class_names == ["a", "b", "é"]
 
 
 def test_a_size_reads_as_width_by_height():
@@ -90,8 +113,9 @@ def test_a_model_configuration_comes_back_from_json():
 @pytest.mark.parametrize(
     "change",
     [
-        {"length": 0},
-        {"length": "4"},
+        {"lengths": 4},
+        {"lengths": {"shortest": 0, "longest": 4}},
+        {"lengths": {"shortest": 4}},
         {"size": None},
         {"size": {"height": 24}},
         {"network": {"wings": 2}},
@@ -108,7 +132,7 @@ def test_a_malformed_model_configuration_is_refused(change):
         ModelConfig.from_dict({**MODEL.to_dict(), **change})
 
 
-@pytest.mark.parametrize("key", ["charset", "length", "size", "network"])
+@pytest.mark.parametrize("key", ["charset", "lengths", "size", "network"])
 def test_a_model_configuration_that_lacks_a_part_is_refused(key):
     document = MODEL.to_dict()
     del document[key]
@@ -142,21 +166,36 @@ def test_the_training_of_a_preset_knows_its_name(name):
 
 
 @pytest.mark.parametrize(
-    ("config", "length", "size"),
+    ("config", "size"),
     [
-        (PrepareConfig(), 4, InputSize(60, 160, 1)),
-        (PrepareConfig(), 3, InputSize(60, 160, 1)),
-        (PrepareConfig(), 6, InputSize(60, 240, 1)),
-        (PrepareConfig(), 64, InputSize(60, 1024, 1)),
-        (PrepareConfig(preset="seed"), 4, InputSize(24, 56, 3)),
-        (PrepareConfig(preset="seed"), 6, InputSize(24, 56, 3)),
-        (PrepareConfig(width=100, height=40), 6, InputSize(40, 100, 1)),
-        (PrepareConfig(channels=3), 4, InputSize(60, 160, 3)),
-        (PrepareConfig(preset="seed", channels=1), 4, InputSize(24, 56, 1)),
+        (PrepareConfig(), InputSize(60, 160, 1)),
+        (PrepareConfig(preset="seed"), InputSize(24, 56, 3)),
+        (PrepareConfig(width=100, height=40), InputSize(40, 100, 1)),
+        (PrepareConfig(channels=3), InputSize(60, 160, 3)),
+        (PrepareConfig(preset="seed", channels=1), InputSize(24, 56, 1)),
     ],
 )
-def test_the_input_size_follows_the_preset_the_options_and_the_length(config, length, size):
-    assert config.input_size(length) == size
+def test_options_and_a_preset_come_before_the_size_of_the_images(config, size):
+    assert config.input_size(4, GENERATED) == size
+
+
+@pytest.mark.parametrize(
+    ("images", "longest", "size"),
+    [
+        (ImageKind(60, 160, 1), 3, InputSize(60, 160, 1)),
+        (ImageKind(60, 160, 3), 4, InputSize(60, 160, 3)),
+        (ImageKind(60, 240, 1), 6, InputSize(60, 240, 1)),
+        (ImageKind(50, 200, 1), 5, InputSize(50, 200, 1)),  # near enough
+        (ImageKind(80, 240, 1), 4, InputSize(57, 170, 1)),  # smaller
+        (ImageKind(24, 72, 1), 4, InputSize(57, 170, 1)),  # larger
+        (ImageKind(100, 100, 1), 10, InputSize(155, 160, 1)),  # a column a character
+        (ImageKind(10, 1000, 1), 4, InputSize(10, 1000, 1)),
+        (ImageKind(8, 1, 1), 64, InputSize(1024, 1024, 1)),
+        (ImageKind(8, 4000, 1), 4, InputSize(8, 1024, 1)),
+    ],
+)
+def test_the_input_size_keeps_the_proportions_of_the_images_within_a_budget_of_pixels(images, longest, size):
+    assert PrepareConfig().input_size(longest, images) == size
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from captcha_ocr.config import GeneratorConfig
+from captcha_ocr.config import GeneratorConfig, Lengths
 from captcha_ocr.drawing import Chance, Glyph, render, render_by_package
 
-TINY = GeneratorConfig(length=2, charset="digits", width=48, height=16, font_sizes=(14,))
+TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
 MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DEJAVU = str(FONTS / "DejaVuSans.ttf")
@@ -39,8 +39,8 @@ def recorded_calls(monkeypatch, owner, name):
     "options",
     [
         {},
-        {"charset": "alnum", "length": 6},
-        {"length": 1, "width": 16, "height": 16},  # squeezed, and glyphs higher than the image
+        {"charset": "alnum", "lengths": Lengths(1, 8)},
+        {"lengths": Lengths(1, 1), "width": 16, "height": 16},  # squeezed, and glyphs higher than the image
         {"charset": "fjyAW_", "fonts": ITALICS, "font_sizes": (20, 70)},  # glyphs that begin left of their place
         {"charset": "lower", "fonts": (DEJAVU,), "width": 333, "height": 77},
     ],
@@ -84,19 +84,19 @@ def test_the_package_has_its_own_source_of_chance_back_after_drawing():
 
 
 def test_texts_are_made_of_the_whole_alphabet_and_nothing_else():
-    texts = [render(replace(TINY, charset="abc", length=3), index)[0] for index in range(20)]
+    texts = [render(replace(TINY, charset="abc", lengths=Lengths(3, 3)), index)[0] for index in range(20)]
     assert {len(text) for text in texts} == {3}
     assert set("".join(texts)) == set("abc")
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 160), (4, 160), (5, 200), (10, 400)])
 def test_the_default_width_grows_with_the_length(length, width):
-    assert GeneratorConfig(length=length).width == width
+    assert GeneratorConfig(lengths=Lengths(length, length)).width == width
 
 
 @pytest.mark.parametrize("warp", ["package", "classic"])
 def test_a_long_text_is_drawn_at_its_default_width(warp):
-    text, image = render(GeneratorConfig(length=10, warp=warp), 0)
+    text, image = render(GeneratorConfig(lengths=Lengths(10, 10), warp=warp), 0)
     assert (len(text), image.size) == (10, (400, 60))
 
 
@@ -109,7 +109,7 @@ def test_another_font_draws_other_images():
 
 
 def test_16_pixels_a_character_are_enough():
-    assert render(GeneratorConfig(length=4, width=64), 0)[1].size == (64, 60)
+    assert render(GeneratorConfig(lengths=Lengths(4, 4), width=64), 0)[1].size == (64, 60)
 
 
 # --- the classic warp ----------------------------------------------------------------------------

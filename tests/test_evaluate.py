@@ -2,14 +2,15 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, ModelConfig, NetworkConfig
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.device import autocast, choose_precision
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.losses import bce_over_softmax
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.model import ResNet18
+from captcha_ocr.reading import allowed_classes, read_logits
 
-CONFIG = ModelConfig(Charset("ABC"), 2, InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
 
 
 @pytest.fixture
@@ -57,10 +58,25 @@ def test_a_perfect_model_scores_everything(model, samples):
     assert scores.worst() == []
 
 
+def test_texts_of_several_lengths_are_scored_as_the_texts_are(samples):
+    torch.manual_seed(3)
+    images, _ = samples
+    config = ModelConfig(Charset("AaB"), Lengths(1, 3), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+    model = ResNet18(config).eval()
+    readings = read_logits(model(images).detach().numpy(), config, allowed_classes(config))
+    truths = ["A", "BB", "aAB", "a", "AA", "B", "aB"]
+    expected = score_texts(truths, [reading.code for reading in readings])
+    scores = evaluate(model, [(images, torch.from_numpy(config.charset.encode(truths)).long())])
+    assert scores.pairs == expected.pairs
+    assert (scores.exact, scores.folded, scores.lookalike) == (expected.exact, expected.folded, expected.lookalike)
+
+
 def test_look_alikes_are_counted_apart_as_they_are_of_texts(samples):
     torch.manual_seed(1)
     images, labels = samples
-    model = ResNet18(ModelConfig(Charset("0OA"), 2, InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3")))
+    model = ResNet18(
+        ModelConfig(Charset("0OA"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+    )
     codes = model.eval()(images).argmax(-1)
     labels = torch.where(codes < 2, 1 - codes, codes)  # every O read as 0 and every 0 as O
     scores = evaluate(model, [(images, labels)])

@@ -39,7 +39,23 @@ def test_a_text_that_was_read_too_short_counts_its_missing_characters_as_wrong()
 
 
 def test_a_text_that_was_read_too_long_is_not_exact():
-    assert score_texts(["AB"], ["ABC"]).exact == 0
+    scores = score_texts(["AB"], ["ABC"])
+    assert scores.exact == 0
+    assert "nothing as C 1" in str(scores)
+
+
+def test_case_is_counted_apart_where_there_are_letters_of_both():
+    scores = score_texts(["aB", "Ab", "ab"], ["aB", "ab", "aX"])
+    assert (scores.exact, scores.folded) == (1, 1)
+    assert "but case         66.67%  (1 more" in str(scores)
+    assert "but case" not in str(score_texts(["AB"], ["AC"]))
+
+
+def test_counts_of_two_parts_add_up_and_come_back():
+    parts = [score_texts(["0A", "aB"], ["OA", "ab"]), score_texts(["AB"], ["AB"])]
+    both = Scores.from_counts(parts[0].counts()) + Scores.from_counts(parts[1].counts())
+    assert (both.images, both.exact, both.folded, both.lookalike) == (3, 1, 1, 1)
+    assert both.pairs == parts[0].pairs + parts[1].pairs
 
 
 def test_the_most_frequent_confusion_comes_first():

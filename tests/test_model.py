@@ -3,15 +3,15 @@ import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import PRESETS, InputSize, ModelConfig, NetworkConfig
-from captcha_ocr.model import ResNet18, TorchEngine, columns_of, count_parameters, fuse_norms, standardise
+from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.model import Attention, ResNet18, TorchEngine, columns_of, count_parameters, fuse_norms, standardise
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
-SEED = ModelConfig(CHARSET, 4, PRESETS["seed"].size, PRESETS["seed"].network)
+SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)
 
 
-def tiny(**network) -> ModelConfig:
-    return ModelConfig(Charset("01234"), 3, InputSize(20, 50, 1), NetworkConfig(width=4, **network))
+def tiny(shortest: int = 3, **network) -> ModelConfig:
+    return ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), NetworkConfig(width=4, **network))
 
 
 def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
@@ -63,17 +63,41 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
 
 
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize("pool", ["global", "height"])
+@pytest.mark.parametrize("pool", ["global", "attention"])
 def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool):
     logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
     assert logits.shape == (2, 3, 5)
     assert logits.dtype == torch.float32
 
 
+@pytest.mark.parametrize("pool", ["global", "attention"])
+def test_where_lengths_vary_there_is_a_logit_for_nothing(pool):
+    logits = ResNet18(tiny(shortest=1, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
+    assert logits.shape == (2, 3, 6)
+
+
+def test_every_place_looks_first_where_it_would_be_in_an_even_row():
+    attention = Attention(8, length=3, columns=9)
+    torch.nn.init.zeros_(attention.key.weight)
+    looked_at = attention(torch.eye(9)[None, :8])  # (1, 8, 9): column c has its own number alone, the last has none
+    assert looked_at.shape == (1, 3, 8)
+    assert looked_at[0].argmax(-1).tolist() == [1, 4, 7]
+
+
+def test_a_place_finds_its_column_by_what_is_in_it():
+    attention = Attention(2, length=1, columns=5)
+    with torch.no_grad():
+        attention.key.weight.copy_(torch.tensor([[100.0, 0.0]]))
+    features = torch.zeros(1, 2, 5)
+    features[0, :, 4] = torch.tensor([1.0, 7.0])
+    assert attention(features)[0, 0].tolist() == pytest.approx([1.0, 7.0])
+
+
 @pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem):
-    config = ModelConfig(CHARSET, 1, InputSize(16, width, 1), NetworkConfig(width=2, stem=stem))
+@pytest.mark.parametrize("pool", ["global", "attention"])
+def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem, pool):
+    config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), NetworkConfig(width=2, stem=stem, pool=pool))
     model = ResNet18(config).eval()
     features = model.blocks(model.stem(torch.zeros(1, 1, 16, width)))
     assert features.shape[-1] == columns_of(config)
@@ -88,7 +112,9 @@ def test_brightness_and_contrast_tell_nothing():
 
 
 def test_images_are_standardised_one_by_one_and_all_channels_together():
-    images = torch.rand(3, 3, 8, 8) * torch.tensor([0.2, 0.5, 1.0]).view(3, 1, 1, 1)
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.2, 0.5, 1.0]).view(
+        3, 1, 1, 1
+    )
     images[:, 1] += 0.1
     standard = standardise(images)
     assert standard.mean((1, 2, 3)).abs().max() < 1e-5
@@ -100,8 +126,8 @@ def test_an_empty_image_is_no_division_by_zero():
     assert ResNet18(tiny()).eval()(torch.full((1, 1, 20, 50), 200, dtype=torch.uint8)).isfinite().all()
 
 
-def test_the_last_feature_map_keeps_the_place_of_a_character_with_height_pooling():
-    model = ResNet18(tiny(pool="height")).eval()
+def test_attention_keeps_the_place_of_a_character():
+    model = ResNet18(tiny(pool="attention")).eval()
     left = torch.zeros(1, 1, 20, 50, dtype=torch.uint8)
     right = left.clone()
     left[..., :10], right[..., -10:] = 255, 255

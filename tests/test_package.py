@@ -13,7 +13,7 @@ import captcha_ocr
 PACKAGE = Path(captcha_ocr.__file__).parent
 LAYERS = [
     {"errors", "files", "charset", "config", "signals"},
-    {"images", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress", "interruption"},
+    {"images", "reading", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress", "interruption"},
     {
         "model",
         "losses",

@@ -2,13 +2,14 @@ import csv
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import captcha_ocr.prepare
-from captcha_ocr.config import PrepareConfig
+from captcha_ocr.config import Lengths, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import seal, to_json
 from captcha_ocr.images import to_array
@@ -226,7 +227,7 @@ def test_a_labels_file_may_lie_elsewhere(own, shards, tmp_path):
 
 def test_a_pattern_wins_over_the_labels_file_of_the_folder(own, tmp_path):
     manifest = prepare(own, tmp_path / "out", tiny(label_pattern=r"-(\d)"), workers=1).manifest
-    assert manifest.length == 1
+    assert manifest.lengths == Lengths(1, 1)
 
 
 def test_a_labels_file_and_a_pattern_exclude_each_other(images, tmp_path):
@@ -282,10 +283,27 @@ def test_a_row_without_its_file_and_a_file_without_its_row_are_reported(own, tmp
     assert "has no row for it" in problems[names[1]]
 
 
-def test_texts_of_another_length_than_most_are_left_out_with_a_reason(tmp_path):
-    images = labelled(tmp_path / "images", [(0, "abc"), (1, "ab"), (2, "ba"), (3, "aa")])
+def test_texts_of_several_lengths_are_kept(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "abc"), (1, "a"), (2, "ba"), (3, "aa")])
     prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
-    assert prepared.problems == {"0.png": "its text 'abc' has 3 characters; most texts here have 2"}
+    assert prepared.problems == {}
+    assert prepared.manifest.lengths == Lengths(1, 3)
+    assert sorted(text for split in SPLITS for _, text in samples(tmp_path / "out", split)) == ["a", "aa", "abc", "ba"]
+
+
+def test_a_length_that_hardly_any_text_has_is_left_out_with_a_reason(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "abc"), *((grey, "ab") for grey in range(1, 101))])
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
+    reason = "its text 'abc' has 3 characters, which fewer than 1 in 100 texts have; --length keeps them"
+    assert prepared.problems == {"0.png": reason}
+    assert prepared.manifest.lengths == Lengths(2, 2)
+
+
+def test_lengths_can_be_given(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "abc"), (1, "a"), (2, "ba"), (3, "aa"), (4, "ab")])
+    prepared = prepare(images, tmp_path / "out", replace(SMALL, lengths=Lengths(2, 4)), workers=1)
+    assert prepared.problems == {"1.png": "its text 'a' has 1 characters, and --length says 2-4"}
+    assert prepared.manifest.lengths == Lengths(2, 4)
 
 
 def test_a_text_outside_the_given_alphabet_is_left_out_with_a_reason(tmp_path):
@@ -363,7 +381,7 @@ def test_a_folder_in_which_no_label_fits_the_alphabet_is_refused(images, tmp_pat
 
 def test_texts_longer_than_a_network_can_read_are_refused(tmp_path):
     images = labelled(tmp_path / "images", [(grey, "a" * 65) for grey in range(3)])
-    with pytest.raises(UsageError, match="1 to 64 characters"):
+    with pytest.raises(UsageError, match="no label has 64 characters or less"):
         prepare(images, tmp_path / "out", SMALL)
 
 
@@ -470,7 +488,7 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
 
 def test_a_damaged_manifest_is_refused(images, done):
     path = done / MANIFEST_FILE
-    path.write_bytes(path.read_bytes().replace(b'"length": 2', b'"length": 3'))
+    path.write_bytes(path.read_bytes().replace(b'"longest": 2', b'"longest": 3'))
     with pytest.raises(DamagedError, match=MANIFEST_FILE):
         prepare(images, done, tiny(), workers=1)
 

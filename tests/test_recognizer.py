@@ -7,10 +7,10 @@ from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, ModelConfig, NetworkConfig
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import ImageError, UsageError
 
-CONFIG = ModelConfig(Charset("ABC"), 2, InputSize(8, 16, 1), NetworkConfig())
+CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig())
 
 
 class BrightnessEngine:
@@ -83,12 +83,14 @@ def test_an_alphabet_that_the_model_does_not_know_is_refused(charset):
 
 def test_a_length_that_the_model_does_not_read_is_refused():
     assert Recognizer(BrightnessEngine(), CONFIG, length=2)
-    with pytest.raises(UsageError, match="reads 2 characters, not 5"):
+    with pytest.raises(UsageError, match="reads texts of 2 characters, not of 5"):
         Recognizer(BrightnessEngine(), CONFIG, length=5)
+    with pytest.raises(UsageError, match="reads texts of 2 characters, not of 1-2"):
+        Recognizer(BrightnessEngine(), CONFIG, length=(1, 2))
 
 
 def test_a_folding_models_alphabet_is_narrowed_in_any_case():
-    config = ModelConfig(Charset("abc", "lower"), 2, CONFIG.size, CONFIG.network)
+    config = ModelConfig(Charset("abc", "lower"), Lengths(2, 2), CONFIG.size, CONFIG.network)
     assert Recognizer(BrightnessEngine(), config, charset="AB").predict(grey(255)).code == "ba"
 
 

@@ -24,7 +24,7 @@ def stopped(run, tmp_path):
 def trainer(shards, tiny_preset):
     """A fresh trainer of the tiny preset."""
     dataset = read_dataset([shards])
-    config = ModelConfig(dataset.charset, dataset.length, dataset.size, tiny_preset.network)
+    config = ModelConfig(dataset.charset, dataset.lengths, dataset.size, tiny_preset.network)
     return make_trainer(config, tiny_preset.training, Share(48, 10, Processes(CPU)), None, Progress({}))
 
 

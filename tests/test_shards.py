@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize
+from captcha_ocr.config import InputSize, Lengths
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import seal, sha256, to_json
 from captcha_ocr.shards import (
@@ -28,7 +28,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
 LABELS = np.array([[0, 1], [1, 1], [1, 0]])
 EMPTY = Manifest(
     charset=Charset("ab"),
-    length=2,
+    lengths=Lengths(2, 2),
     size=InputSize(8, 16, 1),
     source="images",
     labels=None,
@@ -97,7 +97,7 @@ def test_a_folder_without_a_manifest_is_unfinished(tmp_path, manifest):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [(b'"length": 2', b'"length": 3'), (b'"ab"', b'"ac"'), (b'"count": 3', b'"count": 4')]
+    ("old", "new"), [(b'"longest": 2', b'"longest": 3'), (b'"ab"', b'"ac"'), (b'"count": 3', b'"count": 4')]
 )
 def test_a_manifest_with_one_changed_character_is_refused(tmp_path, manifest, old, new):
     path = tmp_path / MANIFEST_FILE
@@ -109,14 +109,15 @@ def test_a_manifest_with_one_changed_character_is_refused(tmp_path, manifest, ol
 @pytest.mark.parametrize(
     "change",
     [
-        {"length": 0},
+        {"lengths": {"shortest": 0, "longest": 2}},
+        {"lengths": 2},
         {"charset": {"characters": "aa", "fold": None}},
         {"charset": "ab"},
         {"size": {"height": 8, "width": 16}},
         {"size": {"height": 8, "width": 16, "channels": 2}},
         {"shards": [{"file": FILE}]},
         {"shards": None},
-        {"version": 2},
+        {"version": 1},
         {"format": "captcha-ocr model"},
     ],
 )
@@ -227,7 +228,7 @@ def test_other_arrays_than_the_manifest_names_are_refused(tmp_path, manifest, te
         read_shard(tmp_path, other, shard)
 
 
-@pytest.mark.parametrize("class_id", [-1, 2])
+@pytest.mark.parametrize("class_id", [-1, 3])
 def test_labels_outside_the_alphabet_are_refused(tmp_path, manifest, class_id):
     labels = LABELS.astype(np.int16)
     labels[2, 1] = class_id
@@ -235,6 +236,21 @@ def test_labels_outside_the_alphabet_are_refused(tmp_path, manifest, class_id):
     other, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload))
     with pytest.raises(DamagedError, match="outside the alphabet"):
         read_shard(tmp_path, other, shard)
+
+
+@pytest.mark.parametrize("row", [[2, 2], [2, 0], [0, 2]], ids=["nothing", "a gap", "too short"])
+def test_texts_of_a_length_that_the_manifest_does_not_name_are_refused(tmp_path, manifest, row):
+    payload, data = packed(labels=np.array([[0, 1], row, [1, 0]], np.int16))
+    other, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload))
+    with pytest.raises(DamagedError, match="have not 2 characters"):
+        read_shard(tmp_path, other, shard)
+
+
+def test_texts_of_several_lengths_come_back(tmp_path):
+    labels = np.array([[0, 1], [1, 2], [1, 0]])
+    shard = write_shard(tmp_path / FILE, "train", IMAGES, labels)
+    _, read = read_shard(tmp_path, replace(EMPTY, lengths=Lengths(1, 2), shards=(shard,)), shard)
+    assert np.array_equal(read, labels)
 
 
 def test_whole_shards_pass_the_check(shards):

@@ -11,13 +11,13 @@ import captcha.image
 import pytest
 from PIL import Image
 
-from captcha_ocr.config import GeneratorConfig
+from captcha_ocr.config import GeneratorConfig, Lengths
 from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.labels import Label, read_labels
 from captcha_ocr.synth import generate
 
-TINY = GeneratorConfig(count=30, length=2, charset="digits", width=48, height=16, font_sizes=(14,))
+TINY = GeneratorConfig(count=30, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
 DROID = captcha.image.DEFAULT_FONTS[0]
 MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
 DEJAVU = str(MATPLOTLIB / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
@@ -109,7 +109,7 @@ def test_images_have_the_size_that_was_asked_for(drawn):
 
 def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
     charset = '%/\\:*?"<>|.,-_é'
-    generate(replace(TINY, charset=charset, length=3, font_sizes=(14, 20)), tmp_path, 1)
+    generate(replace(TINY, charset=charset, lengths=Lengths(3, 3), font_sizes=(14, 20)), tmp_path, 1)
     with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert {row["filename"] for row in rows} == {path.name for path in tmp_path.glob("*.png")}
@@ -125,7 +125,7 @@ def test_the_options_file_names_no_folder_machine_or_time(drawn):
         "captcha": options["captcha"],
         "count": 30,
         "start": 0,
-        "length": 2,
+        "length": "2",
         "charset": "0123456789",
         "width": 48,
         "height": 16,
@@ -168,8 +168,8 @@ def test_a_font_that_cannot_be_read_is_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"length": 4, "width": 63}, "4 characters need at least 64"),
-        ({"length": 2, "width": 31}, "2 characters need at least 32"),
+        ({"width": 63}, "4 characters need at least 64"),
+        ({"lengths": Lengths(1, 2), "width": 31}, "2 characters need at least 32"),
         ({"count": 0}, "--count must be 1 to"),
         ({"count": -5}, "--count must be 1 to"),
     ],

@@ -488,7 +488,7 @@ def test_shards_of_another_size_than_the_recipes_are_refused_naming_the_command(
 
 
 def test_shards_too_narrow_for_their_texts_are_refused_naming_the_command(images, tmp_path):
-    narrow = PrepareConfig(width=32, height=16)
+    narrow = PrepareConfig(width=16, height=16)
     prepare(images, tmp_path / "shards", narrow, workers=1)
     with pytest.raises(UsageError, match=r"too narrow for 2 characters; .* --preset default --force"):
         train([tmp_path / "shards"], tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)

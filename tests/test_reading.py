@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.errors import UsageError
+from captcha_ocr.reading import allowed_classes, read_logits
+
+CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
+
+
+def read(rows: list[list[float]], charset: str | None = None, lengths: Lengths | None = None):
+    """What logits (3, 3) say: the columns are A, B and nothing."""
+    (reading,) = read_logits(np.array([rows], np.float32), CONFIG, allowed_classes(CONFIG, charset, lengths))
+    return reading
+
+
+def test_a_text_ends_at_its_first_nothing():
+    assert read([[9, 0, 0], [0, 0, 9], [0, 9, 0]]).code == "A"
+
+
+def test_a_text_of_the_longest_length_has_no_end():
+    assert read([[9, 0, 0], [0, 9, 0], [0, 9, 0]]).code == "ABB"
+
+
+def test_no_text_is_shorter_than_the_shortest():
+    assert read([[2, 1, 9], [0, 0, 9], [0, 0, 9]]).code == "A"
+
+
+def test_how_sure_it_is_counts_the_end_but_nothing_behind_it():
+    odds = np.exp(9) / (np.exp(9) + 2)
+    first = np.exp(9) / (np.exp(9) + 1)  # nothing cannot stand first
+    assert read([[9, 0, 0], [0, 0, 9], [0, 0, 0]]).confidence == pytest.approx(first * odds)
+
+
+def test_reading_can_be_narrowed_to_some_lengths():
+    rows = [[9, 0, 0], [0, 5, 9], [5, 0, 9]]
+    assert [read(rows, lengths=Lengths(n, n)).code for n in (1, 2, 3)] == ["A", "AB", "ABA"]
+    assert read(rows, lengths=Lengths(2, 3)).code == "AB"
+
+
+def test_reading_can_be_narrowed_to_an_alphabet_and_still_end():
+    assert read([[9, 1, 0], [9, 1, 0], [5, 0, 9]], charset="B").code == "BB"
+
+
+@pytest.mark.parametrize("lengths", [Lengths(4, 4), Lengths(1, 4)])
+def test_lengths_that_the_model_does_not_read_are_refused(lengths):
+    with pytest.raises(UsageError, match="texts of 1-3 characters, not of"):
+        allowed_classes(CONFIG, lengths=lengths)
