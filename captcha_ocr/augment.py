@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 TURN, ZOOM = 0.05, 0.08  # at most: radians, and share of the size
-SHIFT_X, SHIFT_Y = 6, 4  # pixels, at most
+SHIFT_X, SHIFT_Y = 0.0375, 0.07  # at most, of the width and of the height
 FADE = 0.4  # at most, of the logarithm of the exponent
 MIXED = 0.5  # the share of images with another one shining through
 
@@ -35,8 +35,8 @@ def move(images: Tensor, generator: torch.Generator) -> Tensor:
     y = torch.linspace(-height / 2, height / 2, height, device=images.device)[None, :, None]
     x = torch.linspace(-width / 2, width / 2, width, device=images.device)[None, None, :]
     angle, zoom = uniform(images, TURN, generator), 1 + uniform(images, ZOOM, generator)
-    source_x = zoom * x + angle * y + uniform(images, SHIFT_X, generator)  # small: the sine is the angle
-    source_y = zoom * y - angle * x + uniform(images, SHIFT_Y, generator)
+    source_x = zoom * x + angle * y + uniform(images, SHIFT_X * width, generator)  # small: the sine is the angle
+    source_y = zoom * y - angle * x + uniform(images, SHIFT_Y * height, generator)
     grid = torch.stack([source_x / (width / 2), source_y / (height / 2)], -1)
     return functional.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
 

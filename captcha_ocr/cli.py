@@ -14,7 +14,7 @@ import signal
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,8 @@ import click
 from captcha_ocr import __version__
 from captcha_ocr.charset import NAMED
 from captcha_ocr.config import (
+    FEW,
+    MAX_FOLDS,
     PRESETS,
     RARE,
     GeneratorConfig,
@@ -35,7 +37,9 @@ from captcha_ocr.config import (
     PrepareConfig,
     Renderer,
     Schedule,
+    TrainConfig,
     Warp,
+    preset_for,
     preset_named,
 )
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
@@ -141,6 +145,7 @@ def main() -> None:
         captcha-ocr prepare        tensor shards         data/shards
         captcha-ocr train          a trained model       runs/default
         captcha-ocr eval a.png     what it reads
+        captcha-ocr curve          how accuracy grows with the number of images
         captcha-ocr bench          how fast this machine trains and reads
         captcha-ocr doctor         what there is to compute with
     """
@@ -259,6 +264,7 @@ def generate(
 @size_option
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour where it tells]")
 @option("--split", default="80/10/10", callback=parse_numbers("/"), help="Train/val/test in percent.")
+@option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make so many folds, for train --cross-validate.")
 @seed_option
 @workers_option
 @force_option
@@ -271,6 +277,7 @@ def prepare(
     preset: str,
     size: tuple[int, int] | None,
     channels: str | None,
+    folds: int | None,
     workers: int | None,
     force: bool,
     quiet: bool,
@@ -292,7 +299,11 @@ def prepare(
         preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
     )
     with ProgressBar("prepare", quiet) as bar:
-        prepared = preparation.prepare(images, out, config, labels, workers, force, bar.show)
+        how: dict[str, Any] = {"labels_file": labels, "workers": workers, "force": force, "progress": bar.show}
+        if folds is None:
+            prepared = preparation.prepare(images, out, config, **how)
+        else:
+            prepared = preparation.prepare_folds(images, out, folds, config, **how)[0]
     manifest = prepared.manifest
     for file, reason in sorted(prepared.problems.items()):
         click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
@@ -300,23 +311,17 @@ def prepare(
         click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
     counts = {split: manifest.count(split) for split in ("train", "val", "test")}
     fold = manifest.charset.fold
+    facts = {"left_out": manifest.left_out, "copies": prepared.copies, "charset": manifest.charset.characters}
     report(
         as_json,
-        {
-            "out": str(out),
-            **counts,
-            "left_out": manifest.left_out,
-            "copies": prepared.copies,
-            "charset": manifest.charset.characters,
-            "fold": fold,
-            "length": str(manifest.lengths),
-        },
-        f"{out}: {', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
+        {"out": str(out), "folds": folds, **counts, **facts, "fold": fold, "length": str(manifest.lengths)},
+        f"{out}: {f'{folds} folds, in the first ' if folds else ''}"
+        f"{', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
         f"{manifest.left_out:,} left out; {manifest.size}\n"
         f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
         + (f", both cases folded to {fold} case" if fold else "")
         + ("; all was there" if prepared.already_there else ""),
-        next_command("train", out, SHARDS, "--data "),
+        next_command("train --cross-validate" if folds else "train", out, SHARDS, "--data "),
     )
     if prepared.problems:
         sys.exit(1)
@@ -339,13 +344,19 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
     help="A folder of shards; given several times, all of them.",
 )
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Network and recipe.")
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help=f"Network and recipe.  [default: few below {FEW:,} images to train on, else default]",
+)
 @training_option("--epochs", "epochs", "At most.  [default: derived from the number of images]", type=int)
 @training_option("--patience", "patience", "Epochs without a better validation that end the run.", type=int)
 @training_option("--batch-size", "batch_size", "Images a step.", type=int)
 @training_option("--lr", "learning_rate", "The highest learning rate.", type=float)
 @training_option("--schedule", "schedule", "Its course.", type=click.Choice(get_args(Schedule)))
 @training_option("--loss", "loss", "Binary or plain cross-entropy.", type=click.Choice(get_args(Loss)))
+@training_option("--images", "images", "Train on so many images alone.  [default: all]", type=int)
+@option("--cross-validate", is_flag=True, help="Train on every fold that prepare --folds made; pool their tests.")
 @option("--init", type=FOLDER, help="Start from this trained model's weights.")
 @option("--resume", default="auto", metavar="auto|never|PATH", help="Go on with an unfinished run.")
 @option(
@@ -362,7 +373,8 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 def train(
     data: tuple[Path, ...],
     out: Path,
-    preset: str,
+    preset: str | None,
+    cross_validate: bool,
     init: Path | None,
     resume: str,
     stream: bool,
@@ -381,11 +393,22 @@ def train(
     from dataclasses import asdict
 
     with importing():
+        from captcha_ocr import cross_validation
         from captcha_ocr import train as training
         from captcha_ocr.run import BEST
 
-    config = preset_named(preset).training.with_options(**options)
-    finished = training.train(data, out, config, device, init, resume, stream, force, quiet, keep_every, tensorboard)
+    if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
+        raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
+    shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
+    config = recipe(preset, shards, options["images"]).with_options(**options)
+    how: dict[str, Any] = {"device_name": device, "init": init, "resume": resume, "stream": stream, "force": force}
+    how |= {"quiet": quiet, "keep_every": keep_every, "tensorboard": tensorboard}
+    if cross_validate:
+        scores = cross_validation.cross_validate(data[0], out, config, **how)
+        found = {"out": str(out), "test": scores.summary()}
+        report(as_json, found, str(scores), next_command("eval image.png", out / "fold-1", RUN, "--model "))
+        return
+    finished = training.train(data, out, config, **how)
     if rank_and_count()[0] > 0:
         return  # the first process speaks for all
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
@@ -400,6 +423,57 @@ def train(
         {"out": str(out), **asdict(finished)},
         f"{out / BEST}: {score}",
         next_command("eval image.png", out, RUN, "--model "),
+    )
+
+
+def recipe(preset: str | None, shards: Sequence[Path], images: int | None) -> TrainConfig:
+    """The training of the preset that is named, or that the number of images asks for."""
+    from captcha_ocr.shards import read_dataset
+
+    return preset_named(preset or preset_for(images or read_dataset(shards).count("train"))).training
+
+
+@main.command()
+@click.argument("data", type=FOLDER, default=SHARDS)
+@option("--out", type=FOLDER, default=Path("runs/curve"), help="The folder to write.")
+@option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
+@option("--epochs", type=int, help="At most, each time.  [default: derived from the number of images]")
+@option("--init", type=FOLDER, help="Start each time from this trained model's weights.")
+@seed_option
+@device_option
+@force_option
+@quiet_option
+@json_option
+def curve(
+    data: Path,
+    out: Path,
+    images: tuple[int, ...],
+    epochs: int | None,
+    init: Path | None,
+    seed: int,
+    device: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Train on more and more images of DATA, and say how accuracy grows with them.
+
+    Example: captcha-ocr curve data/shards --images 100,300,1000
+    """
+    from dataclasses import asdict
+
+    with importing():
+        from captcha_ocr import learning_curve as curves
+
+    def recipe_for(number: int) -> TrainConfig:
+        return recipe(None, (), number).with_options(epochs=epochs, seed=seed)
+
+    points = curves.learning_curve(data, out, recipe_for, images, quiet, device_name=device, init=init, force=force)
+    report(
+        as_json,
+        {"out": str(out), "points": [asdict(point) for point in points], "outlook": curves.outlook(points)},
+        "\n".join([*map(curves.in_words, points), *curves.outlook(points), f"{out / curves.PICTURE_FILE}"]),
+        next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
     )
 
 

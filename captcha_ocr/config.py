@@ -28,6 +28,7 @@ CLOSE_ENOUGH = 0.85  # no image is resized for less
 COLUMN = 16  # pixels of a network's input to a column of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
+MAX_FOLDS = 100
 RARE = 100  # a length that fewer than one in so many labels have may be a slip
 MAX_SEED = 2**32 - 1
 MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
@@ -219,6 +220,8 @@ class GeneratorConfig:
 class PrepareConfig:
     """How images become shards. `split` is train/val/test in percent; a labels file's own wins.
 
+    fold: which of how many, counted from 1, where the test set is to be one of so many parts; no given split counts.
+
     width, height and channels None: as the images have it (`input_size`). lengths None: those that the labels have.
     """
 
@@ -231,11 +234,15 @@ class PrepareConfig:
     case_sensitive: bool = False
     label_pattern: str | None = None
     split: tuple[int, ...] = (80, 10, 10)
+    fold: tuple[int, int] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
         check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
+        if self.fold is not None:
+            check(is_int(self.fold[1], 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {self.fold[1]}")
+            check(is_int(self.fold[0], 1, self.fold[1]), f"there is no fold {self.fold[0]} of {self.fold[1]}")
         check((self.width is None) == (self.height is None), "width and height are given together")
         check_seed(self.seed)
         self.input_size(4, GENERATED)
@@ -271,6 +278,7 @@ class TrainConfig:
     smoothing: the share of every target that is spread over all characters (losses.py).
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
     augment: whether images are changed a little each time they are shown (augment.py).
+    images: how many of those to train on are, the first; None means all.
     """
 
     preset: str = "default"
@@ -285,6 +293,7 @@ class TrainConfig:
     smoothing: float = 0.1
     focus: float = 0.75
     augment: bool = False
+    images: int | None = None
     precision: Precision = "auto"
     seed: int = 0
 
@@ -292,6 +301,7 @@ class TrainConfig:
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
         check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
         check(isinstance(self.augment, bool), "augment must be true or false")
+        check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000")
         check(is_int(self.patience, 1, 10**6), "--patience must be 1 to 1,000,000")
         check(is_int(self.batch_size, 2, 10**6), "--batch-size must be 2 to 1,000,000")
@@ -323,8 +333,9 @@ class TrainConfig:
 class Preset:
     """A named choice of input size, network and training.
 
-    images_seen: the number of training images, repeats counted, after which a decaying rate ends;
-    None where early stopping alone ends a run.
+    meant_for: how many images to train on, in words.
+    images_seen: the number of training images, repeats counted, after which a decaying rate ends, or `most_epochs` if
+    that is sooner; None where early stopping alone ends a run.
     size: of the network's input, where that is part of the recipe; else it follows from the images.
     """
 
@@ -332,18 +343,23 @@ class Preset:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     images_seen: int | None = None
+    most_epochs: int = 100
+    meant_for: str = "any number of images"
 
 
+FEW = 20_000  # images to train on, below which they are augmented
 PRESETS = {
     # The best trade measured for 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
-    "default": Preset(images_seen=280_000),
+    "default": Preset(images_seen=280_000, meant_for=f"{FEW:,} images and more"),
     # The same for half an hour of training: as many images as that reads, each only a few times.
     "accuracy": Preset(training=TrainConfig(preset="accuracy"), images_seen=1_050_000),
-    # For some thousand images, shown many times: changed a little, no two are alike. At so strong a decay
-    # validation goes up and down for half the run, so that patience would end what is not yet learnt.
+    # For some hundred to some thousand images, shown many times: changed a little, no two are alike. Validation
+    # goes up and down for half the run, so that patience would end what is not yet learnt.
     "few": Preset(
         training=TrainConfig(preset="few", patience=100, augment=True, weight_decay=1.0),
-        images_seen=500_000,
+        images_seen=200_000,
+        most_epochs=150,
+        meant_for=f"fewer than {FEW:,} images",
     ),
     # The recipe that the project started from.
     "seed": Preset(
@@ -360,7 +376,11 @@ PRESETS = {
         ),
     ),
 }
-MAX_EPOCHS = 100  # with a decaying rate, however few the images
+
+
+def preset_for(training_images: int) -> str:
+    """The preset that a number of images asks for, where none is named."""
+    return "few" if training_images < FEW else "default"
 
 
 def preset_named(name: str) -> Preset:
@@ -371,13 +391,14 @@ def preset_named(name: str) -> Preset:
 
 def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
     """The number of epochs to run at most; None means until early stopping ends the run."""
+    training_images = config.images or training_images
     if config.epochs is not None:
         return config.epochs
-    images_seen = PRESETS[config.preset].images_seen
-    if images_seen is None:
+    preset = PRESETS[config.preset]
+    if preset.images_seen is None:
         check(not decays(config), f"--schedule {config.schedule} needs --epochs with this preset")
         return None
-    return max(1, min(MAX_EPOCHS, round(images_seen / training_images)))
+    return max(1, min(preset.most_epochs, round(preset.images_seen / training_images)))
 
 
 def decays(config: TrainConfig) -> bool:

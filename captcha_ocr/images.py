@@ -23,7 +23,7 @@ Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 MAX_SIDE = 4096
-GREY_SUFFICES = 0.5  # of the contrast, in all but one of a hundred images
+GREY_SUFFICES = 0.5  # of the contrast, in all but one of twenty images
 MAX_BYTES = 20_000_000  # more than any image within that area needs
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
@@ -71,7 +71,7 @@ def survey(files: Iterable[Path]) -> ImageKind | None:
         return None
     widths, heights = zip(*(image.size for image in images), strict=True)
     kept = sorted(contrast_in_grey(image) for image in images)
-    colour_tells = kept[len(kept) // 100] < GREY_SUFFICES
+    colour_tells = kept[len(kept) // 20] < GREY_SUFFICES
     return ImageKind(statistics.median_low(heights), statistics.median_low(widths), 3 if colour_tells else 1)
 
 

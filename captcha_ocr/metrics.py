@@ -66,7 +66,8 @@ class Scores:
     def from_counts(cls, counts: dict[str, Any]) -> "Scores":
         """The inverse of `counts`."""
         pairs = Counter({(true, read): count for true, read, count in counts["pairs"]})
-        return cls(**{**counts, "pairs": pairs})
+        names = ("images", "exact", "folded", "lookalike")
+        return cls(pairs=pairs, **{name: counts[name] for name in names})
 
     @property
     def exact_match(self) -> float:

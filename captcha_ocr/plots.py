@@ -1,6 +1,6 @@
-"""The two pictures of a run: curves over the epochs, and which characters are taken for which."""
+"""Pictures: curves over the epochs, which characters are taken for which, and accuracy against images."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +66,35 @@ def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> Non
                 fontsize=7,
                 color="white" if dark else "black",
             )
+    figure.savefig(path, dpi=100)
+
+
+def draw_learning_curve(
+    points: Sequence[tuple[int, float, tuple[float, float]]],
+    law: Callable[[float], float] | None,
+    targets: Sequence[float],
+    path: Path,
+) -> None:
+    """Write a PNG of exact match against the number of images, from points (images, exact match, its interval).
+
+    law: what is to be expected of so many images, dashed; targets: exact matches to mark. Shares are 0 to 1.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    images, matches = [point[0] for point in points], [100 * point[1] for point in points]
+    reaches = np.array([[match - low, high - match] for _, match, (low, high) in points]).T * 100
+    axes.errorbar(images, matches, yerr=reaches.clip(0), marker="o", capsize=3, label="measured, 95 % interval")
+    if law is not None:
+        further = np.geomspace(images[0], 10 * images[-1], 100)
+        expected = [100 * law(number) for number in further]
+        axes.plot(further, expected, linestyle="--", color="grey", label="extrapolated by a power law")
+    for target in targets:
+        axes.axhline(100 * target, linewidth=0.8, linestyle=":", color="black")
+        axes.annotate(f"{target:.0%}", (images[0], 100 * target), fontsize=8, va="bottom")
+    axes.set_xscale("log")
+    axes.set_xlabel("images to train on")
+    axes.set_ylabel("exact match (%)")
+    axes.set_ylim(-2, 102)
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
     figure.savefig(path, dpi=100)

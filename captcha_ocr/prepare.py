@@ -11,8 +11,10 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from itertools import count as counting
+from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -129,6 +131,29 @@ def prepare(
     return Prepared(manifest, problems, copies)
 
 
+def prepare_folds(
+    images: Path, out: Path, folds: int, config: PrepareConfig, force: bool = False, **options: Any
+) -> list[Prepared]:
+    """As `prepare`, with its options, into `out`/fold-1 …: every image is in the test set of one of `folds`."""
+    check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
+    present = folds_in(out)
+    change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
+    check(force or len(present) in (0, folds), change)
+    prepared = []
+    for fold in range(1, folds + 1):
+        of_fold = replace(config, fold=(fold, folds))
+        prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
+    for folder in present[folds:]:
+        clear(folder)
+        folder.rmdir()
+    return prepared
+
+
+def folds_in(folder: Path) -> list[Path]:
+    """The folders of the folds in a folder, from the first on."""
+    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in counting(1))))
+
+
 def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
     """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names."""
     if not images.is_dir():
@@ -194,7 +219,11 @@ def printable(path: Path) -> str:
 def options_of(config: PrepareConfig) -> dict[str, object]:
     """The options of a preparation as JSON types, for the manifest."""
     sizes = ("preset", "width", "height", "channels")  # the manifest has the size itself
-    words = {"length": None if config.lengths is None else str(config.lengths), "split": list(config.split)}
+    words = {
+        "length": None if config.lengths is None else str(config.lengths),
+        "split": list(config.split),
+        "fold": None if config.fold is None else list(config.fold),
+    }
     left = {name: value for name, value in asdict(config).items() if name not in (*sizes, "lengths")}
     return {**left, **words}
 
@@ -204,8 +233,10 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     usual, words = options_of(PrepareConfig()), ["--preset", preset]
     if manifest.labels is not None:
         words += ["--labels", manifest.labels]
+    if manifest.options["fold"] is not None:
+        out, words = out.parent, [*words, "--folds", str(manifest.options["fold"][1])]
     for name, value in manifest.options.items():
-        if value != usual[name]:
+        if value != usual[name] and name != "fold":
             words.append("--" + name.replace("_", "-"))
             if not isinstance(value, bool):
                 words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
@@ -341,13 +372,18 @@ def split_rows(
     order = [kept[place] for place in np.random.default_rng(config.seed).permutation(len(kept))]
     _, val_percent, test_percent = config.split
     rows: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    given = config.fold is None and any(label.split for label in labels)
     for row in order:
-        rows[labels[row].split or "train"].append(row)
-    given = any(label.split for label in labels)
-    if not given:
+        rows[(labels[row].split if given else None) or "train"].append(row)
+    if config.fold is not None:
+        fold, folds = config.fold
+        ends = [len(order) * number // folds for number in (fold - 1, fold)]
+        rows["test"], rows["train"] = order[slice(*ends)], order[: ends[0]] + order[ends[1] :]
+    elif not given:
         rows["test"] = take(rows["train"], len(kept) * test_percent / 100)
     if not rows["val"]:
-        rows["val"] = take(rows["train"], len(rows["train"]) / 10 if given else len(kept) * val_percent / 100)
+        plainly = given or config.fold is not None
+        rows["val"] = take(rows["train"], len(rows["train"]) / 10 if plainly else len(kept) * val_percent / 100)
     if not rows["train"]:
         why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
         raise CaptchaOcrError(

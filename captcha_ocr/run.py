@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a run ended: the rule, its length, and the test score (None without a test set)."""
+    """How a run ended: the rule, its length, and the test score and its counts (None without a test set)."""
 
     rule: str
     epochs: int

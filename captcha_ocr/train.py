@@ -82,6 +82,8 @@ def train(
     dataset = read_dataset(data)
     model_config = model_for(dataset, config)
     check_fits(dataset, model_config, config)
+    available = dataset.count("train")
+    check((config.images or 0) <= available, f"{dataset.name} has only {counted(available, 'image')} to train on")
     if tensorboard:
         Board.check_installed()
     with joined(device) as processes:
@@ -96,7 +98,7 @@ def train(
             check(not differ, f"this process was not started as the first one was ({'; '.join(differ)})")
         quiet = quiet or not processes.first
         run = Run(out, dataset, processes, described, document["replace"], stream, keep_every, tensorboard, quiet)
-        share = Share(dataset.count("train"), config.batch_size, processes)
+        share = Share(config.images or dataset.count("train"), config.batch_size, processes)
         with enough_memory(processes.device, memory_advice(config.batch_size, out)):
             return train_on(run, share, model_config, config, init, resume)
 
@@ -142,7 +144,8 @@ def train_on(
         f"data       {share.total:,} images to train on, {dataset.count('val'):,} to validate, "
         f"{dataset.size}, {training.lie}"
     )
-    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters, preset {config.preset}")
+    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
+    run.tell(f"recipe     preset {config.preset}, for {PRESETS[config.preset].meant_for}")
     checkpoint = go_on(trainer, run, resume)
     trainer.network = processes.wrap(trainer.model)
     run.tell(expectation(trainer, training, dataset.count("val")))
@@ -359,7 +362,7 @@ def finish(trainer: Trainer, rule: str, validation: Batches, run: Run, interrupt
         epochs=progress.epoch,
         best_epoch=progress.best_epoch,
         seconds=progress.seconds,
-        test=None if test is None else test.summary(),
+        test=None if test is None else {**test.summary(), **test.counts()},
     )
     if processes.first:
         write_end(trainer, run, finished, validated, test)

@@ -6,7 +6,6 @@ import pytest
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import (
     GENERATED,
-    MAX_EPOCHS,
     PRESETS,
     GeneratorConfig,
     ImageKind,
@@ -18,6 +17,7 @@ from captcha_ocr.config import (
     TrainConfig,
     derive_epochs,
     differences,
+    preset_for,
     preset_named,
 )
 from captcha_ocr.errors import UsageError
@@ -203,13 +203,20 @@ def test_the_input_size_keeps_the_proportions_of_the_images_within_a_budget_of_p
     [
         (TrainConfig(epochs=7), 1, 7),
         (TrainConfig(), PRESETS["default"].images_seen // 10, 10),
-        (TrainConfig(), 10, MAX_EPOCHS),
+        (TrainConfig(), 10, PRESETS["default"].most_epochs),
+        (TrainConfig(preset="few"), 800, PRESETS["few"].most_epochs),
+        (TrainConfig(preset="few"), 4000, 50),
         (TrainConfig(), 10**9, 1),
         (PRESETS["seed"].training, 24_000, None),
     ],
 )
 def test_the_number_of_epochs_is_given_or_derived_from_the_number_of_images(config, images, epochs):
     assert derive_epochs(config, images) == epochs
+
+
+@pytest.mark.parametrize(("images", "name"), [(2, "few"), (19_999, "few"), (20_000, "default"), (10**6, "default")])
+def test_the_preset_follows_the_number_of_images(images, name):
+    assert preset_for(images) == name
 
 
 def test_a_decaying_rate_needs_a_number_of_epochs():

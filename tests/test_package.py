@@ -33,7 +33,7 @@ LAYERS = [
     },
     {"recognizer", "trainer", "continuation"},
     {"train"},
-    {"bench", "doctor"},
+    {"bench", "doctor", "cross_validation", "learning_curve"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -14,7 +14,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import seal, to_json
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import read_labels
-from captcha_ocr.prepare import prepare, prepare_command
+from captcha_ocr.prepare import folds_in, prepare, prepare_command, prepare_folds
 from captcha_ocr.shards import MANIFEST_FILE, SPLITS, read_manifest, read_shard
 
 SMALL = PrepareConfig(width=16, height=8)
@@ -156,6 +156,37 @@ def test_no_test_set_is_drawn_where_splits_are_given(tmp_path):
     rows = [(grey, "ab", "val" if grey == 9 else "train") for grey in range(10)]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [9, 1, 0]
+
+
+def test_every_image_is_in_the_test_set_of_one_fold_and_in_no_other_split_of_it(images, tmp_path):
+    prepare_folds(images, tmp_path / "folds", 4, tiny(), workers=1)
+    tested = []
+    for folder in folds_in(tmp_path / "folds"):
+        splits = [samples(folder, split) for split in SPLITS]
+        assert [len(split) for split in splits] == [41, 4, 15]
+        assert len({pixels for split in splits for pixels, _ in split}) == 60
+        tested += splits[2]
+    assert len(set(tested)) == 60
+
+
+def test_folds_do_not_heed_given_splits(tmp_path):
+    images = labelled(tmp_path / "images", [(grey, "ab", "test") for grey in range(6)])
+    prepared = prepare_folds(images, tmp_path / "folds", 2, SMALL, workers=1)
+    assert [[each.manifest.count(split) for split in SPLITS] for each in prepared] == [[2, 1, 3], [2, 1, 3]]
+
+
+def test_another_number_of_folds_is_refused_and_forced(images, tmp_path):
+    out = tmp_path / "folds"
+    prepare_folds(images, out, 3, tiny(), workers=1)
+    with pytest.raises(UsageError, match="holds 3 folds"):
+        prepare_folds(images, out, 2, tiny(), workers=1)
+    prepare_folds(images, out, 2, tiny(), workers=1, force=True)
+    assert sorted(out.iterdir()) == folds_in(out) == [out / "fold-1", out / "fold-2"]
+
+
+def test_folds_are_not_made_among_shards(images, shards):
+    with pytest.raises(UsageError, match="shards that are no folds"):
+        prepare_folds(images, shards, 2, tiny(), workers=1)
 
 
 def test_three_images_are_enough(tmp_path):

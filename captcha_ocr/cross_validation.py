@@ -1,0 +1,50 @@
+"""K-fold cross-validation: every image is tested on once, by a network that never saw it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.config import TrainConfig, check
+from captcha_ocr.files import seal, to_json, write_atomic
+from captcha_ocr.metrics import Scores
+from captcha_ocr.prepare import folds_in
+from captcha_ocr.progress import say
+from captcha_ocr.train import train
+
+RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
+
+
+def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = False, **options: Any) -> Scores:
+    """Train on every fold that `prepare --folds` made in `data`, and pool the scores of their test sets.
+
+    options: those of `train`. The runs lie in `out`/fold-1 … and are whole ones: those that are finished are left as
+    they are, one that was stopped goes on. The pooled score is in `out`/cross-validation.json, too.
+    UsageError where `data` holds no folds.
+    """
+    folds = find_folds(data)
+    pooled = Scores(0, 0, Counter())
+    for number, folder in enumerate(folds, 1):
+        name = f"fold       {number} of {len(folds)}"
+        tell(name, quiet)
+        finished = train([folder], out / folder.name, config, quiet=quiet, **options)
+        assert finished.test is not None, "every fold is tested"
+        scores = Scores.from_counts(finished.test)
+        tell(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", quiet)
+        pooled += scores
+    result = {"folds": len(folds), "training": config.to_dict(), "test": pooled.summary()}
+    document = {"format": RESULT_FORMAT, "version": 1, **result}
+    write_atomic(out / RESULT_FILE, to_json(seal(document)))
+    return pooled
+
+
+def find_folds(data: Path) -> list[Path]:
+    """The folders of the folds in `data`; UsageError where there are none."""
+    folds = folds_in(data)
+    check(bool(folds), f"{data} holds no folds; make them with: captcha-ocr prepare --folds 5 --out {data}")
+    return folds
+
+
+def tell(line: str, quiet: bool) -> None:
+    """Say a line, unless it is to be quiet."""
+    if not quiet:
+        say(line)
