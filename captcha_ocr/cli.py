@@ -4,6 +4,7 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 3 a file of ours is damaged; 130 and 143 on Ctrl-C and SIGTERM.
 """
 
+import csv
 import glob
 import io
 import json
@@ -39,6 +40,7 @@ from captcha_ocr.config import (
     Schedule,
     TrainConfig,
     Warp,
+    check,
     preset_for,
     preset_named,
 )
@@ -145,6 +147,7 @@ def main() -> None:
         captcha-ocr prepare        tensor shards         data/shards
         captcha-ocr train          a trained model       runs/default
         captcha-ocr eval a.png     what it reads
+        captcha-ocr inspect        what is in a folder of images, and what a model gets wrong there
         captcha-ocr curve          how accuracy grows with the number of images
         captcha-ocr bench          how fast this machine trains and reads
         captcha-ocr doctor         what there is to compute with
@@ -252,14 +255,29 @@ def generate(
     )
 
 
+def label_options(command: Command) -> Command:
+    """The options that say what text an image has, and which texts there are."""
+    rare = f"as the labels have it, but for lengths that under 1 in {RARE} have"
+    for add in (
+        option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both."),
+        length_option(f"Characters a text.  [default: {rare}]"),
+        option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
+        option(
+            "--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first."
+        ),
+        option("--corrections", type=FILE, help="CSV as --labels takes: these texts come before all others."),
+        option(
+            "--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder, if any]"
+        ),
+    ):
+        command = add(command)
+    return command
+
+
 @main.command()
 @click.argument("images", type=FOLDER, default=IMAGES)
 @option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
-@option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in IMAGES, if any]")
-@option("--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first.")
-@option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]")
-@length_option(f"Characters a text.  [default: as the labels have it, but for lengths that under 1 in {RARE} have]")
-@option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both.")
+@label_options
 @option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose input size to make.")
 @size_option
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour where it tells]")
@@ -274,6 +292,7 @@ def prepare(
     images: Path,
     out: Path,
     labels: Path | None,
+    corrections: Path | None,
     preset: str,
     size: tuple[int, int] | None,
     channels: str | None,
@@ -299,7 +318,8 @@ def prepare(
         preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
     )
     with ProgressBar("prepare", quiet) as bar:
-        how: dict[str, Any] = {"labels_file": labels, "workers": workers, "force": force, "progress": bar.show}
+        how: dict[str, Any] = {"labels_file": labels, "corrections": corrections, "workers": workers, "force": force}
+        how |= {"progress": bar.show}
         if folds is None:
             prepared = preparation.prepare(images, out, config, **how)
         else:
@@ -400,7 +420,7 @@ def train(
     if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
-    config = recipe(preset, shards, options["images"]).with_options(**options)
+    config = recipe(preset, shards, options)
     how: dict[str, Any] = {"device_name": device, "init": init, "resume": resume, "stream": stream, "force": force}
     how |= {"quiet": quiet, "keep_every": keep_every, "tensorboard": tensorboard}
     if cross_validate:
@@ -426,11 +446,80 @@ def train(
     )
 
 
-def recipe(preset: str | None, shards: Sequence[Path], images: int | None) -> TrainConfig:
-    """The training of the preset that is named, or that the number of images asks for."""
+def recipe(preset: str | None, shards: Sequence[Path], options: dict[str, Any]) -> TrainConfig:
+    """The training of the preset that is named, or that the number of images asks for, with some options of its own."""
     from captcha_ocr.shards import read_dataset
 
-    return preset_named(preset or preset_for(images or read_dataset(shards).count("train"))).training
+    config = preset_named(preset or "default").training.with_options(**options)  # refused before anything is read
+    if preset is not None:
+        return config
+    images = options["images"] or read_dataset(shards).count("train")
+    return preset_named(preset_for(images)).training.with_options(**options)
+
+
+@main.command(name="inspect")
+@click.argument("folder", type=FOLDER, default=IMAGES)
+@label_options
+@option("--model", "model_folder", type=FOLDER, help="Name the images that this model reads otherwise than labelled.")
+@option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
+@device_option
+@workers_option
+@quiet_option
+@json_option
+def inspect_images(
+    folder: Path,
+    labels: Path | None,
+    corrections: Path | None,
+    model_folder: Path | None,
+    out: Path,
+    device: str,
+    workers: int | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Look at a folder of labelled images: what is in it, and what might spoil a training.
+
+    With --model also what that model gets wrong in it, the surest first: these are most often wrong labels.
+
+    Example: captcha-ocr inspect my-captchas --model runs/default
+    """
+    with importing():
+        from captcha_ocr import inspection
+        from captcha_ocr.advice import advice_on_run
+        from captcha_ocr.contact_sheet import draw_sheet
+        from captcha_ocr.device import keep_freed_memory
+        from captcha_ocr.progress import ProgressBar
+        from captcha_ocr.recognizer import Recognizer
+
+    check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
+    with ProgressBar("inspect", quiet) as bar:
+        found = inspection.inspect(folder, PrepareConfig(**options), labels, workers, bar.show, corrections)
+    out.mkdir(parents=True, exist_ok=True)
+    tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
+    draw_sheet(tiles, out / inspection.SHEET_FILE)
+    lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
+    facts = found.summary()
+    advice = facts["advice"]
+    if model_folder is not None:
+        keep_freed_memory()
+        with ProgressBar("read", quiet) as bar:
+            wrong = inspection.read_wrong(Recognizer.load(model_folder, device), found, bar.show)
+        rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
+        names = ("file", "text", "code", "confidence")
+        facts["wrong"] = [dict(zip(names, row, strict=True)) for row in rows]
+        lines.append(f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, the surest first")
+        lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
+        if wrong:
+            tiles = [(folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
+            draw_sheet(tiles, out / inspection.WRONG_FILE)
+            lines.append(f"{'picture':14}{out / inspection.WRONG_FILE}")
+        advice += advice_on_run(model_folder)
+    lines += [f"{'advice':14}{sentence}" for sentence in advice]
+    following = (
+        next_command("prepare", folder, IMAGES) if model_folder is None else next_command("curve", SHARDS, SHARDS)
+    )
+    report(as_json, facts, "\n".join(lines), following)
 
 
 @main.command()
@@ -466,7 +555,7 @@ def curve(
         from captcha_ocr import learning_curve as curves
 
     def recipe_for(number: int) -> TrainConfig:
-        return recipe(None, (), number).with_options(epochs=epochs, seed=seed)
+        return recipe(None, (), {"images": number, "epochs": epochs, "seed": seed})
 
     points = curves.learning_curve(data, out, recipe_for, images, quiet, device_name=device, init=init, force=force)
     report(
@@ -485,6 +574,7 @@ def curve(
 @length_option("Characters a text: reading is narrowed to them.")
 @device_option
 @json_option
+@option("--csv", "as_csv", is_flag=True, help="A table of filename,text,confidence, least confident first.")
 def evaluate(
     paths: tuple[str, ...],
     model_folder: Path,
@@ -493,6 +583,7 @@ def evaluate(
     lengths: Lengths | None,
     device: str,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Read captchas: files, folders, globs, or - for one image on standard input.
 
@@ -506,6 +597,8 @@ def evaluate(
         from captcha_ocr.processes import joined, local_device
         from captcha_ocr.recognizer import Recognizer
 
+    if as_csv and (as_json or labels is not None or rank_and_count()[1] > 1):
+        raise UsageError("--csv goes with neither --json nor --labels, and is of one process")
     if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
     if sys.stdin is None and not (paths or labels):
@@ -520,12 +613,13 @@ def evaluate(
             click.echo(f"device     {processes.describe(choose_precision('auto', processes.device))}", err=True)
         if labels is not None:
             failed = score_files(recognizer, labels, paths, as_json, processes)
-        elif not paths and sys.stdin.isatty():
+        elif not paths and sys.stdin.isatty() and not as_csv:
             failed = read_at_prompt(recognizer, as_json)
         else:
             lines = (line.rstrip("\r\n") for line in sys.stdin or ())
             sources = own_part(expand(paths or (line for line in lines if line)), processes)
-            failed = sum(show(path, result, as_json) for path, result in read_paths(recognizer, sources))
+            results = read_paths(recognizer, sources)
+            failed = show_table(results) if as_csv else sum(show(path, result, as_json) for path, result in results)
         failed = sum(processes.gather(failed))  # torchrun ends all at the first that fails: so all end together
     if failed:
         sys.exit(1)
@@ -636,6 +730,22 @@ def show(path: str, result: "Reading | ImageError", as_json: bool) -> int:
     else:
         click.echo(f"{escape(path)}\t{result.code}\t{result.confidence:.4f}")
     return 0
+
+
+def show_table(results: Iterable[tuple[str, "Reading | ImageError"]]) -> int:
+    """Print results as CSV, the least confident first, and errors to stderr; returns how many there were."""
+    failed, rows = 0, []
+    for path, result in results:
+        if isinstance(result, ImageError):
+            failed += show(path, result, False)
+        else:
+            rows.append((path, result.code, result.confidence))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["filename", "text", "confidence"])
+    writer.writerows((path, code, f"{sure:.4f}") for path, code, sure in sorted(rows, key=lambda row: row[2]))
+    click.echo(table.getvalue(), nl=False)
+    return failed
 
 
 def escape(path: str) -> str:

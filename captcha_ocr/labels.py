@@ -1,6 +1,8 @@
 """What text an image shows: from its file name, a pattern or a labels file."""
 
 import csv
+import json
+import os
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -70,14 +72,18 @@ def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[lis
     return labels, problems
 
 
-def read_labels(path: Path) -> tuple[list[Label], Problems]:
-    """The rows of a labels file, `filename,text[,split]` in UTF-8, and why some are left out."""
+def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Problems]:
+    """The rows of a labels file, `filename,text[,split]` in UTF-8, and why some are left out.
+
+    What `eval --csv` and `eval --json` print is such a file, too. folder: where the images lie; a file name that leads
+    to one of them from where we are now stands for it.
+    """
     rows = read_rows(path)
     labels: dict[str, Label] = {}
     problems: Problems = {}
     has_splits = any(row.get("split") for row in rows)
     for number, row in enumerate(rows, 2):
-        file = PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix()
+        file = within(folder, PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix())
         try:
             label = label_from_row(row, file, has_splits)
         except LabelError as error:
@@ -88,18 +94,39 @@ def read_labels(path: Path) -> tuple[list[Label], Problems]:
     return [label for file, label in labels.items() if file not in problems], problems
 
 
+def within(folder: Path | None, file: str) -> str:
+    """A file name as one relative to `folder`, where it names something else, or nothing, there but leads into it."""
+    if folder is None or not Path(file).exists() or (not Path(file).is_absolute() and (folder / file).exists()):
+        return file
+    place = Path(os.path.abspath(file))
+    return (
+        place.relative_to(os.path.abspath(folder)).as_posix() if place.is_relative_to(os.path.abspath(folder)) else file
+    )
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file with a header; CaptchaOcrError where it is none of ours."""
+    """The rows of a CSV file with a header, or lines of JSON objects; CaptchaOcrError where it is none of ours."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            columns = set(reader.fieldnames or ())
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            lines = stream.readlines()
+        if lines and lines[0].startswith("{"):
+            return [row for line in lines if (row := row_of_json(line)) is not None]
+        reader = csv.DictReader(lines, strict=True)
+        columns = set(reader.fieldnames or ())
+        rows = list(reader)
+    except (OSError, ValueError, csv.Error) as error:
         raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
     if not {"filename", "text"} <= columns:
         raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split)")
     return rows
+
+
+def row_of_json(line: str) -> dict[str, str] | None:
+    """A line of `eval --json` as a row; None for one that has no code: a failure, or the summary."""
+    found = json.loads(line)
+    if not (isinstance(found, dict) and isinstance(found.get("path"), str) and isinstance(found.get("code"), str)):
+        return None
+    return {"filename": found["path"], "text": found["code"]}
 
 
 def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:

@@ -68,7 +68,7 @@ def learning_curve(
 ) -> list[Point]:
     """Train on the first 100, 300, 1,000, … images of the shards in `data`, or `numbers` of them, and test each time.
 
-    recipe: the training for a number of images; options: those of `train`. The runs lie in `out`/images-100 …; those
+    recipe: the training on so many images; options: those of `train`. The runs lie in `out`/images-100 …; those
     that are finished are left as they are. Writes curve.json and curve.png there.
     """
     from captcha_ocr.plots import draw_learning_curve
@@ -80,7 +80,7 @@ def learning_curve(
     check(numbers[-1] <= available, f"{data} has only {counted(available, 'image')} to train on")
     points = []
     for number in numbers:
-        config = recipe(number).with_options(images=number)
+        config = recipe(number)
         finished = train([data], out / f"images-{number}", config, quiet=quiet, **options)
         assert finished.test is not None, "there is a test set"
         points.append(Point(number, finished.test["exact"], finished.test["images"]))

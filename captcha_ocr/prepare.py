@@ -88,6 +88,7 @@ def prepare(
     workers: int | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    corrections: Path | None = None,
 ) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
@@ -95,7 +96,7 @@ def prepare(
     labelled are left out and named in the result. A finished folder of the same inputs and options
     is left as it is; UsageError for one of others, unless `force`.
     """
-    labels, problems = find_labels(images, labels_file, config.label_pattern)
+    labels, problems = find_labels(images, labels_file, config.label_pattern, corrections)
     labels, charset, lengths = admit_labels(labels, config, problems)
     seen = survey(images / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
     size = config.input_size(lengths.longest, seen or GENERATED)
@@ -154,8 +155,26 @@ def folds_in(folder: Path) -> list[Path]:
     return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in counting(1))))
 
 
-def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
-    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names."""
+def find_labels(
+    images: Path, labels_file: Path | None, pattern: str | None, corrections: Path | None = None
+) -> tuple[list[Label], Problems]:
+    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names.
+
+    corrections: a labels file whose rows come before all that; a row with an empty text leaves its image out.
+    """
+    labels, problems = find_first_labels(images, labels_file, pattern)
+    if corrections is None:
+        return labels, problems
+    corrected, refused = read_labels(corrections, images)
+    split_of = {label.file: label.split for label in labels}
+    new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
+    kept = [label for label in labels if label.file not in new and label.file not in refused]
+    problems = {file: reason for file, reason in problems.items() if file not in new} | refused
+    return sorted([*kept, *new.values()], key=lambda label: label.file), problems
+
+
+def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
+    """The labels as `find_labels` finds them, before they are corrected."""
     if not images.is_dir():
         raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
     files = image_files(images)
@@ -167,7 +186,7 @@ def find_labels(images: Path, labels_file: Path | None, pattern: str | None) -> 
         return labels_from_names(files, pattern)
     if pattern is not None:
         raise UsageError("--labels and --label-pattern exclude each other")
-    labels, problems = read_labels(labels_file)
+    labels, problems = read_labels(labels_file, images)
     known = {label.file for label in labels} | set(problems)
     problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
     return sorted(labels, key=lambda label: label.file), problems

@@ -57,12 +57,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a run ended: the rule, its length, and the test score and its counts (None without a test set)."""
+    """How a run ended: the rule, its length, and its scores.
+
+    training: of some of the images that it was trained on; test: with its counts, None without a test set.
+    """
 
     rule: str
     epochs: int
     best_epoch: int
     seconds: float
+    training: dict[str, Any]
+    validation: dict[str, Any]
     test: dict[str, Any] | None
 
 

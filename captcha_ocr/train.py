@@ -8,12 +8,14 @@ import platform
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from captcha_ocr import __version__
+from captcha_ocr.advice import advice
 from captcha_ocr.batches import Batches, Samples, Share, load_split, pieces_of
 from captcha_ocr.board import Board
 from captcha_ocr.calibrate import calibrated
@@ -51,6 +53,7 @@ from captcha_ocr.run import (
 from captcha_ocr.shards import Dataset, check_places, read_dataset
 from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
 
+TRAINED_BATCHES = 4  # of images that were trained on, to score for comparison
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
 SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
 
@@ -155,7 +158,7 @@ def train_on(
             copy_model(standing(checkpoint.parent / BEST), run.out / BEST)
     with Interruption() as interruption:
         rule = run_epochs(trainer, training, validation, run, interruption)
-        return finish(trainer, rule, validation, run, interruption)
+        return finish(trainer, rule, training, validation, run, interruption)
 
 
 def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> None:
@@ -347,12 +350,15 @@ def save_best(trainer: Trainer, run: Run, validation: Batches, scores: Scores, i
     save_model(run.out / BEST, model, facts, model_card(trainer.config, run.dataset, epoch, scores))
 
 
-def finish(trainer: Trainer, rule: str, validation: Batches, run: Run, interruption: Interruption) -> Finished:
+def finish(
+    trainer: Trainer, rule: str, training: Batches, validation: Batches, run: Run, interruption: Interruption
+) -> Finished:
     """Score the test set once with the best weights, draw the pictures, write the end into run.json."""
     progress, dataset, processes = trainer.progress, run.dataset, run.processes
     model = load_model(run.out / BEST) if processes.first else ResNet18(trainer.model.config)
     model = move(model, trainer.device)
     processes.send(model.state_dict().values())
+    trained = score(model, training, trainer, interruption, TRAINED_BATCHES)
     validated = score(model, validation, trainer, interruption)
     test = None
     if dataset.count("test"):
@@ -362,6 +368,8 @@ def finish(trainer: Trainer, rule: str, validation: Batches, run: Run, interrupt
         epochs=progress.epoch,
         best_epoch=progress.best_epoch,
         seconds=progress.seconds,
+        training=trained.summary(),
+        validation=validated.summary(),
         test=None if test is None else {**test.summary(), **test.counts()},
     )
     if processes.first:
@@ -370,6 +378,8 @@ def finish(trainer: Trainer, rule: str, validation: Batches, run: Run, interrupt
         f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
         f"best epoch {progress.best_epoch}"
     )
+    for sentence in advice(finished, len(dataset.charset)):
+        run.tell(f"advice     {sentence}")
     return finished
 
 
@@ -386,16 +396,20 @@ def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores,
     end_run(run.out, finished, {**facts, "versions": versions})
 
 
-def score(model: ResNet18, batches: Batches, trainer: Trainer, interruption: Interruption) -> Scores:
-    """The score on all of one split, every process with its part, and the batch norms' means of the first."""
+def score(
+    model: ResNet18, batches: Batches, trainer: Trainer, interruption: Interruption, most: int | None = None
+) -> Scores:
+    """The score on a split, or its first batches: every process with its part, by the first one's batch norms."""
     trainer.processes.send(model.buffers())
-    mine = watched(batches, trainer.processes, interruption)
+    mine = watched(batches, trainer.processes, interruption, most)
     return evaluate(model, mine, trainer.config.loss, trainer.processes)
 
 
-def watched(batches: Batches, processes: Processes, interruption: Interruption) -> Iterator[Samples]:
+def watched(
+    batches: Batches, processes: Processes, interruption: Interruption, most: int | None = None
+) -> Iterator[Samples]:
     """This process's batches, until a signal has come to one of the processes: before each of them all agree."""
-    remaining = batches.in_order(EVALUATION_BATCH)
+    remaining = islice(batches.in_order(EVALUATION_BATCH), most)
     while True:
         batch = next(remaining, None)
         number, more = processes.largest(interruption.wanted or 0, batch is not None)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
@@ -167,3 +169,30 @@ def test_a_file_that_is_no_utf_8_csv_is_an_error(read, content):
 def test_a_missing_labels_file_is_an_error(tmp_path):
     with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
         read_labels(tmp_path / "labels.csv")
+
+
+def test_what_eval_prints_as_json_is_a_labels_file(tmp_path):
+    lines = [
+        '{"path": "a.png", "code": "AB", "confidence": 0.5}',
+        '{"path": "b.png", "error": "damaged image"}',
+        '{"summary": {"images": 1}}',
+    ]
+    (tmp_path / "codes.json").write_text("\n".join(lines) + "\n")
+    assert read_labels(tmp_path / "codes.json") == ([Label("a.png", "AB")], {})
+
+
+def test_a_damaged_line_of_json_is_refused(tmp_path):
+    (tmp_path / "codes.json").write_text('{"path": "a.png"')
+    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+        read_labels(tmp_path / "codes.json")
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_path_that_leads_into_the_folder_stands_for_its_image(tmp_path, monkeypatch, absolute):
+    monkeypatch.chdir(tmp_path)
+    images = tmp_path / "images"
+    (images / "sub").mkdir(parents=True)
+    (images / "sub" / "a.png").write_bytes(b"")
+    name = str(images / "sub" / "a.png") if absolute else "images/sub/a.png"
+    (tmp_path / "codes.csv").write_text(f"filename,text,confidence\n{name},AB,0.5\n")
+    assert read_labels(tmp_path / "codes.csv", Path("images")) == ([Label("sub/a.png", "AB")], {})

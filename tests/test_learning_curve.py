@@ -43,7 +43,7 @@ def test_nothing_is_said_of_what_lies_too_far():
 
 def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_path):
     def recipe(number):
-        return tiny_preset.training.with_options(epochs=1)
+        return tiny_preset.training.with_options(epochs=1, images=number)
 
     points = learning_curve(shards, tmp_path, recipe, (20, 10), quiet=True, device_name="cpu")
     assert [(point.images, point.tested) for point in points] == [(10, 6), (20, 6)]
@@ -55,7 +55,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
 
 def test_by_default_the_last_number_is_that_of_all_images(shards, tiny_preset, tmp_path):
     def recipe(number):
-        return tiny_preset.training.with_options(epochs=1)
+        return tiny_preset.training.with_options(epochs=1, images=number)
 
     points = learning_curve(shards, tmp_path, recipe, quiet=True, device_name="cpu")
     assert [point.images for point in points] == [48]
@@ -63,4 +63,4 @@ def test_by_default_the_last_number_is_that_of_all_images(shards, tiny_preset, t
 
 def test_more_images_than_there_are_are_refused(shards, tiny_preset, tmp_path):
     with pytest.raises(UsageError, match="has only 48 images to train on"):
-        learning_curve(shards, tmp_path, lambda number: tiny_preset.training, (49,))
+        learning_curve(shards, tmp_path, lambda number: tiny_preset.training.with_options(images=number), (49,))

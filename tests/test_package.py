@@ -30,10 +30,12 @@ LAYERS = [
         "calibrate",
         "difficulty",
         "evaluate",
+        "advice",
+        "contact_sheet",
     },
     {"recognizer", "trainer", "continuation"},
     {"train"},
-    {"bench", "doctor", "cross_validation", "learning_curve"},
+    {"bench", "doctor", "inspection", "cross_validation", "learning_curve"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -74,9 +76,9 @@ def test_reading_and_preparing_do_without_torch_at_the_top(module):
     assert not any(name.split(".")[0] == "torch" for name in imports_of(module, anywhere=False))
 
 
-def test_plots_alone_imports_matplotlib():
+def test_only_what_draws_imports_matplotlib():
     users = {path.stem for path in PACKAGE.glob("*.py") if "matplotlib" in str(imports_of(path.stem, anywhere=True))}
-    assert users == {"plots"}
+    assert users == {"plots", "contact_sheet"}
 
 
 @pytest.mark.parametrize("module", sorted(set.union(*LAYERS) - {"__main__"}))

@@ -189,6 +189,26 @@ def test_folds_are_not_made_among_shards(images, shards):
         prepare_folds(images, shards, 2, tiny(), workers=1)
 
 
+def test_corrections_come_before_every_other_label_and_keep_the_split(tmp_path):
+    images = labelled(
+        tmp_path / "images", [(1, "ab", "test"), (2, "bb", "train"), (3, "aa", "train"), (4, "ba", "val")]
+    )
+    (tmp_path / "fixed.csv").write_text("filename,text,confidence\n0.png,bbb,0.1\n2.png,,0.2\n")
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1, corrections=tmp_path / "fixed.csv")
+    assert prepared.problems == {"2.png": "its label is empty"}
+    assert [[text for _, text in samples(tmp_path / "out", split)] for split in SPLITS] == [["bb"], ["ba"], ["bbb"]]
+
+
+def test_corrections_can_name_what_had_no_label(tmp_path):
+    images = tmp_path / "images"
+    for number, name in enumerate(("a_b-c.png", "aa.png", "bb.png")):
+        draw(images, name, number)
+    (tmp_path / "fixed.csv").write_text("filename,text\na_b-c.png,ab\n")
+    prepared = prepare(images, tmp_path / "out", SMALL, workers=1, corrections=tmp_path / "fixed.csv")
+    assert prepared.problems == {}
+    assert prepared.manifest.count("train") == 1
+
+
 def test_three_images_are_enough(tmp_path):
     prepare(labelled(tmp_path / "images", [(grey, "ab") for grey in range(3)]), tmp_path / "out", SMALL, workers=1)
     assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [1, 1, 1]

@@ -9,7 +9,7 @@ from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.run import Finished, describe_run, end_run, find_run, is_run, start_run, write_metrics
 from captcha_ocr.shards import Dataset, read_dataset, read_manifest
 
-END = Finished(rule="all epochs done", epochs=3, best_epoch=2, seconds=1.5, test=None)
+END = Finished(rule="all epochs done", epochs=3, best_epoch=2, seconds=1.5, training={}, validation={}, test=None)
 
 
 @pytest.fixture

@@ -1,0 +1,36 @@
+import numpy as np
+from PIL import Image
+
+from captcha_ocr.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, shown
+
+
+def picture(path, size, colour):
+    Image.new("RGB", size, colour).save(path)
+    return path
+
+
+def test_every_image_has_its_place_and_fits_it(tmp_path):
+    wide = picture(tmp_path / "wide.png", (400, 20), "red")
+    high = picture(tmp_path / "high.png", (10, 300), "blue")
+    assert draw_sheet([(wide, "a"), (high, "b")], tmp_path / "sheet.png") == 2
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        pixels = np.asarray(sheet).astype(int)
+    assert pixels.shape == (TILE[1] + LINE + 2 * GAP, COLUMNS * (TILE[0] + GAP) + GAP, 3)
+    red, blue = ((pixels[..., channel] - pixels[..., 2 - channel]) > 200 for channel in (0, 2))
+    first = slice(GAP, GAP + TILE[0])
+    assert red[:, first].sum() == red.sum() == TILE[0] * (TILE[0] * 20 // 400)
+    assert blue[:, first].sum() == 0
+    assert blue.any(1).sum() == TILE[1]
+
+
+def test_a_sheet_has_no_more_than_its_places(tmp_path):
+    image = picture(tmp_path / "a.png", (4, 4), "white")
+    assert draw_sheet([(image, "a")] * 1000, tmp_path / "sheet.png") == COLUMNS * ROWS
+
+
+def test_an_image_that_cannot_be_read_leaves_its_place_empty(tmp_path):
+    assert draw_sheet([(tmp_path / "none.png", "a")], tmp_path / "sheet.png") == 1
+
+
+def test_characters_that_the_font_lacks_are_written_as_their_number():
+    assert shown("aß中") == "aß<U+4E2D>"
