@@ -377,7 +377,7 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @training_option("--loss", "loss", "Binary or plain cross-entropy.", type=click.Choice(get_args(Loss)))
 @training_option("--images", "images", "Train on so many images alone.  [default: all]", type=int)
 @option("--cross-validate", is_flag=True, help="Train on every fold that prepare --folds made; pool their tests.")
-@option("--init", type=FOLDER, help="Start from this trained model's weights.")
+@option("--init", type=FOLDER, help="Start from a trained model, of whatever alphabet, length and size.")
 @option("--resume", default="auto", metavar="auto|never|PATH", help="Go on with an unfinished run.")
 @option(
     "--stream", is_flag=True, help="Read images from disk every epoch.  [default: only where half the memory is less]"
@@ -420,7 +420,7 @@ def train(
     if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
-    config = recipe(preset, shards, options)
+    config = recipe(preset, shards, init, options)
     how: dict[str, Any] = {"device_name": device, "init": init, "resume": resume, "stream": stream, "force": force}
     how |= {"quiet": quiet, "keep_every": keep_every, "tensorboard": tensorboard}
     if cross_validate:
@@ -446,15 +446,18 @@ def train(
     )
 
 
-def recipe(preset: str | None, shards: Sequence[Path], options: dict[str, Any]) -> TrainConfig:
+def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, options: dict[str, Any]) -> TrainConfig:
     """The training of the preset that is named, or that the number of images asks for, with some options of its own."""
     from captcha_ocr.shards import read_dataset
 
-    config = preset_named(preset or "default").training.with_options(**options)  # refused before anything is read
+    def with_options(name: str) -> TrainConfig:
+        config = preset_named(name).training
+        return (config if init is None else config.from_a_model()).with_options(**options)
+
+    config = with_options(preset or "default")  # refused before anything is read
     if preset is not None:
         return config
-    images = options["images"] or read_dataset(shards).count("train")
-    return preset_named(preset_for(images)).training.with_options(**options)
+    return with_options(preset_for(options["images"] or read_dataset(shards).count("train")))
 
 
 @main.command(name="inspect")
@@ -555,7 +558,7 @@ def curve(
         from captcha_ocr import learning_curve as curves
 
     def recipe_for(number: int) -> TrainConfig:
-        return recipe(None, (), {"images": number, "epochs": epochs, "seed": seed})
+        return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
 
     points = curves.learning_curve(data, out, recipe_for, images, quiet, device_name=device, init=init, force=force)
     report(

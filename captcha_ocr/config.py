@@ -279,6 +279,8 @@ class TrainConfig:
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
     augment: whether images are changed a little each time they are shown (augment.py).
     images: how many of those to train on are, the first; None means all.
+    frozen: the share of the steps in which only attention and classifier learn; of the first epoch's where their number
+    is open.
     """
 
     preset: str = "default"
@@ -294,11 +296,13 @@ class TrainConfig:
     focus: float = 0.75
     augment: bool = False
     images: int | None = None
+    frozen: float = 0.0
     precision: Precision = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
+        check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
         check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
@@ -323,6 +327,10 @@ class TrainConfig:
             return cls(**document)
         except TypeError as error:
             raise UsageError(f"the training's configuration is malformed ({error})") from None
+
+    def from_a_model(self) -> "TrainConfig":
+        """The same for a trained model's weights: at a quarter of the rate, the convolutions at first left alone."""
+        return replace(self, learning_rate=self.learning_rate / 4, frozen=0.1)
 
     def with_options(self, **options: Any) -> "TrainConfig":
         """A copy in which every option that is not None replaces the preset's value."""

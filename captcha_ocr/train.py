@@ -149,6 +149,9 @@ def train_on(
     )
     run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
     run.tell(f"recipe     preset {config.preset}, for {PRESETS[config.preset].meant_for}")
+    if init is not None:
+        kept = counted(trainer.frozen, "step")
+        run.tell(f"begins     with {init}; for {kept} only what stands behind its convolutions learns")
     checkpoint = go_on(trainer, run, resume)
     trainer.network = processes.wrap(trainer.model)
     run.tell(expectation(trainer, training, dataset.count("val")))

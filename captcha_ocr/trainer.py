@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from captcha_ocr.augment import augment
 from captcha_ocr.batches import Batches, Share
-from captcha_ocr.checkpoint import find_model_folder, load_into
+from captcha_ocr.checkpoint import find_model_folder, load_model
 from captcha_ocr.config import ModelConfig, Precision, TrainConfig, derive_epochs
 from captcha_ocr.device import autocast, choose_precision, peak_memory
 from captcha_ocr.difficulty import Difficulty
@@ -22,6 +22,7 @@ from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
 from captcha_ocr.signals import importing
+from captcha_ocr.transfer import take_over
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
 
@@ -75,7 +76,8 @@ class Trainer:
     """What a run consists of while it runs.
 
     network: what is trained, the model itself or the model among several processes. epoch, recent: sums since the epoch
-    began, and since the last row of metrics.
+    began, and since the last row of metrics. frozen: the steps in which only what reads the features learns, since they
+    come from another model, and what reads them is new.
     """
 
     model: ResNet18
@@ -91,6 +93,7 @@ class Trainer:
     difficulty: Difficulty
     epoch: Tally
     recent: Tally
+    frozen: int = 0
 
     @property
     def processes(self) -> Processes:
@@ -136,6 +139,9 @@ class Trainer:
         part = len(images) * self.processes.count / together
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss * part).backward()  # type: ignore[no-untyped-call]
+        if self.progress.step < self.frozen:
+            for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
+                parameter.grad = None
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach(), logits.detach().argmax(-1) != labels
@@ -194,7 +200,7 @@ def make_trainer(
         torch.manual_seed(config.seed)
         model = ResNet18(model_config)
     if init is not None:
-        load_into(model, find_model_folder(init))
+        take_over(load_model(find_model_folder(init)), model)
     model = move(model, device)
     optimizer = make_optimizer(model, config)
     epochs = derive_epochs(config, share.total)
@@ -213,6 +219,7 @@ def make_trainer(
         difficulty=Difficulty(model_config.classes, config.focus, share.processes),
         epoch=Tally(device),
         recent=Tally(device),
+        frozen=round(config.frozen * (epochs or 1) * share.steps),
     )
 
 

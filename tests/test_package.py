@@ -30,6 +30,7 @@ LAYERS = [
         "calibrate",
         "difficulty",
         "evaluate",
+        "transfer",
         "advice",
         "contact_sheet",
     },

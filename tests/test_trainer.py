@@ -55,6 +55,19 @@ def test_in_fp16_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halve
     assert trainer.scaler.get_scale() == 2.0**125
 
 
+def test_convolutions_stay_as_they_are_for_the_share_of_steps_that_is_frozen(trainer_of, samples):
+    trainer = trainer_of(frozen=0.5, epochs=2)  # of 10 steps
+    assert trainer.frozen == 5
+    convolution, classifier = trainer.model.stem[0].weight.clone(), trainer.model.head.weight.clone()
+    trainer.progress.step = 4
+    trainer.step(*samples, 10)
+    assert torch.equal(trainer.model.stem[0].weight, convolution)
+    assert not torch.equal(trainer.model.head.weight, classifier)
+    trainer.progress.step = 5
+    trainer.step(*samples, 10)
+    assert not torch.equal(trainer.model.stem[0].weight, convolution)
+
+
 def test_a_scaler_that_is_not_needed_does_nothing(trainer_of, samples):
     trainer = trainer_of(precision="fp32")
     trainer.step(*samples, 10)

@@ -1,0 +1,61 @@
+"""Starting from a trained model of another alphabet, length or size: whatever of it fits is taken over."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from captcha_ocr.config import check, differences
+from captcha_ocr.model import ResNet18
+
+
+def take_over(source: ResNet18, target: ResNet18) -> None:
+    """Give `target` the weights of `source`, a network of the same kind.
+
+    Convolutions and norms as they are; the first convolution for another number of channels, and what tells places
+    apart for other lengths and sizes, stretched; of the classifier the characters that both know, in either case.
+    UsageError where the networks are of different kinds.
+    """
+    changed = differences(source.config.network, target.config.network)
+    check(not changed, f"the model to start from is of another network ({'; '.join(changed)})")
+    state, old = target.state_dict(), source.state_dict()
+    names, known = target.config.class_names, source.config.class_names
+    for name, tensor in old.items():
+        if name == "stem.0.weight":
+            state[name] = with_channels(tensor, state[name].shape[1])
+        elif name.startswith("attention."):
+            state[name] = stretched(tensor, state[name].shape)
+        elif name.startswith("head."):
+            state[name] = by_character(state[name], names, tensor, known)
+        else:
+            state[name] = tensor
+    target.load_state_dict(state)
+
+
+def with_channels(kernel: Tensor, channels: int) -> Tensor:
+    """A first convolution (O, C, H, W) that sees in `channels` what it saw before, all of them being alike."""
+    if channels == kernel.shape[1]:
+        return kernel
+    return kernel.sum(1, keepdim=True).expand(-1, channels, -1, -1) / channels
+
+
+def stretched(tensor: Tensor, shape: torch.Size) -> Tensor:
+    """A tensor over places, and perhaps columns, of another number of them: (L, …) to `shape`; the rest is kept."""
+    if tensor.shape == shape:
+        return tensor
+    rows = tensor.float().view(1, 1, len(tensor), -1)
+    size = (shape[0], shape[1] if len(shape) > 1 else 1)
+    return functional.interpolate(rows, size, mode="bilinear", align_corners=True).view(shape)
+
+
+def by_character(fresh: Tensor, names: Sequence[str], old: Tensor, known: Sequence[str]) -> Tensor:
+    """A classifier's weights or biases, (places * K, …), with those of the characters that the old one knew."""
+    taken = fresh.clone().view(-1, len(names), *fresh.shape[1:])
+    source = old.view(-1, len(known), *old.shape[1:])
+    places = min(len(taken), len(source))
+    for number, name in enumerate(names):
+        same = next((c for c in (name, name.lower(), name.upper()) if c in known), None)
+        if same is not None:
+            taken[:places, number] = source[:places, known.index(same)]
+    return taken.view(fresh.shape)
