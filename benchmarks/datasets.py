@@ -1,0 +1,99 @@
+"""How accurately one's own captchas are read: a labelled set, prepared and trained on with default options.
+
+    python benchmarks/datasets.py SETS/wp_rsc                           the split that its labels.csv names
+    python benchmarks/datasets.py SETS/keras_v2 --folds 5               pooled over five folds
+    python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  over five draws of so many, tested on the rest
+
+Everything lies in --out, and what is finished there is not done again. Only the command line is used.
+"""
+
+import argparse
+import csv
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from captcha_ocr.metrics import Scores
+from captcha_ocr.progress import duration
+
+COMMAND = [sys.executable, "-m", "captcha_ocr"]
+
+
+def captcha_ocr(*arguments: object) -> None:
+    """Run a command, its results on stderr."""
+    subprocess.run([*COMMAND, *map(str, arguments)], check=True, stdout=sys.stderr)
+
+
+def score_of(run: Path) -> tuple[Scores, float]:
+    """The test score of a finished run, and the seconds that it trained."""
+    finished = json.loads((run / "run.json").read_bytes())["finished"]
+    return Scores.from_counts(finished["test"]), finished["seconds"]
+
+
+def train_split(images: Path, out: Path, options: list[str], labels: Path | None = None) -> list[Path]:
+    """Prepare and train on one split; the run's folder."""
+    given = [] if labels is None else ["--labels", labels]
+    captcha_ocr("prepare", images, "--out", out / "shards", *given)
+    captcha_ocr("train", "--data", out / "shards", "--out", out / "run", *options)
+    return [out / "run"]
+
+
+def train_folds(images: Path, out: Path, options: list[str], folds: int) -> list[Path]:
+    """Prepare and train on every fold; the runs' folders."""
+    captcha_ocr("prepare", images, "--out", out / "shards", "--folds", folds)
+    captcha_ocr("train", "--cross-validate", "--data", out / "shards", "--out", out / "run", *options)
+    return [out / "run" / f"fold-{fold}" for fold in range(1, folds + 1)]
+
+
+def train_draws(images: Path, out: Path, options: list[str], draws: int, count: int) -> list[Path]:
+    """Draw `count` labels several times, a tenth of them to validate, and test on all others; the runs' folders."""
+    runs = []
+    with open(images / "labels.csv", encoding="utf-8", newline="") as stream:
+        rows = [(row["filename"], row["text"]) for row in csv.DictReader(stream)]
+    for seed in range(draws):
+        drawn = random.Random(seed).sample(rows, len(rows))
+        folder = out / f"draw-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        splits = ["val"] * (count // 10) + ["train"] * (count - count // 10) + ["test"] * (len(rows) - count)
+        with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(["filename", "text", "split"])
+            table.writerows((*row, split) for row, split in zip(drawn, splits, strict=True))
+        runs += train_split(images, folder, options, folder / "labels.csv")
+    return runs
+
+
+def main() -> None:
+    """Train as asked and print the pooled score."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", type=Path, help="a folder with images and labels.csv")
+    parser.add_argument("--folds", type=int)
+    parser.add_argument("--draws", type=int)
+    parser.add_argument("--labels", type=int, default=300, help="how many, in a draw")
+    parser.add_argument("--out", type=Path, default=Path("runs/datasets"))
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="after --: options of train")
+    arguments = parser.parse_args()
+    options = [option for option in arguments.options if option != "--"]
+    kind = "split"
+    if arguments.folds:
+        kind = f"{arguments.folds}-folds"
+    elif arguments.draws:
+        kind = f"{arguments.labels}-labels"
+    out = arguments.out / "-".join([arguments.images.name, kind, *(Path(o).name.strip("-") for o in options)])
+    if arguments.folds:
+        runs = train_folds(arguments.images, out, options, arguments.folds)
+    elif arguments.draws:
+        runs = train_draws(arguments.images, out, options, arguments.draws, arguments.labels)
+    else:
+        runs = train_split(arguments.images, out, options)
+    scores = [score_of(run) for run in runs]
+    for run, (score, seconds) in zip(runs, scores, strict=True):
+        print(f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}")
+    print(sum((score for score, _ in scores), Scores(0, 0, Counter())))
+
+
+if __name__ == "__main__":
+    main()
