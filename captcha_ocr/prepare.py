@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count as counting
 from itertools import takewhile
@@ -24,6 +25,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageE
 from captcha_ocr.files import is_ours, remove_files, sha256
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
 from captcha_ocr.labels import LABELS_FILE, Label, Problems, labels_from_names, read_labels
+from captcha_ocr.progress import counted
 from captcha_ocr.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -126,6 +128,8 @@ def prepare(
         shards = write_shards(out, pixels, rows_of, ids, workers)
     finally:
         remove_files([pixels.path])
+        with suppress(OSError):  # which it is but where this failed before the first shard
+            out.rmdir()
     inputs = fingerprint(labels, hashes, without_label)
     manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
     write_manifest(out, manifest)
@@ -208,9 +212,12 @@ def admit_labels(
     for label in labels:
         unknown = charset.unknown_characters(label.text)
         if len(label.text) not in lengths:
-            rare = f"which fewer than 1 in {RARE} texts have; --length keeps them"
-            why = rare if config.lengths is None else f"and --length says {lengths}"
-            problems[label.file] = f"its text {label.text!r} has {len(label.text)} characters, {why}"
+            why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
+            if config.lengths is not None:
+                why = f"and --length says {lengths}"
+            elif len(label.text) > MAX_LENGTH:
+                why = f"and at most {MAX_LENGTH} are read"
+            problems[label.file] = f"its text {label.text!r} has {counted(len(label.text), 'character')}, {why}"
         elif unknown:
             problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
         else:
@@ -218,6 +225,9 @@ def admit_labels(
     if not admitted:
         first_file = labels[0].file
         raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
+    texts = {charset.normalize(label.text) for label in admitted}
+    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart; is that the text?"
+    check(len(texts) > 1 or len(admitted) == 1, same)
     found = {len(label.text) for label in admitted}
     return admitted, charset, config.lengths or Lengths(min(found), max(found))
 
@@ -406,7 +416,7 @@ def split_rows(
     if not rows["train"]:
         why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
         raise CaptchaOcrError(
-            f"of {len(kept)} usable images none is left to train on beside the validation and test sets"
+            f"{counted(len(kept), 'usable image')}, of which none is left to train on beside validation and test sets"
             + (f" ({why})" if why else "")
         )
     return rows

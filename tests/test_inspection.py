@@ -70,7 +70,7 @@ def test_colour_is_kept_where_grey_would_not_tell(tmp_path):
     for number in range(4):
         pixels = np.full((16, 32, 3), (200, 0, 0), np.uint8)
         pixels[4:12, 8 + number : 24] = (0, 102, 0)  # as light as that red
-        Image.fromarray(pixels).save(folder / f"{number}-ab.png")
+        Image.fromarray(pixels).save(folder / f"{number}-a{number}.png")
     assert "colour tells where grey would not" in inspect(folder, ANY, workers=1).input_size
 
 

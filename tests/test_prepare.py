@@ -18,6 +18,7 @@ from captcha_ocr.prepare import folds_in, prepare, prepare_command, prepare_fold
 from captcha_ocr.shards import MANIFEST_FILE, SPLITS, read_manifest, read_shard
 
 SMALL = PrepareConfig(width=16, height=8)
+AB_OR_BA = ("ab", "ba")
 
 
 def tiny(**options):
@@ -135,7 +136,7 @@ def test_training_images_are_shuffled(images, shards):
 
 
 def test_a_given_split_is_kept(tmp_path):
-    rows = [(grey, "ab", SPLITS[grey % 3]) for grey in range(12)]
+    rows = [(grey, AB_OR_BA[grey % 2], SPLITS[grey % 3]) for grey in range(12)]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     assert {split: greys(tmp_path / "out", split) for split in SPLITS} == {
         "train": [0, 3, 6, 9],
@@ -145,7 +146,7 @@ def test_a_given_split_is_kept(tmp_path):
 
 
 def test_a_tenth_of_train_is_drawn_to_validate_on_where_none_is_given(tmp_path):
-    rows = [(grey, "ab", "train" if grey < 40 else "test") for grey in range(50)]
+    rows = [(grey, AB_OR_BA[grey % 2], "train" if grey < 40 else "test") for grey in range(50)]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     train, val = greys(tmp_path / "out", "train"), greys(tmp_path / "out", "val")
     assert (len(val), sorted(train + val)) == (4, list(range(40)))
@@ -153,7 +154,7 @@ def test_a_tenth_of_train_is_drawn_to_validate_on_where_none_is_given(tmp_path):
 
 
 def test_no_test_set_is_drawn_where_splits_are_given(tmp_path):
-    rows = [(grey, "ab", "val" if grey == 9 else "train") for grey in range(10)]
+    rows = [(grey, AB_OR_BA[grey % 2], "val" if grey == 9 else "train") for grey in range(10)]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [9, 1, 0]
 
@@ -170,7 +171,7 @@ def test_every_image_is_in_the_test_set_of_one_fold_and_in_no_other_split_of_it(
 
 
 def test_folds_do_not_heed_given_splits(tmp_path):
-    images = labelled(tmp_path / "images", [(grey, "ab", "test") for grey in range(6)])
+    images = labelled(tmp_path / "images", [(grey, AB_OR_BA[grey % 2], "test") for grey in range(6)])
     prepared = prepare_folds(images, tmp_path / "folds", 2, SMALL, workers=1)
     assert [[each.manifest.count(split) for split in SPLITS] for each in prepared] == [[2, 1, 3], [2, 1, 3]]
 
@@ -210,15 +211,28 @@ def test_corrections_can_name_what_had_no_label(tmp_path):
 
 
 def test_three_images_are_enough(tmp_path):
-    prepare(labelled(tmp_path / "images", [(grey, "ab") for grey in range(3)]), tmp_path / "out", SMALL, workers=1)
+    prepare(
+        labelled(tmp_path / "images", [(grey, AB_OR_BA[grey % 2]) for grey in range(3)]),
+        tmp_path / "out",
+        SMALL,
+        workers=1,
+    )
     assert [read_manifest(tmp_path / "out").count(split) for split in SPLITS] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_images_are_a_clear_error(tmp_path, count):
-    images = labelled(tmp_path / "images", [(grey, "ab") for grey in range(count)])
-    with pytest.raises(CaptchaOcrError, match=f"of {count} usable images none is left to train on"):
+    images = labelled(tmp_path / "images", [(grey, "ab"[grey] + "b") for grey in range(count)])
+    with pytest.raises(CaptchaOcrError, match=f"^{count} usable images?, of which none is left to train on"):
         prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_that_all_have_the_same_text_are_refused(tmp_path):
+    images = labelled(tmp_path / "images", [(grey, text) for grey, text in enumerate(["Ab", "ab", "aB"])])
+    with pytest.raises(UsageError, match="all 3 images are labelled 'Ab', so there is nothing to tell apart"):
+        prepare(images, tmp_path / "out", SMALL, workers=1)
+    assert not (tmp_path / "out").exists()
 
 
 # --- shards --------------------------------------------------------------------------------------
@@ -288,7 +302,7 @@ def test_a_labels_file_and_a_pattern_exclude_each_other(images, tmp_path):
 
 def test_images_in_folders_are_found_by_their_path(tmp_path):
     for number in range(3):
-        draw(tmp_path / "images", f"sub/{number}-ab.png", number)
+        draw(tmp_path / "images", f"sub/{number}-{AB_OR_BA[number % 2]}.png", number)
     assert prepare(tmp_path / "images", tmp_path / "out", SMALL, workers=1).problems == {}
 
 
@@ -343,7 +357,7 @@ def test_texts_of_several_lengths_are_kept(tmp_path):
 
 
 def test_a_length_that_hardly_any_text_has_is_left_out_with_a_reason(tmp_path):
-    images = labelled(tmp_path / "images", [(0, "abc"), *((grey, "ab") for grey in range(1, 101))])
+    images = labelled(tmp_path / "images", [(0, "abc"), *((grey, AB_OR_BA[grey % 2]) for grey in range(1, 101))])
     prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
     reason = "its text 'abc' has 3 characters, which fewer than 1 in 100 texts have; --length keeps them"
     assert prepared.problems == {"0.png": reason}
@@ -353,7 +367,7 @@ def test_a_length_that_hardly_any_text_has_is_left_out_with_a_reason(tmp_path):
 def test_lengths_can_be_given(tmp_path):
     images = labelled(tmp_path / "images", [(0, "abc"), (1, "a"), (2, "ba"), (3, "aa"), (4, "ab")])
     prepared = prepare(images, tmp_path / "out", replace(SMALL, lengths=Lengths(2, 4)), workers=1)
-    assert prepared.problems == {"1.png": "its text 'a' has 1 characters, and --length says 2-4"}
+    assert prepared.problems == {"1.png": "its text 'a' has 1 character, and --length says 2-4"}
     assert prepared.manifest.lengths == Lengths(2, 4)
 
 
@@ -382,13 +396,15 @@ def test_byte_identical_copies_are_dropped_and_counted(own, tmp_path):
 
 @pytest.mark.parametrize("order", [("train", "val", "test"), ("test", "val", "train"), ("val", "test", "train")])
 def test_of_copies_in_several_splits_the_one_in_test_wins(tmp_path, order):
-    rows = [(200, "ab", split) for split in order] + [(grey, "ab", SPLITS[grey % 3]) for grey in range(9)]
+    rows = [(200, "ab", split) for split in order] + [(grey, AB_OR_BA[grey % 2], SPLITS[grey % 3]) for grey in range(9)]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [False, False, True]
 
 
 def test_of_copies_in_train_and_val_the_one_in_val_wins(tmp_path):
-    rows = [(200, "ab", "train"), (200, "ab", "val")] + [(grey, "ab", SPLITS[grey % 3]) for grey in range(9)]
+    rows = [(200, "ab", "train"), (200, "ab", "val")] + [
+        (grey, AB_OR_BA[grey % 2], SPLITS[grey % 3]) for grey in range(9)
+    ]
     prepare(labelled(tmp_path / "images", rows), tmp_path / "out", SMALL, workers=1)
     assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [False, True, False]
 
@@ -402,7 +418,7 @@ def test_identical_images_with_different_texts_are_reported(tmp_path):
 
 
 def test_identical_images_whose_texts_differ_in_a_folded_case_are_mere_copies(tmp_path):
-    images = labelled(tmp_path / "images", [(0, "ab"), (0, "AB"), (1, "ab"), (2, "ab"), (3, "ab")])
+    images = labelled(tmp_path / "images", [(0, "ab"), (0, "AB"), (1, "ab"), (2, "ba"), (3, "ab")])
     prepared = prepare(images, tmp_path / "out", SMALL, workers=1)
     assert (prepared.problems, prepared.copies) == ({}, 1)
 
@@ -559,10 +575,10 @@ def test_the_manifest_of_another_program_is_refused(images, tmp_path, content):
 
 
 def test_the_temporary_pixels_are_removed_after_a_failure_too(tmp_path):
-    images = labelled(tmp_path / "images", [(0, "ab"), (1, "ab")])
+    images = labelled(tmp_path / "images", [(0, "ab"), (1, "ba")])
     with pytest.raises(CaptchaOcrError):
         prepare(images, tmp_path / "out", SMALL, workers=1)
-    assert contents(tmp_path / "out") == {}
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_lost_shard_is_noticed_and_made_again_with_force(images, done, shards):
@@ -576,7 +592,7 @@ def test_a_lost_shard_is_noticed_and_made_again_with_force(images, done, shards)
 def test_other_pixels_in_a_file_of_the_same_size_are_other_images(tmp_path):
     images = tmp_path / "images"
     for number in range(12):
-        draw(images, f"ab_{number}.bmp", number)
+        draw(images, f"{AB_OR_BA[number % 2]}_{number}.bmp", number)
     prepare(images, tmp_path / "out", SMALL, workers=1)
     path = next(images.iterdir())
     data = bytearray(path.read_bytes())
@@ -593,7 +609,7 @@ def test_a_full_disk_is_a_sentence(images, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         prepare(images, tmp_path / "out", tiny(), workers=1)
-    assert contents(tmp_path / "out") == {}
+    assert not (tmp_path / "out").exists()
 
 
 def test_force_spares_another_programs_manifest(images, tmp_path):
