@@ -226,8 +226,8 @@ def admit_labels(
         first_file = labels[0].file
         raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
     texts = {charset.normalize(label.text) for label in admitted}
-    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart; is that the text?"
-    check(len(texts) > 1 or len(admitted) == 1, same)
+    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart"
+    check(len(texts) > 1 or len(admitted) == 1, f"{same}; --label-pattern or labels.csv says where their text is")
     found = {len(label.text) for label in admitted}
     return admitted, charset, config.lengths or Lengths(min(found), max(found))
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from captcha_ocr.cli import escape, labelled_paths, main
+from captcha_ocr.cli import main
+from captcha_ocr.cli.group import escape
+from captcha_ocr.cli.reading import labelled_paths
 from captcha_ocr.config import PRESETS
 from captcha_ocr.labels import read_labels
 

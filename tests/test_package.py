@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -44,15 +45,26 @@ WITHOUT_TORCH = LAYERS[0] | LAYERS[1] | {"metrics", "recognizer", "cli", "__init
 
 
 def imports_of(module: str, anywhere: bool) -> set[str]:
-    """The full names that a module imports: at its top, or anywhere in it."""
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    """The full names that a module, or one in a folder of that name, imports: at its top, or anywhere in it."""
     found = set()
-    for node in ast.walk(tree) if anywhere else tree.body:
+    trees = [ast.parse(source) for source in sources_of(module)]
+    for node in chain.from_iterable(ast.walk(tree) if anywhere else tree.body for tree in trees):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
     return found
+
+
+def sources_of(module: str) -> list[str]:
+    """The source of a module, or of those in a folder of that name."""
+    path = PACKAGE / f"{module}.py"
+    return [file.read_text(encoding="utf-8") for file in ([path] if path.exists() else (PACKAGE / module).glob("*.py"))]
+
+
+def modules() -> set[str]:
+    """The modules of the package, and its folders."""
+    return {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
 
 def run_python(code: str) -> str:
@@ -61,7 +73,7 @@ def run_python(code: str) -> str:
 
 
 def test_every_module_has_a_layer():
-    assert {path.stem for path in PACKAGE.glob("*.py")} == set.union(*LAYERS)
+    assert modules() == set.union(*LAYERS)
 
 
 @pytest.mark.parametrize("level", range(7))
@@ -78,16 +90,16 @@ def test_reading_and_preparing_do_without_torch_at_the_top(module):
 
 
 def test_only_what_draws_imports_matplotlib():
-    users = {path.stem for path in PACKAGE.glob("*.py") if "matplotlib" in str(imports_of(path.stem, anywhere=True))}
+    users = {module for module in modules() if "matplotlib" in str(imports_of(module, anywhere=True))}
     assert users == {"plots", "contact_sheet"}
 
 
 @pytest.mark.parametrize("module", sorted(set.union(*LAYERS) - {"__main__"}))
 def test_nothing_is_unpickled_anywhere(module):
     assert not {"pickle", "dill", "joblib", "shelve", "marshal"} & imports_of(module, anywhere=True)
-    source = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
-    assert not re.search(r"(?<!safetensors\.)torch\.load\b", source)
-    assert "allow_pickle" not in source
+    for source in sources_of(module):
+        assert not re.search(r"(?<!safetensors\.)torch\.load\b", source)
+        assert "allow_pickle" not in source
 
 
 def test_help_leaves_the_heavy_libraries_alone():

@@ -1,0 +1,263 @@
+"""The commands for images: generate, prepare, inspect."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from captcha_ocr.charset import NAMED
+from captcha_ocr.config import (
+    MAX_FOLDS,
+    PRESETS,
+    RARE,
+    GeneratorConfig,
+    PrepareConfig,
+    Renderer,
+    Warp,
+    check,
+)
+from captcha_ocr.signals import importing
+
+if TYPE_CHECKING:
+    pass
+from captcha_ocr.cli.group import (
+    FILE,
+    FOLDER,
+    IMAGES,
+    SHARDS,
+    Command,
+    device_option,
+    escape,
+    field_option,
+    force_option,
+    json_option,
+    length_option,
+    main,
+    next_command,
+    option,
+    parse_numbers,
+    quiet_option,
+    report,
+    seed_option,
+    size_option,
+    workers_option,
+)
+
+
+@main.command()
+@option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
+@field_option(GeneratorConfig, "--count", "count", "How many images.", type=int)
+@field_option(GeneratorConfig, "--start", "start", "The first number, so that machines can share the work.", type=int)
+@length_option("Characters a text, or the fewest and the most.", default=str(GeneratorConfig.lengths))
+@option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
+@size_option
+@option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be given several times.")
+@option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Drawn from at random.")
+@field_option(
+    GeneratorConfig,
+    "--warp",
+    "warp",
+    "As the installed captcha package draws, or as 0.7.0 and earlier did (stronger).",
+    type=click.Choice(get_args(Warp)),
+)
+@option(
+    "--renderer",
+    type=click.Choice(get_args(Renderer)),
+    default="fast",
+    help="The package's own code, or ours: the same pixels in half the time.",
+)
+@seed_option
+@workers_option
+@force_option
+@quiet_option
+@json_option
+def generate(
+    out: Path,
+    size: tuple[int, int] | None,
+    fonts: tuple[Path, ...],
+    renderer: Renderer,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Draw labelled captchas with the captcha package.
+
+    Example: captcha-ocr generate --count 1000 --charset digits --length 6
+    """
+    with importing():
+        from captcha_ocr import synth
+        from captcha_ocr.progress import ProgressBar, counted
+
+    if size is not None:
+        options["width"], options["height"] = size
+    config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
+    with ProgressBar("generate", quiet) as bar:
+        drawn = synth.generate(config, out, workers, force, bar.show, renderer)
+    kind = f"{config.lengths} characters, {config.width}x{config.height}"
+    done = f"{counted(drawn, 'image')} drawn" if drawn else "all were there"
+    report(
+        as_json,
+        {"out": str(out), "images": config.count, "drawn": drawn},
+        f"{out}: {counted(config.count, 'image')} of {kind}; {done}",
+        next_command("prepare", out, IMAGES),
+    )
+
+
+def label_options(command: Command) -> Command:
+    """The options that say what text an image has, and which texts there are."""
+    rare = f"as the labels have it, but for lengths that under 1 in {RARE} have"
+    for add in (
+        option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both."),
+        length_option(f"Characters a text.  [default: {rare}]"),
+        option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
+        option(
+            "--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first."
+        ),
+        option("--corrections", type=FILE, help="CSV as --labels takes: these texts come before all others."),
+        option(
+            "--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder, if any]"
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+@main.command()
+@click.argument("images", type=FOLDER, default=IMAGES)
+@option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
+@label_options
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose input size to make.")
+@size_option
+@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour where it tells]")
+@option("--split", default="80/10/10", callback=parse_numbers("/"), help="Train/val/test in percent.")
+@option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make so many folds, for train --cross-validate.")
+@seed_option
+@workers_option
+@force_option
+@quiet_option
+@json_option
+def prepare(
+    images: Path,
+    out: Path,
+    labels: Path | None,
+    corrections: Path | None,
+    preset: str,
+    size: tuple[int, int] | None,
+    channels: str | None,
+    folds: int | None,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Turn a folder of labelled images into tensor shards.
+
+    A label comes from labels.csv or the file's name: TEXT.png, TEXT_anything.png, anything-TEXT.png.
+
+    Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
+    """
+    with importing():
+        from captcha_ocr import prepare as preparation
+        from captcha_ocr.progress import ProgressBar
+
+    width, height = size or (None, None)
+    config = PrepareConfig(
+        preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
+    )
+    with ProgressBar("prepare", quiet) as bar:
+        how: dict[str, Any] = {"labels_file": labels, "corrections": corrections, "workers": workers, "force": force}
+        how |= {"progress": bar.show}
+        if folds is None:
+            prepared = preparation.prepare(images, out, config, **how)
+        else:
+            prepared = preparation.prepare_folds(images, out, folds, config, **how)[0]
+    manifest = prepared.manifest
+    for file, reason in sorted(prepared.problems.items()):
+        click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
+    if prepared.copies:
+        click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
+    counts = {split: manifest.count(split) for split in ("train", "val", "test")}
+    fold = manifest.charset.fold
+    facts = {"left_out": manifest.left_out, "copies": prepared.copies, "charset": manifest.charset.characters}
+    report(
+        as_json,
+        {"out": str(out), "folds": folds, **counts, **facts, "fold": fold, "length": str(manifest.lengths)},
+        f"{out}: {f'{folds} folds, in the first ' if folds else ''}"
+        f"{', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
+        f"{manifest.left_out:,} left out; {manifest.size}\n"
+        f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
+        + (f", both cases folded to {fold} case" if fold else "")
+        + ("; all was there" if prepared.already_there else ""),
+        next_command("train --cross-validate" if folds else "train", out, SHARDS, "--data "),
+    )
+    if prepared.problems:
+        sys.exit(1)
+
+
+@main.command(name="inspect")
+@click.argument("folder", type=FOLDER, default=IMAGES)
+@label_options
+@option("--model", "model_folder", type=FOLDER, help="Name the images that this model reads otherwise than labelled.")
+@option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
+@device_option
+@workers_option
+@quiet_option
+@json_option
+def inspect_images(
+    folder: Path,
+    labels: Path | None,
+    corrections: Path | None,
+    model_folder: Path | None,
+    out: Path,
+    device: str,
+    workers: int | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Look at a folder of labelled images: what is in it, and what might spoil a training.
+
+    With --model also what that model gets wrong in it, the surest first: these are most often wrong labels.
+
+    Example: captcha-ocr inspect my-captchas --model runs/default
+    """
+    with importing():
+        from captcha_ocr import inspection
+        from captcha_ocr.advice import advice_on_run
+        from captcha_ocr.contact_sheet import draw_sheet
+        from captcha_ocr.device import keep_freed_memory
+        from captcha_ocr.progress import ProgressBar
+        from captcha_ocr.recognizer import Recognizer
+
+    check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
+    with ProgressBar("inspect", quiet) as bar:
+        found = inspection.inspect(folder, PrepareConfig(**options), labels, workers, bar.show, corrections)
+    out.mkdir(parents=True, exist_ok=True)
+    tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
+    draw_sheet(tiles, out / inspection.SHEET_FILE)
+    lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
+    facts = found.summary()
+    advice = facts["advice"]
+    if model_folder is not None:
+        keep_freed_memory()
+        with ProgressBar("read", quiet) as bar:
+            wrong = inspection.read_wrong(Recognizer.load(model_folder, device), found, bar.show)
+        rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
+        names = ("file", "text", "code", "confidence")
+        facts["wrong"] = [dict(zip(names, row, strict=True)) for row in rows]
+        lines.append(f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, the surest first")
+        lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
+        if wrong:
+            tiles = [(folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
+            draw_sheet(tiles, out / inspection.WRONG_FILE)
+            lines.append(f"{'picture':14}{out / inspection.WRONG_FILE}")
+        advice += advice_on_run(model_folder)
+    lines += [f"{'advice':14}{sentence}" for sentence in advice]
+    following = (
+        next_command("prepare", folder, IMAGES) if model_folder is None else next_command("curve", SHARDS, SHARDS)
+    )
+    report(as_json, facts, "\n".join(lines), following)
