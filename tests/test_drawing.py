@@ -1,6 +1,7 @@
 import importlib.util
 import random
 import secrets
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +88,13 @@ def test_texts_are_made_of_the_whole_alphabet_and_nothing_else():
     texts = [render(replace(TINY, charset="abc", lengths=Lengths(3, 3)), index)[0] for index in range(20)]
     assert {len(text) for text in texts} == {3}
     assert set("".join(texts)) == set("abc")
+
+
+def test_texts_of_several_lengths_come_in_all_of_them():
+    texts = [render(replace(TINY, lengths=Lengths(1, 3)), index)[0] for index in range(60)]
+    counts = Counter(map(len, texts))
+    assert counts.keys() == {1, 2, 3}
+    assert min(counts.values()) > 10
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 160), (4, 160), (5, 200), (10, 400)])

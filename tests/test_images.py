@@ -3,14 +3,15 @@ import os
 import random
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.config import InputSize
+from captcha_ocr.config import ImageKind, InputSize
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import MAX_BYTES, image_files, to_array
+from captcha_ocr.images import MAX_BYTES, image_files, survey, to_array
 
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
 # A picture without any symmetry: a black corner on a grey that falls off to the right.
@@ -282,3 +283,46 @@ def test_hidden_files_and_those_with_other_extensions_are_no_image_files(tmp_pat
 def test_a_mode_that_cannot_be_converted_is_an_image_error():
     with pytest.raises(ImageError, match="not read"):
         to_array(Image.new("LAB", (8, 8)), GREY)
+
+
+# --- what a set of images is like -----------------------------------------------------------------
+
+
+def saved(folder, name, image) -> Path:
+    image.save(folder / name)
+    return folder / name
+
+
+def test_the_kind_of_images_has_their_median_sides_and_passes_over_what_is_none(tmp_path):
+    files = [saved(tmp_path, f"{w}.png", Image.new("L", (w, 10 + w))) for w in (20, 30, 100)]
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    assert survey([*files, tmp_path / "bad.png"]) == ImageKind(height=40, width=30, channels=1)
+
+
+def test_of_no_image_there_is_no_kind(tmp_path):
+    assert survey([tmp_path / "none.png"]) is None
+
+
+@pytest.mark.parametrize(
+    ("ink", "ground", "channels"),
+    [
+        ((0, 0, 0), (255, 255, 255), 1),
+        ((40, 60, 200), (250, 240, 255), 1),
+        ((200, 0, 0), (0, 102, 0), 3),  # as light as each other
+        ((255, 255, 0), (0, 0, 255), 1),  # colours that grey tells apart
+    ],
+)
+def test_colour_is_kept_where_grey_loses_the_contrast(tmp_path, ink, ground, channels):
+    image = Image.new("RGB", (40, 20), ground)
+    image.paste(ink, (10, 5, 30, 15))
+    assert survey([saved(tmp_path, "a.png", image)]).channels == channels
+
+
+def test_few_images_whose_contrast_is_only_in_colour_do_not_make_a_set_coloured(tmp_path):
+    telling = Image.new("RGB", (40, 20), (0, 102, 0))
+    telling.paste((200, 0, 0), (10, 5, 30, 15))
+    files = [saved(tmp_path, "colour.png", telling)]
+    files += [saved(tmp_path, "grey.png", Image.linear_gradient("L").convert("RGB"))] * 39
+    assert survey(files).channels == 1
+    assert survey(files * 3).channels == 1
+    assert survey(files[:1] * 4 + files).channels == 3

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import captcha_ocr.prepare
-from captcha_ocr.config import Lengths, PrepareConfig
+from captcha_ocr.config import InputSize, Lengths, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import seal, to_json
 from captcha_ocr.images import to_array
@@ -267,6 +267,15 @@ def test_nothing_but_shards_and_the_manifest_stays(shards):
 
 def test_the_input_size_is_that_of_the_preset(shards, tiny_preset):
     assert read_manifest(shards).size == tiny_preset.size
+
+
+def test_without_a_recipe_of_its_own_the_input_size_follows_from_the_images(tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, text in enumerate(("ab", "ba", "aab")):
+        Image.new("RGB", (300, 100), (number, number, number)).save(images / f"{text}.png")
+    manifest = prepare(images, tmp_path / "out", PrepareConfig(), workers=1).manifest
+    assert manifest.size == InputSize(height=57, width=170, channels=1)
 
 
 def test_progress_ends_with_everything_decoded(images, tmp_path):
