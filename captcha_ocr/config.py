@@ -25,7 +25,7 @@ Renderer = Literal["fast", "package"]
 MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
 PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
 CLOSE_ENOUGH = 0.85  # no image is resized for less
-COLUMN = 16  # pixels of a network's input to a column of its last feature map
+LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
 MAX_FOLDS = 100
@@ -266,7 +266,7 @@ def affordable(images: ImageKind, longest: int) -> InputSize:
     scale = math.sqrt(budget / (images.width * images.height))
     if CLOSE_ENOUGH < scale < 1 / CLOSE_ENOUGH:
         scale = 1.0
-    width = max(round(images.width * scale), COLUMN * longest)
+    width = max(round(images.width * scale), LEAST_WIDTH * longest)
     height, width = (max(MIN_SIDE, min(MAX_SIDE, side)) for side in (round(images.height * scale), width))
     return InputSize(height, width, images.channels)
 

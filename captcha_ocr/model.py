@@ -64,9 +64,9 @@ class Attention(nn.Module):
 class ResNet18(nn.Module):
     """Images to logits: (B, C, H, W) uint8 in, (B, L, K) float32 out; normalisation is inside.
 
-    Four stages of two blocks with width, 2, 4 and 8 times width channels. Then either the last feature map is averaged
-    over its rows, every place picks from the columns by attention, and a linear layer that all places share gives their
-    K logits; or it is averaged over all positions, and a linear layer gives the L places their K logits each.
+    A stem and four stages of two blocks (`stages_of`). Then either the last feature map is averaged over its rows,
+    every place picks from the columns by attention, and a linear layer that all places share gives their K logits; or
+    it is averaged over all positions, and a linear layer gives the L places their K logits each.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -75,7 +75,7 @@ class ResNet18(nn.Module):
         width = config.network.width
         self.stem = make_stem(config.size.channels, config.network)
         blocks, in_channels = [], width
-        for out_channels, stride in zip((width, 2 * width, 4 * width, 8 * width), strides_of(config), strict=True):
+        for out_channels, stride in stages_of(config.network):
             blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, (1, 1))]
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
@@ -128,15 +128,23 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
     )
 
 
-def strides_of(config: ModelConfig) -> tuple[Stride, ...]:
-    """The strides of the four stages. Attention keeps more columns, which cost a quarter of the time."""
-    return (1, 1), (2, 2), (2, 2), (2, 1 if config.network.pool == "attention" else 2)
+def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
+    """The channels and the stride of the four stages, each of two blocks.
+
+    For attention the last two keep the columns, four times as many as there would be, which the last pays for with half
+    of its channels: as accurate, and much sooner, for as much arithmetic (docs/lab-notebook.md, 2026-11-22).
+    """
+    width = network.width
+    first = (width, (1, 1)), (2 * width, (2, 2))
+    if network.pool == "attention":
+        return *first, (4 * width, (2, 1)), (4 * width, (2, 1))
+    return *first, (4 * width, (2, 2)), (8 * width, (2, 2))
 
 
 def columns_of(config: ModelConfig) -> int:
     """The number of columns of the last feature map: every stride of 2 halves them, rounding up."""
     columns = config.size.width if config.network.stem == "3x3" else (config.size.width + 3) // 4
-    for _, stride in strides_of(config):
+    for _, (_, stride) in stages_of(config.network):
         columns = (columns + stride - 1) // stride
     return columns
 

@@ -135,7 +135,6 @@ def train_on(
     dataset, processes = run.dataset, run.processes
     check(share.total >= 2, f"{dataset.name} has {share.total} training image; at least 2 are needed")
     check(share.steps > 0, f"{dataset.name} has too few training images for {counted(processes.count, 'process')}")
-    check(len(dataset.charset) >= 2, f"{dataset.name} has an alphabet of 1 character; there is nothing to learn")
     test = pieces_of(dataset.of_split("test"), processes.portion(dataset.count("test")))
     check_places(piece.place for piece in test)  # which is only read at the end; the others are, now
     keep_freed_memory()

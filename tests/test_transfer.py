@@ -52,7 +52,7 @@ def test_grey_images_are_seen_in_colour_as_they_were_in_grey_and_back():
 def test_places_keep_their_order_for_other_lengths_and_sizes():
     source, target = model(lengths=(2, 2), width=48), model(lengths=(4, 4), width=96, seed=1)
     take_over(source, target)
-    assert target.attention.bias.shape == (4, 24)
+    assert target.attention.bias.shape == (4, 48)
     assert (target.attention.bias.argmax(1).diff() > 0).all()
     assert torch.equal(target.attention.key.weight[[0, -1]], source.attention.key.weight[[0, -1]])
 
