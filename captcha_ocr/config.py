@@ -97,7 +97,12 @@ class InputSize:
         check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
 
     def __str__(self) -> str:
-        return f"{self.width}x{self.height}, {'grey' if self.channels == 1 else 'colour'}"
+        return f"{self.width}x{self.height}, {self.colours}"
+
+    @property
+    def colours(self) -> str:
+        """The channels, in words."""
+        return "grey" if self.channels == 1 else "colour"
 
 
 class ImageKind(NamedTuple):

@@ -151,7 +151,12 @@ def brought_to(seen: ImageKind, config: PrepareConfig, longest: int) -> str:
     """What the images will be for a network, in words."""
     size = config.input_size(longest, seen)
     why = "colour tells where grey would not" if seen.channels == 3 else "grey keeps the contrast"
-    return f"{seen.width}x{seen.height} are brought to {size} ({why})"
+    same = (seen.width, seen.height) == (size.width, size.height)
+    return (
+        f"{seen.width}x{seen.height} "
+        + (f"as they are, {size.colours}" if same else f"brought to {size}")
+        + f" ({why})"
+    )
 
 
 def look_alikes(characters: Iterable[str]) -> list[str]:

@@ -61,7 +61,7 @@ def test_what_people_read_has_all_of_it(folder):
 
 
 def test_the_size_is_the_one_that_prepare_makes(folder):
-    assert "32x16 are brought to 139x69, grey (grey keeps the contrast)" in inspect(folder, ANY, workers=1).input_size
+    assert "32x16 brought to 139x69, grey (grey keeps the contrast)" in inspect(folder, ANY, workers=1).input_size
 
 
 def test_colour_is_kept_where_grey_would_not_tell(tmp_path):
