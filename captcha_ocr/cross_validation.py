@@ -9,6 +9,7 @@ from captcha_ocr.files import seal, to_json, write_atomic
 from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import folds_in
 from captcha_ocr.progress import say
+from captcha_ocr.shards import read_manifest
 from captcha_ocr.train import train
 
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
@@ -38,9 +39,12 @@ def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = Fal
 
 
 def find_folds(data: Path) -> list[Path]:
-    """The folders of the folds in `data`; UsageError where there are none."""
+    """The folders of the folds in `data`; UsageError where there are none, or not all of them."""
     folds = folds_in(data)
     check(bool(folds), f"{data} holds no folds; make them with: captcha-ocr prepare --folds 5 --out {data}")
+    made = [read_manifest(folder).options["fold"] for folder in folds]
+    whole = made == [[number, len(folds)] for number in range(1, len(folds) + 1)]
+    check(whole, f"{data} holds folds that are no whole set; make them again with: captcha-ocr prepare --folds")
     return folds
 
 

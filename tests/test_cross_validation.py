@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -47,3 +48,10 @@ def test_finished_folds_are_left_as_they_are(validated, folds, tiny_preset):
 def test_a_folder_without_folds_is_refused(shards, tiny_preset, tmp_path):
     with pytest.raises(UsageError, match="holds no folds; make them with: captcha-ocr prepare --folds 5"):
         cross_validate(shards, tmp_path, tiny_preset.training)
+
+
+def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):
+    shutil.copytree(folds, tmp_path / "folds")
+    shutil.rmtree(tmp_path / "folds" / "fold-3")
+    with pytest.raises(UsageError, match="no whole set"):
+        cross_validate(tmp_path / "folds", tmp_path / "run", tiny_preset.training)
