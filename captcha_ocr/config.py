@@ -226,7 +226,6 @@ class PrepareConfig:
     """How images become shards. `split` is train/val/test in percent; a labels file's own wins.
 
     fold: which of how many, counted from 1, where the test set is to be one of so many parts; no given split counts.
-
     width, height and channels None: as the images have it (`input_size`). lengths None: those that the labels have.
     """
 

@@ -26,11 +26,11 @@ def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = Fal
     pooled = Scores(0, 0, Counter())
     for number, folder in enumerate(folds, 1):
         name = f"fold       {number} of {len(folds)}"
-        tell(name, quiet)
+        say(name, quiet)
         finished = train([folder], out / folder.name, config, quiet=quiet, **options)
         assert finished.test is not None, "every fold is tested"
         scores = Scores.from_counts(finished.test)
-        tell(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", quiet)
+        say(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", quiet)
         pooled += scores
     result = {"folds": len(folds), "training": config.to_dict(), "test": pooled.summary()}
     document = {"format": RESULT_FORMAT, "version": 1, **result}
@@ -46,9 +46,3 @@ def find_folds(data: Path) -> list[Path]:
     whole = made == [[number, len(folds)] for number in range(1, len(folds) + 1)]
     check(whole, f"{data} holds folds that are no whole set; make them again with: captcha-ocr prepare --folds")
     return folds
-
-
-def tell(line: str, quiet: bool) -> None:
-    """Say a line, unless it is to be quiet."""
-    if not quiet:
-        say(line)

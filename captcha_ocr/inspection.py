@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.charset import LOOKALIKES
-from captcha_ocr.config import GENERATED, ImageKind, PrepareConfig
+from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.files import sha256
-from captcha_ocr.images import open_image, read_bytes, survey
+from captcha_ocr.images import open_image, read_bytes
 from captcha_ocr.labels import Label, Problems
-from captcha_ocr.prepare import IMAGES_PER_JOB, SURVEYED, admit_labels, find_labels
+from captcha_ocr.prepare import IMAGES_PER_JOB, admit_labels, find_labels, kind_of
 from captcha_ocr.reading import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.workers import map_jobs
@@ -120,16 +120,16 @@ def inspect(
     for label, file in pairs:
         alike.setdefault(file.sha256, []).append(label)
     groups = [group for group in alike.values() if len(group) > 1]
-    seen = survey(folder / label.file for label, _ in pairs[:: 1 + len(pairs) // SURVEYED]) or GENERATED
+    readable = [label for label, _ in pairs]
     return Inspection(
         folder=folder,
-        labels=[label for label, _ in pairs],
+        labels=readable,
         problems=problems,
         sizes=Counter(file.size for _, file in pairs),
         modes=Counter(file.mode for _, file in pairs),
         copies=[group for group in groups if len({label.text for label in group}) == 1],
         conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=brought_to(seen, config, lengths.longest),
+        input_size=brought_to(kind_of(folder, readable), config, lengths.longest),
     )
 
 

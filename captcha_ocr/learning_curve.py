@@ -84,8 +84,7 @@ def learning_curve(
         finished = train([data], out / f"images-{number}", config, quiet=quiet, **options)
         assert finished.test is not None, "there is a test set"
         points.append(Point(number, finished.test["exact"], finished.test["images"]))
-        if not quiet:
-            say(f"curve      {in_words(points[-1])}")
+        say(f"curve      {in_words(points[-1])}", quiet)
     law = fit(points)
     found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
     write_atomic(out / RESULT_FILE, to_json(seal({"format": RESULT_FORMAT, "version": 1, **found})))
@@ -102,9 +101,8 @@ def fit(points: Sequence[Point]) -> Law | None:
     usable = [point for point in points if point.exact_match >= LEARNING]
     if len(usable) < 2:
         return None
-    errors = np.array(
-        [point.tested - point.exact + 0.5 for point in usable]
-    )  # half an error more, for none has no logarithm
+    # Half an error more each time, for none at all has no logarithm.
+    errors = np.array([point.tested - point.exact + 0.5 for point in usable])
     shares = errors / np.array([point.tested + 1 for point in usable])
     slope, height = np.polyfit(np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors))
     return Law(math.exp(height), -float(slope)) if slope < -0.05 else None

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from captcha_ocr.charset import Charset, can_be_read, find_charset
-from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, InputSize, Lengths, PrepareConfig, check
+from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, ImageKind, InputSize, Lengths, PrepareConfig, check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import is_ours, remove_files, sha256
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
@@ -100,8 +100,7 @@ def prepare(
     """
     labels, problems = find_labels(images, labels_file, config.label_pattern, corrections)
     labels, charset, lengths = admit_labels(labels, config, problems)
-    seen = survey(images / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
-    size = config.input_size(lengths.longest, seen or GENERATED)
+    size = config.input_size(lengths.longest, kind_of(images, labels))
     planned = Manifest(
         charset=charset,
         lengths=lengths,
@@ -128,12 +127,17 @@ def prepare(
         shards = write_shards(out, pixels, rows_of, ids, workers)
     finally:
         remove_files([pixels.path])
-        with suppress(OSError):  # which it is but where this failed before the first shard
+        with suppress(OSError):  # only an empty folder goes: one in which nothing was made
             out.rmdir()
     inputs = fingerprint(labels, hashes, without_label)
     manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
     write_manifest(out, manifest)
     return Prepared(manifest, problems, copies)
+
+
+def kind_of(folder: Path, labels: list[Label]) -> ImageKind:
+    """What the labelled images below a folder are like, by a sample; as the generator's where none can be read."""
+    return survey(folder / label.file for label in labels[:: 1 + len(labels) // SURVEYED]) or GENERATED
 
 
 def prepare_folds(
@@ -401,18 +405,19 @@ def split_rows(
     order = [kept[place] for place in np.random.default_rng(config.seed).permutation(len(kept))]
     _, val_percent, test_percent = config.split
     rows: dict[Split, list[int]] = {split: [] for split in SPLITS}
-    given = config.fold is None and any(label.split for label in labels)
-    for row in order:
-        rows[(labels[row].split if given else None) or "train"].append(row)
     if config.fold is not None:
         fold, folds = config.fold
-        ends = [len(order) * number // folds for number in (fold - 1, fold)]
-        rows["test"], rows["train"] = order[slice(*ends)], order[: ends[0]] + order[ends[1] :]
-    elif not given:
-        rows["test"] = take(rows["train"], len(kept) * test_percent / 100)
+        first, last = (len(order) * number // folds for number in (fold - 1, fold))
+        rows["train"], rows["test"] = order[:first] + order[last:], order[first:last]
+    elif any(label.split for label in labels):
+        for row in order:
+            rows[labels[row].split or "train"].append(row)
+    else:
+        rows["train"] = order
+        rows["test"] = take(order, len(kept) * test_percent / 100)
+        rows["val"] = take(order, len(kept) * val_percent / 100)
     if not rows["val"]:
-        plainly = given or config.fold is not None
-        rows["val"] = take(rows["train"], len(rows["train"]) / 10 if plainly else len(kept) * val_percent / 100)
+        rows["val"] = take(rows["train"], len(rows["train"]) / 10)
     if not rows["train"]:
         why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
         raise CaptchaOcrError(

@@ -11,9 +11,10 @@ SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_NOTES = 0.5
 
 
-def say(line: str) -> None:
-    """Write one line to stderr, above the bar if there is one."""
-    tqdm.write(line, file=sys.stderr)
+def say(line: str, quiet: bool = False) -> None:
+    """Write one line to stderr, above the bar if there is one; nothing where it is to be quiet."""
+    if not quiet:
+        tqdm.write(line, file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

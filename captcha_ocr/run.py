@@ -51,8 +51,7 @@ class Run:
 
     def tell(self, line: str) -> None:
         """Say a line, unless it is to be quiet."""
-        if not self.quiet:
-            say(line)
+        say(line, self.quiet)
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,14 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from captcha_ocr import __version__
-from captcha_ocr.config import (
-    Lengths,
-)
+from captcha_ocr.config import Lengths
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.workers import rank_and_count
-
-if TYPE_CHECKING:
-    pass
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

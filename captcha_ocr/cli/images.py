@@ -2,25 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
 from captcha_ocr.charset import NAMED
-from captcha_ocr.config import (
-    MAX_FOLDS,
-    PRESETS,
-    RARE,
-    GeneratorConfig,
-    PrepareConfig,
-    Renderer,
-    Warp,
-    check,
-)
-from captcha_ocr.signals import importing
-
-if TYPE_CHECKING:
-    pass
 from captcha_ocr.cli.group import (
     FILE,
     FOLDER,
@@ -43,6 +29,8 @@ from captcha_ocr.cli.group import (
     size_option,
     workers_option,
 )
+from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, PrepareConfig, Renderer, Warp, check
+from captcha_ocr.signals import importing
 
 
 @main.command()

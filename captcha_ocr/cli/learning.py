@@ -3,26 +3,10 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
-from captcha_ocr.config import (
-    FEW,
-    PRESETS,
-    Loss,
-    Precision,
-    Schedule,
-    TrainConfig,
-    preset_for,
-    preset_named,
-)
-from captcha_ocr.errors import UsageError
-from captcha_ocr.signals import importing
-from captcha_ocr.workers import rank_and_count
-
-if TYPE_CHECKING:
-    pass
 from captcha_ocr.cli.group import (
     FOLDER,
     RUN,
@@ -39,6 +23,10 @@ from captcha_ocr.cli.group import (
     report,
     seed_option,
 )
+from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
+from captcha_ocr.errors import UsageError
+from captcha_ocr.signals import importing
+from captcha_ocr.workers import rank_and_count
 
 
 def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
@@ -190,10 +178,11 @@ def curve(
         return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
 
     points = curves.learning_curve(data, out, recipe_for, images, quiet, device_name=device, init=init, force=force)
+    outlook = curves.outlook(points)
     report(
         as_json,
-        {"out": str(out), "points": [asdict(point) for point in points], "outlook": curves.outlook(points)},
-        "\n".join([*map(curves.in_words, points), *curves.outlook(points), f"{out / curves.PICTURE_FILE}"]),
+        {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook},
+        "\n".join([*map(curves.in_words, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
         next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
     )
 

@@ -14,19 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from captcha_ocr.config import (
-    Lengths,
-    ModelConfig,
-)
-from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
-from captcha_ocr.signals import importing
-from captcha_ocr.workers import rank_and_count
-
-if TYPE_CHECKING:
-    from captcha_ocr.labels import Label
-    from captcha_ocr.processes import Processes
-    from captcha_ocr.reading import Reading
-    from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.cli.group import (
     FILE,
     FOLDER,
@@ -38,6 +25,16 @@ from captcha_ocr.cli.group import (
     main,
     option,
 )
+from captcha_ocr.config import Lengths, ModelConfig
+from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.signals import importing
+from captcha_ocr.workers import rank_and_count
+
+if TYPE_CHECKING:
+    from captcha_ocr.labels import Label
+    from captcha_ocr.processes import Processes
+    from captcha_ocr.reading import Reading
+    from captcha_ocr.recognizer import Recognizer
 
 
 @main.command(name="eval")
