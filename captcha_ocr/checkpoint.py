@@ -143,7 +143,7 @@ def model_card(
         "",
         f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{charset.characters}` (case {case})",
         f"from images brought to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {dataset.count('train'):,} images; the best epoch was {best_epoch}.",
+        f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; the best epoch was {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",
         "",

@@ -49,6 +49,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
     assert [(point.images, point.tested) for point in points] == [(10, 6), (20, 6)]
     runs = [json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (10, 20)]
     assert [run["training"]["images"] for run in runs] == [10, 20]
+    assert "on 10 images" in (tmp_path / "images-10" / "best" / "README.md").read_text()
     assert json.loads((tmp_path / "curve.json").read_bytes())["points"][0]["images"] == 10
     assert (tmp_path / "curve.png").stat().st_size > 0
 
