@@ -115,8 +115,8 @@ def inspect(
     problems |= {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
     if not pairs:
-        file, reason = next(iter(problems.items()))
-        raise CaptchaOcrError(f"no labelled image below {folder} can be read; {file}: {reason}")
+        unread, reason = next(iter(problems.items()))
+        raise CaptchaOcrError(f"no labelled image below {folder} can be read; {unread}: {reason}")
     alike: dict[str, list[Label]] = {}
     for label, file in pairs:
         alike.setdefault(file.sha256, []).append(label)

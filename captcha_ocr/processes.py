@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported later, it would hold on to the group that there is then, beyond its end
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -166,7 +167,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
         with ended_at_once():  # for the others are waited for, half an hour if need be
             rank, count = meet(backend)
         yield Processes(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    except (KeyboardInterrupt, SystemExit):  # on which all have agreed
+    except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # on which all have agreed, or which all meet
         dist.destroy_process_group()
         raise
     except RuntimeError as error:
