@@ -19,7 +19,7 @@ STEPS = 30  # of halving the range of its logarithm, from -5 to 5 at first
 def calibrated(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> ResNet18:
     """A copy of `model` that reads the same, and is as sure as it is right on (images, labels) batches.
 
-    All its logits are divided by one temperature (Guo et al. 2017, arXiv:1706.04599), worked into its last layer.
+    All its logits are divided by one temperature (Guo et al. 2017, arXiv:1706.04599).
     """
     model = copy.deepcopy(model).eval()
     precision = choose_precision("auto", model.device)
@@ -32,9 +32,7 @@ def calibrated(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> Res
             break
     if not labels:  # one of several processes, which had nothing to validate
         return model
-    factor = 1 / temperature_of(torch.cat(logits).flatten(0, 1), torch.cat(labels).flatten())
-    model.head.weight.mul_(factor)
-    model.head.bias.mul_(factor)
+    model.temperature.mul_(temperature_of(torch.cat(logits).flatten(0, 1), torch.cat(labels).flatten()))
     return model
 
 

@@ -13,7 +13,7 @@ from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 from captcha_ocr.errors import UsageError
 
 Stem = Literal["3x3", "strided"]
-Pool = Literal["global", "attention"]
+Pool = Literal["global", "columns"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
@@ -121,14 +121,14 @@ class NetworkConfig:
     """The free choices in the ResNet-18.
 
     stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
-    pool: `global` averages all positions and has a linear layer for every place in the text; with `attention` every
-    place looks for its own column, and one linear layer serves them all.
+    pool: `global` averages all positions and has a linear layer for every place in the text; `columns` keeps the
+    columns apart, each has the same linear layer, and CTC makes places of them.
     normalise: whether each image is brought to mean 0 and deviation 1 first.
     """
 
     width: int = 32
     stem: Stem = "strided"
-    pool: Pool = "attention"
+    pool: Pool = "columns"
     normalise: bool = True
 
     def __post_init__(self) -> None:
@@ -149,8 +149,8 @@ class ModelConfig:
 
     @property
     def classes(self) -> int:
-        """What can stand in a place of the text: a character or, the last class, where lengths vary, nothing."""
-        return len(self.charset) + self.lengths.vary
+        """What can stand in a place of the text: a character or, the last class, nothing, where that may be."""
+        return len(self.charset) + (self.lengths.vary or self.network.pool == "columns")
 
     @property
     def class_names(self) -> list[str]:
@@ -283,7 +283,7 @@ class TrainConfig:
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
     augment: whether images are changed a little each time they are shown (augment.py).
     images: how many of those to train on are, the first; None means all.
-    frozen: the share of the steps in which only attention and classifier learn; of the first epoch's where their number
+    frozen: the share of the steps in which only what reads the features learns; of the first epoch's where their number
     is open.
     """
 

@@ -1,6 +1,7 @@
-"""ResNet-18 (He et al. 2015, arXiv:1512.03385) with one softmax for every place in the text."""
+"""ResNet-18 (He et al. 2015, arXiv:1512.03385) with a softmax for every place in a text, which CTC makes of columns."""
 
 import copy
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ from captcha_ocr.config import ModelConfig, NetworkConfig
 from captcha_ocr.device import autocast, choose_precision
 
 Stride = tuple[int, int]  # of rows and columns
+LEAST = 1e-20  # probability, so that its logarithm, and the gradient of that, stay within bounds
 
 
 class BasicBlock(nn.Module):
@@ -39,35 +41,42 @@ class BasicBlock(nn.Module):
         return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(seen)), inplace=True)
 
 
-class Attention(nn.Module):
-    """Every place in the text looks for the columns that are its own: (B, D, columns) to (B, L, D).
+def places_from_columns(columns: Tensor, length: int) -> Tensor:
+    """Logits of columns (B, columns, K), of which the last class is blank, to logits of places (B, L, K): CTC.
 
-    What is in a column says which place it may belong to (`key`), and so does where it lies (`bias`); a place gets the
-    columns' average by the softmax of both. One classifier can then learn a character from wherever it stands in the
-    text, where a linear layer over all columns learns it anew for every place (docs/lab-notebook.md, 2026-11-22).
+    CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) lets every column draw a class by itself, and
+    reads a text from them by leaving out repetitions and then blanks. So the probability that the l-th character is c
+    is that of c being drawn where l - 1 characters are read and the last draw was not c: a sum over all drawings,
+    exact, which one pass from left to right gives. A place's last class is nothing: the text is shorter.
+
+    CTC mostly trains on the probability of the whole text instead. Those of places take any loss, and the labels of two
+    images mixed, and were as accurate sooner (docs/lab-notebook.md, 2026-11-22).
     """
-
-    def __init__(self, channels: int, length: int, columns: int) -> None:
-        super().__init__()
-        self.key = nn.Linear(channels, length)
-        place = (torch.arange(length) + 0.5)[:, None]
-        column = (torch.arange(columns) + 0.5) * (length / columns)
-        self.bias = nn.Parameter(-((column - place) ** 2))  # at first each looks where it would be in an even row
-
-    def forward(self, x: Tensor) -> Tensor:
-        columns = x.transpose(1, 2)  # (B, columns, D)
-        weights = (self.key(columns).transpose(1, 2) + self.bias).softmax(-1)  # (B, L, columns)
-        looked_at: Tensor = weights @ columns
-        return looked_at
+    probabilities = columns.softmax(-1)
+    characters, blank = probabilities[..., :-1], probabilities[..., -1:]
+    read = columns.new_zeros((len(columns), length, characters.shape[-1]))
+    # What was drawn last, by how many characters are read: each of them (B, L, K - 1), or a blank (B, L, 1).
+    drawn, nothing = torch.zeros_like(read), functional.pad(torch.ones_like(read[:, :1, :1]), (0, 0, 0, length - 1))
+    for column in range(columns.shape[1]):
+        character = characters[:, column, None]
+        either = nothing + drawn.sum(-1, keepdim=True)
+        another = character * (either - drawn)
+        read = read + another
+        drawn = character * drawn + functional.pad(another[:, :-1], (0, 0, 1, 0))
+        nothing = blank[:, column, None] * either
+    ended = (nothing + drawn.sum(-1, keepdim=True)).cumsum(1)  # with so many characters or fewer
+    return torch.cat([read, ended], -1).clamp_min(LEAST).log()
 
 
 class ResNet18(nn.Module):
     """Images to logits: (B, C, H, W) uint8 in, (B, L, K) float32 out; normalisation is inside.
 
-    A stem and four stages of two blocks (`stages_of`). Then either the last feature map is averaged over its rows,
-    every place picks from the columns by attention, and a linear layer that all places share gives their K logits; or
-    it is averaged over all positions, and a linear layer gives the L places their K logits each.
+    A stem and four stages of two blocks (`stages_of`). Then either the last feature map is averaged over its rows, a
+    linear layer gives every column logits, and CTC makes of them those of the places; or it is averaged over all
+    positions, and a linear layer gives the L places their K logits each.
     """
+
+    temperature: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -79,11 +88,14 @@ class ResNet18(nn.Module):
             blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, (1, 1))]
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
-        places = config.lengths.longest
-        if config.network.pool == "attention":
-            self.attention = Attention(in_channels, places, columns_of(config))
-            places = 1
-        self.head = nn.Linear(in_channels, places * config.classes)
+        longest = config.lengths.longest
+        if config.network.pool == "global":
+            self.head = nn.Linear(in_channels, longest * config.classes)
+        else:
+            self.head = nn.Linear(in_channels, config.classes)
+            blanks = max(1.0, columns_of(config) / longest - 1)  # so that about as many characters are drawn at first
+            nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
+        self.register_buffer("temperature", torch.ones(()))  # found when training is done (calibrate.py)
 
     def forward(self, images: Tensor) -> Tensor:
         x = images.float() / 255
@@ -91,9 +103,12 @@ class ResNet18(nn.Module):
             x = standardise(x)
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.blocks(self.stem(x))  # (B, 8 * width, rows, columns)
-        x = x.mean((2, 3)) if self.config.network.pool == "global" else self.attention(x.mean(2))
+        x = x.mean((2, 3)) if self.config.network.pool == "global" else x.mean(2).transpose(1, 2)
         logits: Tensor = self.head(x).float()
-        return logits.view(-1, self.config.lengths.longest, self.config.classes)
+        logits = logits.view(len(images), -1, self.config.classes)  # of places or of columns
+        if self.config.network.pool == "columns":
+            logits = places_from_columns(logits, self.config.lengths.longest)
+        return logits / self.temperature
 
     @property
     def device(self) -> torch.device:
@@ -131,12 +146,12 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
 def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
     """The channels and the stride of the four stages, each of two blocks.
 
-    For attention the last two keep the columns, four times as many as there would be, which the last pays for with half
-    of its channels: as accurate, and much sooner, for as much arithmetic (docs/lab-notebook.md, 2026-11-22).
+    Where columns are kept apart the last two keep all of them, four times as many as there would be, for which the last
+    has half the channels: as accurate, and much sooner, for as much arithmetic (docs/lab-notebook.md, 2026-11-22).
     """
     width = network.width
     first = (width, (1, 1)), (2 * width, (2, 2))
-    if network.pool == "attention":
+    if network.pool == "columns":
         return *first, (4 * width, (2, 1)), (4 * width, (2, 1))
     return *first, (4 * width, (2, 2)), (8 * width, (2, 2))
 

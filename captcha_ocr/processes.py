@@ -168,7 +168,8 @@ def joined(device: torch.device) -> Iterator[Processes]:
             rank, count = meet(backend)
         yield Processes(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # on which all have agreed, or which all meet
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
         raise
     except RuntimeError as error:
         if not lost_another(error):

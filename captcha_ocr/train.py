@@ -168,7 +168,7 @@ def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> Non
     preset = PRESETS[config.preset]
     if preset.size not in (None, dataset.size):
         reason = f"the preset {config.preset} wants {preset.size}"
-    elif model.network.pool == "attention" and columns_of(model) < model.lengths.longest:
+    elif model.network.pool == "columns" and columns_of(model) < 2 * model.lengths.longest - 1:  # as "aaa" needs them
         reason = f"that is too narrow for {model.lengths} characters"
     else:
         return

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
-from torch.nn import functional
 
 from captcha_ocr.config import check, differences
 from captcha_ocr.model import ResNet18
@@ -13,8 +11,8 @@ from captcha_ocr.model import ResNet18
 def take_over(source: ResNet18, target: ResNet18) -> None:
     """Give `target` the weights of `source`, a network of the same kind.
 
-    Convolutions and norms as they are; the first convolution for another number of channels, and what tells places
-    apart for other lengths and sizes, stretched; of the classifier the characters that both know, in either case.
+    Convolutions and norms as they are, the first one for another number of channels made to fit; of the classifier the
+    characters that both know, in either case. With `columns` nothing depends on lengths and sizes.
     UsageError where the networks are of different kinds.
     """
     changed = differences(source.config.network, target.config.network)
@@ -24,11 +22,9 @@ def take_over(source: ResNet18, target: ResNet18) -> None:
     for name, tensor in old.items():
         if name == "stem.0.weight":
             state[name] = with_channels(tensor, state[name].shape[1])
-        elif name.startswith("attention."):
-            state[name] = stretched(tensor, state[name].shape)
         elif name.startswith("head."):
             state[name] = by_character(state[name], names, tensor, known)
-        else:
+        elif name != "temperature":
             state[name] = tensor
     target.load_state_dict(state)
 
@@ -38,15 +34,6 @@ def with_channels(kernel: Tensor, channels: int) -> Tensor:
     if channels == kernel.shape[1]:
         return kernel
     return kernel.sum(1, keepdim=True).expand(-1, channels, -1, -1) / channels
-
-
-def stretched(tensor: Tensor, shape: torch.Size) -> Tensor:
-    """A tensor over places, and perhaps columns, of another number of them: (L, …) to `shape`; the rest is kept."""
-    if tensor.shape == shape:
-        return tensor
-    rows = tensor.float().view(1, 1, len(tensor), -1)
-    size = (shape[0], shape[1] if len(shape) > 1 else 1)
-    return functional.interpolate(rows, size, mode="bilinear", align_corners=True).view(shape)
 
 
 def by_character(fresh: Tensor, names: Sequence[str], old: Tensor, known: Sequence[str]) -> Tensor:

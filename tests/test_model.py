@@ -1,10 +1,20 @@
+from itertools import groupby, product
+
 import pytest
 import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig
-from captcha_ocr.model import Attention, ResNet18, TorchEngine, columns_of, count_parameters, fuse_norms, standardise
+from captcha_ocr.model import (
+    ResNet18,
+    TorchEngine,
+    columns_of,
+    count_parameters,
+    fuse_norms,
+    places_from_columns,
+    standardise,
+)
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)
@@ -63,39 +73,54 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
 
 
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize("pool", ["global", "attention"])
-def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool):
+@pytest.mark.parametrize(("pool", "classes"), [("global", 5), ("columns", 6)])
+def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool, classes):
     logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
-    assert logits.shape == (2, 3, 5)
+    assert logits.shape == (2, 3, classes)
     assert logits.dtype == torch.float32
 
 
-@pytest.mark.parametrize("pool", ["global", "attention"])
+@pytest.mark.parametrize("pool", ["global", "columns"])
 def test_where_lengths_vary_there_is_a_logit_for_nothing(pool):
     logits = ResNet18(tiny(shortest=1, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
     assert logits.shape == (2, 3, 6)
 
 
-def test_every_place_looks_first_where_it_would_be_in_an_even_row():
-    attention = Attention(8, length=3, columns=9)
-    torch.nn.init.zeros_(attention.key.weight)
-    looked_at = attention(torch.eye(9)[None, :8])  # (1, 8, 9): column c has its own number alone, the last has none
-    assert looked_at.shape == (1, 3, 8)
-    assert looked_at[0].argmax(-1).tolist() == [1, 4, 7]
+def test_what_columns_say_of_places_is_the_sum_over_all_that_could_be_drawn():
+    columns = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))  # the characters 0, 1, 2 and a blank
+    expected = torch.zeros(2, 3, 4)
+    for drawn in product(range(4), repeat=5):
+        text = [character for character, _ in groupby(drawn) if character != 3]
+        probability = columns.softmax(-1)[:, range(5), drawn].prod(1)
+        for place in range(3):
+            expected[:, place, text[place] if place < len(text) else 3] += probability
+    assert torch.allclose(places_from_columns(columns, 3).exp(), expected, atol=1e-6)
 
 
-def test_a_place_finds_its_column_by_what_is_in_it():
-    attention = Attention(2, length=1, columns=5)
+def test_a_character_over_several_columns_is_one_and_behind_a_blank_another():
+    columns = 50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()
+    read = places_from_columns(columns, 5)
+    assert read.argmax(-1).tolist() == [[0, 1, 1, 2, 3]]
+    assert read.isfinite().all()
+
+
+def test_what_no_column_draws_has_a_gradient_that_can_be_reckoned_with():
+    columns = (1000 * torch.eye(4)[None]).requires_grad_()
+    places_from_columns(columns, 3).sum().backward()
+    assert columns.grad.isfinite().all()
+
+
+def test_at_first_about_as_many_characters_are_drawn_as_there_are_places():
+    torch.manual_seed(0)
+    model = ResNet18(ModelConfig(CHARSET, Lengths(1, 8), InputSize(60, 160, 1), NetworkConfig(width=8))).eval()
     with torch.no_grad():
-        attention.key.weight.copy_(torch.tensor([[100.0, 0.0]]))
-    features = torch.zeros(1, 2, 5)
-    features[0, :, 4] = torch.tensor([1.0, 7.0])
-    assert attention(features)[0, 0].tolist() == pytest.approx([1.0, 7.0])
+        nothing = model(torch.zeros(1, 1, 60, 160, dtype=torch.uint8))[0, :, -1].exp()
+    assert 6 < (1 - nothing).sum() < 8
 
 
 @pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize("pool", ["global", "attention"])
+@pytest.mark.parametrize("pool", ["global", "columns"])
 def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem, pool):
     config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), NetworkConfig(width=2, stem=stem, pool=pool))
     model = ResNet18(config).eval()
@@ -126,8 +151,8 @@ def test_an_empty_image_is_no_division_by_zero():
     assert ResNet18(tiny()).eval()(torch.full((1, 1, 20, 50), 200, dtype=torch.uint8)).isfinite().all()
 
 
-def test_attention_keeps_the_place_of_a_character():
-    model = ResNet18(tiny(pool="attention")).eval()
+def test_columns_keep_the_place_of_a_character():
+    model = ResNet18(tiny(pool="columns")).eval()
     left = torch.zeros(1, 1, 20, 50, dtype=torch.uint8)
     right = left.clone()
     left[..., :10], right[..., -10:] = 255, 255
@@ -149,5 +174,5 @@ def test_a_network_without_its_norms_gives_the_same_logits(stem):
 def test_the_engine_takes_and_gives_numpy():
     engine = TorchEngine(ResNet18(tiny()), torch.device("cpu"))
     logits = engine.logits(torch.zeros(2, 1, 20, 50, dtype=torch.uint8).numpy())
-    assert logits.shape == (2, 3, 5)
+    assert logits.shape == (2, 3, 6)
     assert logits.dtype == "float32"
