@@ -4,7 +4,7 @@
     python benchmarks/datasets.py SETS/keras_v2 --folds 5               pooled over five folds
     python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  over five draws of so many, tested on the rest
 
-Everything lies in --out, and what is finished there is not done again. Only the command line is used.
+What follows `--` goes to train. Everything lies in --out, and what is finished there is not done again. Only the command line is used.
 """
 
 import argparse
@@ -74,9 +74,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int)
     parser.add_argument("--labels", type=int, default=300, help="how many, in a draw")
     parser.add_argument("--out", type=Path, default=Path("runs/datasets"))
-    parser.add_argument("options", nargs=argparse.REMAINDER, help="after --: options of train")
-    arguments = parser.parse_args()
-    options = [option for option in arguments.options if option != "--"]
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments, options = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
     kind = "split"
     if arguments.folds:
         kind = f"{arguments.folds}-folds"
