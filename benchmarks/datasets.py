@@ -4,7 +4,8 @@
     python benchmarks/datasets.py SETS/keras_v2 --folds 5               pooled over five folds
     python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  over five draws of so many, tested on the rest
 
-What follows `--` goes to train. Everything lies in --out, and what is finished there is not done again. Only the command line is used.
+What follows `--` goes to train. Everything lies in --out, and what is finished there is not done again. Only the
+command line is used.
 """
 
 import argparse
