@@ -19,6 +19,7 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.workers import map_jobs
 
 ENOUGH_OF_A_CHARACTER = 20  # labels, below which it is hardly learnt
+STRETCHED = 1.1  # times as wide for their height, beyond which images are not of the same kind
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
 NAMED = 8  # of the things that could be listed, before the rest is counted
 
@@ -79,7 +80,7 @@ class Inspection:
         """The facts for people, a line each."""
         characters = " ".join(f"{character}:{count:,}" for character, count in self.characters.items())
         rows = [
-            ("images", f"{len(self.labels):,} that can be read and have a label; {len(self.problems):,} others"),
+            ("images", f"{len(self.labels):,} that can be read and have a label; {len(self.problems):,} left out"),
             ("sizes", listed([f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()])),
             ("modes", listed([f"{mode} {count:,}" for mode, count in self.modes.most_common()])),
             ("for training", self.input_size),
@@ -193,8 +194,9 @@ def advice_on_images(found: Inspection) -> list[str]:
         )
     if found.conflicts:
         advice.append(f"{len(found.conflicts):,} images are there twice with different labels: prepare leaves out both")
-    if len(found.sizes) > 1:
-        advice.append("the images are of different sizes: all are brought to one, and so stretched")
+    proportions = [width / height for width, height in found.sizes]
+    if max(proportions) > STRETCHED * min(proportions):
+        advice.append("the images are of different proportions: all are brought to one size, and so stretched")
     if len(found.labels) < 300:
         advice.append(
             f"{len(found.labels):,} images are few: some hundred more, or train --init with a model of generated ones"

@@ -24,7 +24,7 @@ def folder(tmp_path):
     folder = tmp_path / "images"
     for name, grey in (("aB_1", 1), ("aB_2", 1), ("ab", 2), ("bb", 2)):
         draw(folder, f"{name}.png", grey)
-    draw(folder, "abb.png", (9, 9, 9), (40, 20), "RGB")
+    draw(folder, "abb.png", (9, 9, 9), (48, 20), "RGB")
     (folder / "bad.png").write_bytes(b"no image")
     return folder
 
@@ -32,7 +32,7 @@ def folder(tmp_path):
 def test_everything_is_counted(folder):
     found = inspect(folder, ANY, workers=1)
     assert len(found.labels) == 5
-    assert found.sizes == {(32, 16): 4, (40, 20): 1}
+    assert found.sizes == {(32, 16): 4, (48, 20): 1}
     assert found.modes == {"L": 4, "RGB": 1}
     assert found.lengths == {2: 4, 3: 1}
     assert found.characters == {"B": 2, "a": 4, "b": 3}
@@ -48,8 +48,8 @@ def test_copies_and_conflicts_are_told_apart(folder):
 def test_what_people_read_has_all_of_it(folder):
     words = str(inspect(folder, ANY, workers=1))
     for line in (
-        "images        5 that can be read and have a label; 1 others",
-        "sizes         32x16 4; 40x20 1",
+        "images        5 that can be read and have a label; 1 left out",
+        "sizes         32x16 4; 48x20 1",
         "modes         L 4; RGB 1",
         "lengths       2 4; 3 1",
         "alphabet      3 characters; how many texts hold each: B:2 a:4 b:3",
@@ -91,7 +91,7 @@ def test_advice_names_what_to_mind(folder):
         "each of Bab",
         "B stand in both cases",
         "labels: prepare leaves out both",
-        "different sizes",
+        "different proportions",
         "5 images are few",
     ):
         assert words in advice
@@ -122,3 +122,9 @@ def test_a_wrong_label_comes_first_of_what_a_model_reads_otherwise(run, images, 
     wrong = read_wrong(recognizer, inspect(own, ANY, workers=1))
     assert [each.file for each in wrong] == [surest, unsure]
     assert (wrong[0].text, wrong[0].reading.code) == (flipped[surest], readings[surest].code)
+
+
+def test_images_of_the_same_proportions_are_not_stretched(tmp_path):
+    for name, size in (("ab", (32, 16)), ("ba", (64, 32))):
+        draw(tmp_path, f"{name}.png", 1, size)
+    assert not any("proportions" in line for line in advice_on_images(inspect(tmp_path, ANY, workers=1)))
