@@ -509,7 +509,7 @@ def test_inspect_counts_draws_and_advises(images, run, tmp_path):
     result = invoke("inspect", images, "--out", out, "--model", run, "--device", "cpu", "--workers", 1, "--quiet")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == "images        60 that can be read and have a label; 0 others"
+    assert lines[0] == "images        60 that can be read and have a label; 0 left out"
     assert f"picture       {out / 'contact-sheet.png'}" in lines
     assert f"picture       {out / 'read-wrong.png'}" in lines
     wrong = [line for line in lines if "\tread as " in line]
