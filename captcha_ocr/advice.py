@@ -18,11 +18,12 @@ def advice_on_run(folder: Path) -> list[str]:
     document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
     if document["finished"] is None:
         return []
-    return advice(Finished(**document["finished"]), len(document["model"]["charset"]["characters"]))
+    characters, augmented = document["model"]["charset"]["characters"], document["training"]["augment"]
+    return advice(Finished(**document["finished"]), len(characters), augmented)
 
 
-def advice(finished: Finished, characters: int) -> list[str]:
-    """What the scores of a run tell that reads an alphabet of so many characters."""
+def advice(finished: Finished, characters: int, augmented: bool) -> list[str]:
+    """What the scores of a run tell that reads an alphabet of so many characters, its images augmented or not."""
     trained, validated = finished.training, finished.validation
     gap = trained["exact_match"] - validated["exact_match"]
     if validated["character_accuracy"] < 2 / characters:
@@ -33,8 +34,8 @@ def advice(finished: Finished, characters: int) -> list[str]:
     if gap > APART and trained["interval"][0] > validated["interval"][1]:
         return [
             f"{in_percent(trained)} of images that were trained on are right and {in_percent(validated)} of others, "
-            "which is overfitting: more images, --preset few, or --init with a model of generated ones; "
-            "captcha-ocr curve says how many"
+            f"which is overfitting: more images{'' if augmented else ', --preset few'}, or --init with a model of "
+            "generated ones; captcha-ocr curve says how many"
         ]
     if trained["exact_match"] < LEARNT:
         return [

@@ -380,7 +380,7 @@ def finish(
         f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
         f"best epoch {progress.best_epoch}"
     )
-    for sentence in advice(finished, len(dataset.charset)):
+    for sentence in advice(finished, len(dataset.charset), trainer.config.augment):
         run.tell(f"advice     {sentence}")
     return finished
 

@@ -16,30 +16,35 @@ def finished(trained: int, validated: int, images: int = 200, per_character: flo
 
 
 def test_guessing_is_called_so():
-    (sentence,) = advice(finished(0, 0, per_character=0), 36)
+    (sentence,) = advice(finished(0, 0, per_character=0), 36, False)
     assert "0.0% of the characters are right, which is guessing" in sentence
     assert "captcha-ocr inspect" in sentence
 
 
 def test_overfitting_is_called_so():
-    (sentence,) = advice(finished(200, 150), 36)
+    (sentence,) = advice(finished(200, 150), 36, False)
     assert sentence.startswith("100.0% of images that were trained on are right and 75.0% of others")
-    assert "overfitting" in sentence
+    assert "overfitting: more images, --preset few, or --init" in sentence
+
+
+def test_who_augments_is_not_advised_to_do_so():
+    (sentence,) = advice(finished(200, 150), 36, True)
+    assert "overfitting: more images, or --init" in sentence
 
 
 def test_a_run_that_has_not_learnt_what_it_was_shown_is_still_learning():
-    (sentence,) = advice(finished(100, 98), 36)
+    (sentence,) = advice(finished(100, 98), 36, False)
     assert "50.0% of the images that were trained on are right, so it is still learning" in sentence
     assert "it had 7" in sentence
 
 
 @pytest.mark.parametrize(("trained", "validated"), [(200, 199), (200, 192), (196, 198)])
 def test_a_run_that_has_gone_well_needs_no_advice(trained, validated):
-    assert advice(finished(trained, validated), 36) == []
+    assert advice(finished(trained, validated), 36, False) == []
 
 
 def test_a_difference_within_chance_is_no_overfitting():
-    assert advice(finished(10, 9, images=10), 36) == []
+    assert advice(finished(10, 9, images=10), 36, False) == []
 
 
 def test_the_advice_on_a_run_is_that_on_how_it_ended(run):
