@@ -149,7 +149,7 @@ class ModelConfig:
 
     @property
     def classes(self) -> int:
-        """What can stand in a place of the text: a character or, the last class, nothing, where that may be."""
+        """What a place of the text can hold: characters and, last, where lengths vary and in columns, nothing."""
         return len(self.charset) + (self.lengths.vary or self.network.pool == "columns")
 
     @property

@@ -97,9 +97,13 @@ def test_what_is_no_length_is_refused(text):
         Lengths.parse(text)
 
 
-def test_where_lengths_vary_a_place_can_hold_nothing():
-    assert MODEL.class_names == ["a", "b", "é", ""]
-    assert dataclasses.replace(MODEL, lengths=Lengths(4, 4)).class_names == ["a", "b", "é"]
+@pytest.mark.parametrize(
+    ("pool", "shortest", "nothing"), [("global", 4, []), ("global", 3, [""]), ("columns", 4, [""])]
+)
+def test_a_place_can_hold_nothing_where_lengths_vary_and_a_column_always(pool, shortest, nothing):
+    network = dataclasses.replace(MODEL.network, pool=pool)
+    model = dataclasses.replace(MODEL, lengths=Lengths(shortest, 4), network=network)
+    assert model.class_names == ["a", "b", "é", *nothing]
 
 
 def test_a_size_reads_as_width_by_height():
