@@ -50,21 +50,22 @@ def places_from_columns(columns: Tensor, length: int) -> Tensor:
     exact, which one pass from left to right gives. A place's last class is nothing: the text is shorter.
 
     CTC mostly trains on the probability of the whole text instead. Those of places take any loss, and the labels of two
-    images mixed, and were as accurate sooner (docs/lab-notebook.md, 2026-11-22).
+    images mixed, and were as accurate (docs/lab-notebook.md, 2026-11-22).
     """
     probabilities = columns.softmax(-1)
     characters, blank = probabilities[..., :-1], probabilities[..., -1:]
     read = columns.new_zeros((len(columns), length, characters.shape[-1]))
     # What was drawn last, by how many characters are read: each of them (B, L, K - 1), or a blank (B, L, 1).
-    drawn, nothing = torch.zeros_like(read), functional.pad(torch.ones_like(read[:, :1, :1]), (0, 0, 0, length - 1))
+    drawn, skipped = torch.zeros_like(read), torch.zeros_like(read[..., :1])
+    skipped[:, 0] = 1  # nothing is read, and nothing repeated
     for column in range(columns.shape[1]):
         character = characters[:, column, None]
-        either = nothing + drawn.sum(-1, keepdim=True)
+        either = skipped + drawn.sum(-1, keepdim=True)
         another = character * (either - drawn)
         read = read + another
         drawn = character * drawn + functional.pad(another[:, :-1], (0, 0, 1, 0))
-        nothing = blank[:, column, None] * either
-    ended = (nothing + drawn.sum(-1, keepdim=True)).cumsum(1)  # with so many characters or fewer
+        skipped = blank[:, column, None] * either
+    ended = (skipped + drawn.sum(-1, keepdim=True)).cumsum(1)  # with so many characters or fewer
     return torch.cat([read, ended], -1).clamp_min(LEAST).log()
 
 
@@ -102,12 +103,12 @@ class ResNet18(nn.Module):
         if self.config.network.normalise:
             x = standardise(x)
         x = x.contiguous(memory_format=torch.channels_last)
-        x = self.blocks(self.stem(x))  # (B, 8 * width, rows, columns)
-        x = x.mean((2, 3)) if self.config.network.pool == "global" else x.mean(2).transpose(1, 2)
-        logits: Tensor = self.head(x).float()
-        logits = logits.view(len(images), -1, self.config.classes)  # of places or of columns
-        if self.config.network.pool == "columns":
-            logits = places_from_columns(logits, self.config.lengths.longest)
+        x = self.blocks(self.stem(x))  # (B, channels, rows, columns)
+        longest = self.config.lengths.longest
+        if self.config.network.pool == "global":
+            logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
+        else:
+            logits = places_from_columns(self.head(x.mean(2).transpose(1, 2)).float(), longest)
         return logits / self.temperature
 
     @property
