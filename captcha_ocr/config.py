@@ -25,7 +25,7 @@ Renderer = Literal["fast", "package"]
 MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
 PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
 CLOSE_ENOUGH = 0.85  # no image is resized for less
-LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
+LEAST_WIDTH = 16  # pixels a character of a network's input, four columns of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
 MAX_FOLDS = 100
@@ -369,8 +369,8 @@ PRESETS = {
     # goes up and down for half the run, so that patience would end what is not yet learnt.
     "few": Preset(
         training=TrainConfig(preset="few", patience=100, augment=True, weight_decay=1.0),
-        images_seen=200_000,
-        most_epochs=150,
+        images_seen=150_000,
+        most_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
     ),
     # The recipe that the project started from.

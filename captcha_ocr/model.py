@@ -147,14 +147,13 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
 def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
     """The channels and the stride of the four stages, each of two blocks.
 
-    Where columns are kept apart the last two keep all of them, four times as many as there would be, for which the last
-    has half the channels: as accurate, and much sooner, for as much arithmetic (docs/lab-notebook.md, 2026-11-22).
+    Where columns are kept apart no stage halves their number, so that one is 4 pixels wide, as slim letters set tight
+    want it; the last two stages have fewer channels for that (docs/lab-notebook.md, 2026-11-23).
     """
     width = network.width
-    first = (width, (1, 1)), (2 * width, (2, 2))
     if network.pool == "columns":
-        return *first, (4 * width, (2, 1)), (4 * width, (2, 1))
-    return *first, (4 * width, (2, 2)), (8 * width, (2, 2))
+        return (width, (1, 1)), (2 * width, (2, 1)), (3 * width, (2, 1)), (3 * width, (2, 1))
+    return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 2)), (8 * width, (2, 2))
 
 
 def columns_of(config: ModelConfig) -> int:

@@ -209,7 +209,7 @@ def test_the_input_size_keeps_the_proportions_of_the_images_within_a_budget_of_p
         (TrainConfig(), PRESETS["default"].images_seen // 10, 10),
         (TrainConfig(), 10, PRESETS["default"].most_epochs),
         (TrainConfig(preset="few"), 800, PRESETS["few"].most_epochs),
-        (TrainConfig(preset="few"), 4000, 50),
+        (TrainConfig(preset="few"), 5000, 30),
         (TrainConfig(), 10**9, 1),
         (PRESETS["seed"].training, 24_000, None),
     ],
