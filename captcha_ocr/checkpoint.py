@@ -114,14 +114,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     return document
 
 
-def load_model(folder: Path) -> ResNet18:
-    """The model in `folder`, on the CPU, in evaluation mode; its files are checked first."""
+def read_model_config(folder: Path) -> ModelConfig:
+    """What the model in `folder` is made of; errors as `read_config`."""
     document = read_config(folder)
     try:
-        config = ModelConfig.from_dict(document["model"])
+        return ModelConfig.from_dict(document["model"])
     except UsageError as error:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed: {error}") from None
-    data = read_checked(folder / WEIGHTS_FILE, document["files"][WEIGHTS_FILE])
+
+
+def load_model(folder: Path) -> ResNet18:
+    """The model in `folder`, on the CPU, in evaluation mode; its files are checked first."""
+    config = read_model_config(folder)
+    data = read_checked(folder / WEIGHTS_FILE, read_config(folder)["files"][WEIGHTS_FILE])
     # Built without memory of its own, so that a stranger's config.json cannot ask for any.
     with torch.device("meta"):
         model = ResNet18(config)

@@ -13,7 +13,7 @@ from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 from captcha_ocr.errors import UsageError
 
 Stem = Literal["3x3", "strided"]
-Pool = Literal["global", "columns"]
+Pool = Literal["global", "columns", "narrow"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
@@ -25,7 +25,7 @@ Renderer = Literal["fast", "package"]
 MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
 PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
 CLOSE_ENOUGH = 0.85  # no image is resized for less
-LEAST_WIDTH = 16  # pixels a character of a network's input, four columns of its last feature map
+LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
 MAX_LENGTH = 64
 MAX_FOLDS = 100
@@ -121,8 +121,8 @@ class NetworkConfig:
     """The free choices in the ResNet-18.
 
     stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
-    pool: `global` averages all positions and has a linear layer for every place in the text; `columns` keeps the
-    columns apart, each has the same linear layer, and CTC makes places of them.
+    pool: `global` averages all positions and has a linear layer for every place in the text; `columns` keeps columns of
+    8 pixels apart, each has the same linear layer, and CTC makes places of them; `narrow` the same with columns of 4.
     normalise: whether each image is brought to mean 0 and deviation 1 first.
     """
 
@@ -150,7 +150,7 @@ class ModelConfig:
     @property
     def classes(self) -> int:
         """What a place of the text can hold: characters and, last, where lengths vary and in columns, nothing."""
-        return len(self.charset) + (self.lengths.vary or self.network.pool == "columns")
+        return len(self.charset) + (self.lengths.vary or self.network.pool != "global")
 
     @property
     def class_names(self) -> list[str]:
@@ -368,6 +368,7 @@ PRESETS = {
     # For some hundred to some thousand images, shown many times: changed a little, no two are alike. Validation
     # goes up and down for half the run, so that patience would end what is not yet learnt.
     "few": Preset(
+        network=NetworkConfig(pool="narrow"),
         training=TrainConfig(preset="few", patience=100, augment=True, weight_decay=1.0),
         images_seen=150_000,
         most_epochs=120,

@@ -16,6 +16,7 @@ from captcha_ocr.checkpoint import (
     aside,
     find_model_folder,
     read_config,
+    read_model_config,
     recover,
     standing,
     temporary_of,
@@ -70,9 +71,12 @@ class Finished:
     test: dict[str, Any] | None
 
 
-def model_for(dataset: Dataset, config: TrainConfig) -> ModelConfig:
-    """The model that a training makes of a data set."""
-    return ModelConfig(dataset.charset, dataset.lengths, dataset.size, preset_named(config.preset).network)
+def model_for(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> ModelConfig:
+    """The model that a training makes of a data set: the preset's network, or that of the model to start from."""
+    network = preset_named(config.preset).network
+    if init is not None:
+        network = read_model_config(find_model_folder(init)).network
+    return ModelConfig(dataset.charset, dataset.lengths, dataset.size, network)
 
 
 def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def describe_run(dataset: Dataset, config: TrainConfig, init: Path | None = None
     """
     return {
         "training": config.to_dict(),
-        "model": model_for(dataset, config).to_dict(),
+        "model": model_for(dataset, config, init).to_dict(),
         "images": {split: dataset.count(split) for split in get_args(Split)},
         "data": sha256(b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)),
         "init": None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],

@@ -83,33 +83,31 @@ def train(
     """
     device = choose_device(local_device(device_name))
     dataset = read_dataset(data)
-    model_config = model_for(dataset, config)
-    check_fits(dataset, model_config, config)
     available = dataset.count("train")
     check((config.images or 0) <= available, f"{dataset.name} has only {counted(available, 'image')} to train on")
     if tensorboard:
         Board.check_installed()
     with joined(device) as processes:
-        document = json.loads(
-            processes.from_first(lambda: open_run(out, describe_run(dataset, config, init), resume, force))
-        )
+        document = json.loads(processes.from_first(lambda: open_run(out, dataset, config, init, resume, force)))
         if document["finished"] is not None:
             return Finished(**document["finished"])
         described = document["described"]
         if not processes.first:
-            differ = changes(described, {**describe_run(dataset, config), "init": described["init"]})
+            from_first = {key: described[key] for key in ("init", "model")}  # which read the model to start from
+            differ = changes(described, {**describe_run(dataset, config), **from_first})
             check(not differ, f"this process was not started as the first one was ({'; '.join(differ)})")
         quiet = quiet or not processes.first
         run = Run(out, dataset, processes, described, document["replace"], stream, keep_every, tensorboard, quiet)
         share = Share(config.images or dataset.count("train"), config.batch_size, processes)
         with enough_memory(processes.device, memory_advice(config.batch_size, out)):
-            return train_on(run, share, model_config, config, init, resume)
+            return train_on(run, share, config, init, resume)
 
 
-def open_run(out: Path, described: dict[str, Any], resume: str, force: bool) -> bytes:
+def open_run(out: Path, dataset: Dataset, config: TrainConfig, init: Path | None, resume: str, force: bool) -> bytes:
     """What is in `out`, as JSON: how the run ended, if it has; and whether what is there is to be replaced."""
+    check_fits(dataset, model_for(dataset, config, init), config)
     finished, replace = None, False
-    described = {**described, "begun_from": origin_of(out, resume)}
+    described = {**describe_run(dataset, config, init), "begun_from": origin_of(out, resume)}
     try:
         finished = find_run(out, described, resume)
     except CaptchaOcrError:
@@ -128,9 +126,7 @@ def memory_advice(batch_size: int, out: Path) -> str:
     )
 
 
-def train_on(
-    run: Run, share: Share, model_config: ModelConfig, config: TrainConfig, init: Path | None, resume: str
-) -> Finished:
+def train_on(run: Run, share: Share, config: TrainConfig, init: Path | None, resume: str) -> Finished:
     """Load what is needed, go on where a run was stopped, train and score."""
     dataset, processes = run.dataset, run.processes
     check(share.total >= 2, f"{dataset.name} has {share.total} training image; at least 2 are needed")
@@ -140,6 +136,7 @@ def train_on(
     keep_freed_memory()
     training = load_split(dataset, "train", processes, share.samples, run.stream)
     validation = load_split(dataset, "val", processes, stream=run.stream)
+    model_config = ModelConfig.from_dict(run.described["model"])
     trainer = make_trainer(model_config, config, share, init if processes.first else None, Progress(run.described))
     run.tell(f"device     {processes.describe(trainer.precision)}")
     run.tell(
@@ -168,7 +165,7 @@ def check_fits(dataset: Dataset, model: ModelConfig, config: TrainConfig) -> Non
     preset = PRESETS[config.preset]
     if preset.size not in (None, dataset.size):
         reason = f"the preset {config.preset} wants {preset.size}"
-    elif model.network.pool == "columns" and columns_of(model) < 2 * model.lengths.longest - 1:  # as "aaa" needs them
+    elif model.network.pool != "global" and columns_of(model) < 2 * model.lengths.longest - 1:  # as "aaa" needs them
         reason = f"that is too narrow for {model.lengths} characters"
     else:
         return

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from captcha_ocr.config import check, differences
 from captcha_ocr.model import ResNet18
 
 
 def take_over(source: ResNet18, target: ResNet18) -> None:
-    """Give `target` the weights of `source`, a network of the same kind.
+    """Give `target` the weights of `source`, whose NetworkConfig is the same.
 
     Convolutions and norms as they are, the first one for another number of channels made to fit; of the classifier the
-    characters that both know, in either case. With `columns` nothing depends on lengths and sizes.
-    UsageError where the networks are of different kinds.
+    characters that both know, in either case. Where columns are kept nothing depends on lengths and sizes.
     """
-    changed = differences(source.config.network, target.config.network)
-    check(not changed, f"the model to start from is of another network ({'; '.join(changed)})")
     state, old = target.state_dict(), source.state_dict()
     names, known = target.config.class_names, source.config.class_names
     for name, tensor in old.items():

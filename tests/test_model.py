@@ -1,11 +1,12 @@
 from itertools import groupby, product
+from typing import get_args
 
 import pytest
 import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool
 from captcha_ocr.model import (
     ResNet18,
     TorchEngine,
@@ -73,14 +74,14 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
 
 
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize(("pool", "classes"), [("global", 5), ("columns", 6)])
+@pytest.mark.parametrize(("pool", "classes"), [("global", 5), ("columns", 6), ("narrow", 6)])
 def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool, classes):
     logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
     assert logits.shape == (2, 3, classes)
     assert logits.dtype == torch.float32
 
 
-@pytest.mark.parametrize("pool", ["global", "columns"])
+@pytest.mark.parametrize("pool", get_args(Pool))
 def test_where_lengths_vary_there_is_a_logit_for_nothing(pool):
     logits = ResNet18(tiny(shortest=1, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
     assert logits.shape == (2, 3, 6)
@@ -120,7 +121,7 @@ def test_at_first_about_as_many_characters_are_drawn_as_there_are_places():
 
 @pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
 @pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize("pool", ["global", "columns"])
+@pytest.mark.parametrize("pool", get_args(Pool))
 def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem, pool):
     config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), NetworkConfig(width=2, stem=stem, pool=pool))
     model = ResNet18(config).eval()

@@ -492,9 +492,11 @@ def test_shards_too_narrow_for_their_texts_are_refused_naming_the_command(images
         train([tmp_path / "shards"], tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)
 
 
-def test_init_starts_from_a_trained_model(run, shards, config, tmp_path):
-    train([shards], tmp_path, replace(config, epochs=1, learning_rate=1e-9), "cpu", init=run, quiet=True)
+def test_init_starts_from_a_trained_model_whose_network_it_keeps(run, shards, config, tmp_path):
+    other_preset = replace(config, preset="few", epochs=1, learning_rate=1e-9)
+    train([shards], tmp_path, other_preset, "cpu", init=run, quiet=True)
     started, other = load_model(tmp_path / "last"), load_model(run / "best")
+    assert started.config.network == other.config.network != PRESETS["few"].network
     assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
 
 

@@ -3,7 +3,6 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
-from captcha_ocr.errors import UsageError
 from captcha_ocr.model import ResNet18
 from captcha_ocr.transfer import take_over
 
@@ -69,13 +68,3 @@ def test_a_model_starts_as_sure_as_its_weights_make_it():
     source.temperature.mul_(2)
     take_over(source, target)
     assert target.temperature == 1
-
-
-def test_another_kind_of_network_is_refused():
-    with pytest.raises(UsageError, match=r"is of another network \(width: 8 -> 4\)"):
-        take_over(model_of_width_8(), model())
-
-
-def model_of_width_8() -> ResNet18:
-    config = model().config
-    return ResNet18(ModelConfig(config.charset, config.lengths, config.size, NetworkConfig(width=8, stem="3x3")))
