@@ -30,7 +30,10 @@ def uniform(images: Tensor, reach: float, generator: torch.Generator) -> Tensor:
 
 
 def move(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Turn, zoom and shift; what comes in from outside is the image mirrored at its border."""
+    """Turn, zoom and shift; what comes in from outside is the border drawn out.
+
+    Mirrored at it, a letter beside it would stand there twice, and be labelled once (docs/lab-notebook.md, 2026-11-23).
+    """
     height, width = images.shape[2:]
     y = torch.linspace(-height / 2, height / 2, height, device=images.device)[None, :, None]
     x = torch.linspace(-width / 2, width / 2, width, device=images.device)[None, None, :]
@@ -38,7 +41,7 @@ def move(images: Tensor, generator: torch.Generator) -> Tensor:
     source_x = zoom * x + angle * y + uniform(images, SHIFT_X * width, generator)  # small: the sine is the angle
     source_y = zoom * y - angle * x + uniform(images, SHIFT_Y * height, generator)
     grid = torch.stack([source_x / (width / 2), source_y / (height / 2)], -1)
-    return functional.grid_sample(images, grid, padding_mode="reflection", align_corners=True)
+    return functional.grid_sample(images, grid, padding_mode="border", align_corners=True)
 
 
 def fade(images: Tensor, generator: torch.Generator) -> Tensor:
