@@ -123,7 +123,7 @@ class NetworkConfig:
     stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
     pool: `global` averages all positions and has a linear layer for every place in the text; `columns` keeps columns of
     8 pixels apart, each has the same linear layer, and CTC makes places of them; `narrow` the same with columns of 4.
-    normalise: whether each image is brought to mean 0 and deviation 1 first.
+    normalise: whether each channel of each image is brought to mean 0 and deviation 1 first.
     """
 
     width: int = 32

@@ -14,6 +14,7 @@ from captcha_ocr.files import sha256
 from captcha_ocr.images import open_image, read_bytes
 from captcha_ocr.labels import Label, Problems
 from captcha_ocr.prepare import IMAGES_PER_JOB, admit_labels, find_labels, kind_of
+from captcha_ocr.progress import counted
 from captcha_ocr.reading import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.workers import map_jobs
@@ -193,13 +194,16 @@ def advice_on_images(found: Inspection) -> list[str]:
             f"{''.join(both)} stand in both cases: prepare folds them to one; --case-sensitive keeps both apart"
         )
     if found.conflicts:
-        advice.append(f"{len(found.conflicts):,} images are there twice with different labels: prepare leaves out both")
+        advice.append(
+            f"{counted(len(found.conflicts), 'image')} stand there several times with different labels: "
+            "prepare leaves out every one of those"
+        )
     proportions = [width / height for width, height in found.sizes]
     if max(proportions) > STRETCHED * min(proportions):
         advice.append("the images are of different proportions: all are brought to one size, and so stretched")
     if len(found.labels) < 300:
         advice.append(
-            f"{len(found.labels):,} images are few: some hundred more, or train --init with a model of generated ones"
+            f"few images ({len(found.labels):,}): some hundred more, or train --init with a model of generated ones"
         )
     return advice or ["nothing speaks against training"]
 

@@ -514,7 +514,7 @@ def test_inspect_counts_draws_and_advises(images, run, tmp_path):
     assert f"picture       {out / 'read-wrong.png'}" in lines
     wrong = [line for line in lines if "\tread as " in line]
     assert f"read wrong    {len(wrong)} of 60, the surest first" in lines
-    assert any(line.startswith("advice        60 images are few") for line in lines)
+    assert any(line.startswith("advice        few images (60)") for line in lines)
 
 
 def test_inspect_as_json_names_what_was_read_wrong(images, run, tmp_path):

@@ -90,9 +90,9 @@ def test_advice_names_what_to_mind(folder):
     for words in (
         "each of Bab",
         "B stand in both cases",
-        "labels: prepare leaves out both",
+        "labels: prepare leaves out every one",
         "different proportions",
-        "5 images are few",
+        "few images (5)",
     ):
         assert words in advice
 
