@@ -11,7 +11,7 @@ from torch.nn import functional
 TURN, ZOOM = 0.05, 0.08  # at most: radians, and share of the size
 SHIFT_X, SHIFT_Y = 0.0375, 0.07  # at most, of the width and of the height
 FADE = 0.4  # at most, of the logarithm of the exponent
-MIXED = 0.5  # the share of images with another one shining through
+MIXED = 0.25  # the share of images with another one shining through
 
 
 def augment(images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -50,7 +50,7 @@ def test_what_shines_through_is_the_lesser_part_of_pixels_and_targets():
     assert shares.sum(-1).allclose(torch.ones(40, 1))
     assert torch.equal(shares.argmax(-1)[:, 0], torch.arange(40))
     assert torch.allclose((shares[:, 0] * torch.arange(40.0)).sum(1), mixed[:, 0, 0, 0], atol=1e-4)
-    assert 10 <= (shares.amax(-1) == 1).sum() <= 30  # half of them stay as they are
+    assert 25 <= (shares.amax(-1) == 1).sum() < 40  # three quarters stay as they are
 
 
 def test_the_same_chance_changes_alike_and_all_channels_of_an_image_alike():
