@@ -54,7 +54,10 @@ class Charset:
             raise UsageError(f"the alphabet has {len(self.characters)} characters; at most 32,768 fit")
         for character in self.characters:
             if not can_be_read(character):
-                raise UsageError(f"the alphabet cannot hold the character {character!a}")
+                raise UsageError(
+                    f"the alphabet cannot hold the character {character!a}: spaces, combining marks and controls "
+                    "cannot be read"
+                )
             if self.characters.count(character) > 1:
                 raise UsageError(f"the alphabet names the character {character!r} twice")
 

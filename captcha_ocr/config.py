@@ -247,6 +247,9 @@ class PrepareConfig:
         if self.fold is not None:
             check(is_int(self.fold[1], 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {self.fold[1]}")
             check(is_int(self.fold[0], 1, self.fold[1]), f"there is no fold {self.fold[0]} of {self.fold[1]}")
+            check(
+                self.split == PrepareConfig.split, "--folds and --split exclude each other: folds split by themselves"
+            )
         check((self.width is None) == (self.height is None), "width and height are given together")
         check_seed(self.seed)
         self.input_size(4, GENERATED)

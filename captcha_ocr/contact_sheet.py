@@ -32,7 +32,7 @@ def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path) -> int:
         tile = fitted(file)
         if tile is not None:
             sheet.paste(tile, (x + (TILE[0] - tile.width) // 2, y + (TILE[1] - tile.height) // 2))
-        draw.text((x, y + TILE[1] + 1), shown(text), fill="black", font=font())
+        draw.text((x, y + TILE[1] + 1), shortened(shown(text)), fill="black", font=font())
     sheet.save(path, format="PNG")
     return len(tiles)
 
@@ -45,6 +45,14 @@ def fitted(file: Path) -> Image.Image | None:
         return None
     scale = min(TILE[0] / image.width, TILE[1] / image.height)
     return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+
+
+def shortened(text: str) -> str:
+    """As much of a text as has room below a tile."""
+    length = len(text)
+    while font().getlength(short := text[:length] + "…" * (length < len(text))) > TILE[0]:
+        length -= 1
+    return short
 
 
 @lru_cache(maxsize=1)

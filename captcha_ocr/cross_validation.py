@@ -41,7 +41,9 @@ def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = Fal
 def find_folds(data: Path) -> list[Path]:
     """The folders of the folds in `data`; UsageError where there are none, or not all of them."""
     folds = folds_in(data)
-    check(bool(folds), f"{data} holds no folds; make them with: captcha-ocr prepare --folds 5 --out {data}")
+    check(
+        bool(folds), f"{data} holds no folds; make them with captcha-ocr prepare --folds 5, and an --out of their own"
+    )
     made = [read_manifest(folder).options["fold"] for folder in folds]
     whole = made == [[number, len(folds)] for number in range(1, len(folds) + 1)]
     check(whole, f"{data} holds folds that are no whole set; make them again with: captcha-ocr prepare --folds")

@@ -78,6 +78,8 @@ def survey(files: Iterable[Path]) -> ImageKind | None:
 def contrast_in_grey(image: Image.Image) -> float:
     """How much of an image's contrast is left in grey, 0 to 1: its deviation against that along its main colour."""
     pixels = np.asarray(flatten(image, "RGB"), dtype=np.float64).reshape(-1, 3)
+    if len(pixels) < 2:
+        return 1.0
     covariance = np.cov(pixels, rowvar=False)
     grey = np.array([0.299, 0.587, 0.114])  # as Pillow weighs them
     variance, most = grey @ covariance @ grey / (grey @ grey), np.linalg.eigvalsh(covariance)[-1]

@@ -195,8 +195,8 @@ def advice_on_images(found: Inspection) -> list[str]:
         )
     if found.conflicts:
         advice.append(
-            f"{counted(len(found.conflicts), 'image')} stand there several times with different labels: "
-            "prepare leaves out every one of those"
+            f"the same image stands there with different labels, {counted(len(found.conflicts), 'time')}: "
+            "prepare leaves it out"
         )
     proportions = [width / height for width, height in found.sizes]
     if max(proportions) > STRETCHED * min(proportions):

@@ -72,6 +72,12 @@ def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[lis
     return labels, problems
 
 
+def are_serial_numbers(labels: list[Label]) -> bool:
+    """Whether the texts found in names number the images, 0, 1, 2, … from wherever on, some of ten and more."""
+    numbers = sorted(int(label.text) for label in labels if label.text.isdecimal())
+    return len(numbers) == len(labels) >= 10 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
 def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Problems]:
     """The rows of a labels file, `filename,text[,split]` in UTF-8, and why some are left out.
 
@@ -111,12 +117,13 @@ def read_rows(path: Path) -> list[dict[str, str]]:
             lines = stream.readlines()
         if lines and lines[0].startswith("{"):
             return [row for line in lines if (row := row_of_json(line)) is not None]
-        reader = csv.DictReader(lines, strict=True)
-        columns = set(reader.fieldnames or ())
-        rows = list(reader)
+        columns = lines[0].strip() if lines else ""
+        separator = max(",;\t", key=columns.count)  # spreadsheets take what is usual where one lives
+        names = [name.strip().lower() for name in next(csv.reader([columns], delimiter=separator), [])]
+        rows = list(csv.DictReader(lines[1:], names, delimiter=separator, strict=True))
     except (OSError, ValueError, csv.Error) as error:
         raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
-    if not {"filename", "text"} <= columns:
+    if not {"filename", "text"} <= set(names):
         raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split)")
     return rows
 

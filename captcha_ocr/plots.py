@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from captcha_ocr.metrics import Scores
 
@@ -92,9 +92,11 @@ def draw_learning_curve(
         axes.axhline(100 * target, linewidth=0.8, linestyle=":", color="black")
         axes.annotate(f"{target:.0%}", (images[0], 100 * target), fontsize=8, va="bottom")
     axes.set_xscale("log")
+    axes.set_xticks(images, [f"{number:,}" for number in images])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("images to train on")
     axes.set_ylabel("exact match (%)")
     axes.set_ylim(-2, 102)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend()
     figure.savefig(path, dpi=100)

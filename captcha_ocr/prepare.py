@@ -24,7 +24,7 @@ from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, ImageKind, InputSize
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import is_ours, remove_files, sha256
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
-from captcha_ocr.labels import LABELS_FILE, Label, Problems, labels_from_names, read_labels
+from captcha_ocr.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
 from captcha_ocr.progress import counted
 from captcha_ocr.shards import (
     MANIFEST_FILE,
@@ -44,6 +44,10 @@ from captcha_ocr.workers import map_in_threads, map_jobs
 PIXELS_FILE = "pixels.tmp"
 IMAGES_PER_JOB = 250
 SURVEYED = 300  # images, at most, whose size and colours are looked at
+SERIAL_NUMBERS = (
+    "the names of the images in {} hold serial numbers where a text is looked for; "
+    "--label-pattern or labels.csv says where their text is"
+)
 OUR_SHARDS = re.compile(r"(train|val|test)-\d{5}\.safetensors\.gz(\.tmp)?")
 
 
@@ -174,6 +178,7 @@ def find_labels(
     if corrections is None:
         return labels, problems
     corrected, refused = read_labels(corrections, images)
+    check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
     split_of = {label.file: label.split for label in labels}
     new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
     kept = [label for label in labels if label.file not in new and label.file not in refused]
@@ -191,13 +196,23 @@ def find_first_labels(images: Path, labels_file: Path | None, pattern: str | Non
     if labels_file is None and pattern is None and (images / LABELS_FILE).exists():
         labels_file = images / LABELS_FILE
     if labels_file is None:
-        return labels_from_names(files, pattern)
+        labels, problems = labels_from_names(files, pattern)
+        check(pattern is not None or not are_serial_numbers(labels), SERIAL_NUMBERS.format(images))
+        return labels, problems
     if pattern is not None:
         raise UsageError("--labels and --label-pattern exclude each other")
     labels, problems = read_labels(labels_file, images)
+    check_rows(labels_file, labels, problems, images, set(files))
     known = {label.file for label in labels} | set(problems)
     problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
     return sorted(labels, key=lambda label: label.file), problems
+
+
+def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: set[str]) -> None:
+    """UsageError where a labels file has rows, but none of them names one of the files below `images`."""
+    named = [label.file for label in labels] + list(refused)
+    strange = f"no row of {table} names an image below {images}: the first names {named[0] if named else 'nothing'!r}"
+    check(not named or not files.isdisjoint(named), f"{strange}, and there is {min(files, default='')!r}")
 
 
 def admit_labels(
@@ -208,32 +223,42 @@ def admit_labels(
         first = next(iter(problems.items()))
         raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
     lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
-    of_length = [label for label in labels if len(label.text) in lengths and all(map(can_be_read, label.text))]
-    if not of_length:
-        raise UsageError(f"no label is a text that can be learnt; {labels[0].file} is labelled {labels[0].text!r}")
-    charset = find_charset((label.text for label in of_length), config.charset, config.case_sensitive)
+    unfit = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
+    fit = [label for label in labels if label.file not in unfit]
+    if not fit:
+        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {unfit[labels[0].file]}")
+    problems |= unfit
+    charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
     admitted = []
-    for label in labels:
+    for label in fit:
         unknown = charset.unknown_characters(label.text)
-        if len(label.text) not in lengths:
-            why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
-            if config.lengths is not None:
-                why = f"and --length says {lengths}"
-            elif len(label.text) > MAX_LENGTH:
-                why = f"and at most {MAX_LENGTH} are read"
-            problems[label.file] = f"its text {label.text!r} has {counted(len(label.text), 'character')}, {why}"
-        elif unknown:
+        if unknown:
             problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
         else:
             admitted.append(label)
     if not admitted:
-        first_file = labels[0].file
+        first_file = fit[0].file
         raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
     texts = {charset.normalize(label.text) for label in admitted}
     same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart"
     check(len(texts) > 1 or len(admitted) == 1, f"{same}; --label-pattern or labels.csv says where their text is")
     found = {len(label.text) for label in admitted}
     return admitted, charset, config.lengths or Lengths(min(found), max(found))
+
+
+def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
+    """Why a text cannot be learnt, whatever the alphabet; None where it can."""
+    unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
+    if unreadable:
+        return f"its text {text!r} has {unreadable!r}: spaces, combining marks and controls cannot be read"
+    if len(text) in lengths:
+        return None
+    why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
+    if config.lengths is not None:
+        why = f"and --length says {lengths}"
+    elif len(text) > MAX_LENGTH:
+        why = f"and at most {MAX_LENGTH} are read"
+    return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
 
 
 def usual_lengths(lengths: Iterable[int]) -> Lengths:
@@ -407,6 +432,7 @@ def split_rows(
     rows: dict[Split, list[int]] = {split: [] for split in SPLITS}
     if config.fold is not None:
         fold, folds = config.fold
+        check(folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds")
         first, last = (len(order) * number // folds for number in (fold - 1, fold))
         rows["train"], rows["test"] = order[:first] + order[last:], order[first:last]
     elif any(label.split for label in labels):

@@ -140,6 +140,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read and check manifest.json; UsageError where there is none, DamagedError where it is not whole."""
     path = folder / MANIFEST_FILE
+    if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
+        raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
     if not path.exists():
         raise UsageError(f"{folder} holds no finished shards; make them with: captcha-ocr prepare")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)

@@ -146,8 +146,8 @@ def train_on(run: Run, share: Share, config: TrainConfig, init: Path | None, res
     run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
     run.tell(f"recipe     preset {config.preset}, for {PRESETS[config.preset].meant_for}")
     if init is not None:
-        kept = counted(trainer.frozen, "step")
-        run.tell(f"begins     with {init}; for {kept} only what stands behind its convolutions learns")
+        alone = f"; for {counted(trainer.frozen, 'step')} only what stands behind its convolutions learns"
+        run.tell(f"begins     with {init}{alone * (trainer.frozen > 0)}")
     checkpoint = go_on(trainer, run, resume)
     trainer.network = processes.wrap(trainer.model)
     run.tell(expectation(trainer, training, dataset.count("val")))

@@ -1,7 +1,7 @@
 import numpy as np
 from PIL import Image
 
-from captcha_ocr.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, shown
+from captcha_ocr.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, font, shortened, shown
 
 
 def picture(path, size, colour):
@@ -34,3 +34,10 @@ def test_an_image_that_cannot_be_read_leaves_its_place_empty(tmp_path):
 
 def test_characters_that_the_font_lacks_are_written_as_their_number():
     assert shown("aß中") == "aß<U+4E2D>"
+
+
+def test_a_text_too_long_for_its_tile_is_cut_and_another_is_not():
+    assert shortened("A1B2") == "A1B2"
+    short = shortened("W" * 40)
+    assert short.endswith("W…")
+    assert font().getlength(short) <= TILE[0] < font().getlength(short.replace("…", "W…"))

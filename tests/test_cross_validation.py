@@ -9,6 +9,7 @@ from captcha_ocr.cross_validation import RESULT_FILE, cross_validate
 from captcha_ocr.errors import UsageError
 from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import prepare_folds
+from captcha_ocr.train import train
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,13 @@ def test_finished_folds_are_left_as_they_are(validated, folds, tiny_preset):
 
 
 def test_a_folder_without_folds_is_refused(shards, tiny_preset, tmp_path):
-    with pytest.raises(UsageError, match="holds no folds; make them with: captcha-ocr prepare --folds 5"):
+    with pytest.raises(UsageError, match="holds no folds; make them with captcha-ocr prepare --folds 5"):
         cross_validate(shards, tmp_path, tiny_preset.training)
+
+
+def test_a_single_training_says_what_to_do_with_folds(folds, tiny_preset, tmp_path):
+    with pytest.raises(UsageError, match="holds folds; train --cross-validate"):
+        train([folds], tmp_path / "run", tiny_preset.training)
 
 
 def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):

@@ -90,7 +90,7 @@ def test_advice_names_what_to_mind(folder):
     for words in (
         "each of Bab",
         "B stand in both cases",
-        "labels: prepare leaves out every one",
+        "labels, 1 time: prepare leaves it out",
         "different proportions",
         "few images (5)",
     ):

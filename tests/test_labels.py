@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
-from captcha_ocr.labels import Label, label_from_name, labels_from_names, read_labels
+from captcha_ocr.labels import Label, are_serial_numbers, label_from_name, labels_from_names, read_labels
 
 
 @pytest.fixture
@@ -154,10 +154,17 @@ def test_of_two_conflicting_rows_neither_is_used(read, other):
     assert list(problems) == ["a.png"]
 
 
-@pytest.mark.parametrize("content", ["", "a.png,AB\n", "file,text\na.png,AB\n", "filename;text\na.png;AB\n"])
+@pytest.mark.parametrize("content", ["", "a.png,AB\n", "file,text\na.png,AB\n", "filename|text\na.png|AB\n"])
 def test_a_missing_header_is_an_error_that_says_which(read, content):
     with pytest.raises(CaptchaOcrError, match="first line with filename,text"):
         read(content)
+
+
+@pytest.mark.parametrize(
+    "content", ["filename;text\na.png;A,B\n", "Filename\tText \na.png\tA,B\n", 'text,filename\n"A,B",a.png\n']
+)
+def test_a_spreadsheets_separator_and_capitals_are_understood(read, content):
+    assert read(content) == ([Label("a.png", "A,B")], {})
 
 
 @pytest.mark.parametrize("content", [b"filename,text\na.png,\xe9\n", b'filename,text\na.png,"A"B"\n'])
@@ -196,3 +203,19 @@ def test_a_path_that_leads_into_the_folder_stands_for_its_image(tmp_path, monkey
     name = str(images / "sub" / "a.png") if absolute else "images/sub/a.png"
     (tmp_path / "codes.csv").write_text(f"filename,text,confidence\n{name},AB,0.5\n")
     assert read_labels(tmp_path / "codes.csv", Path("images")) == ([Label("sub/a.png", "AB")], {})
+
+
+@pytest.mark.parametrize(
+    ("texts", "serial"),
+    [
+        ([f"{number:05}" for number in range(12)], True),
+        ([str(number) for number in range(20, 5, -1)], True),
+        ([f"{number:05}" for number in range(9)], False),
+        ([f"{number:05}" for number in range(0, 24, 2)], False),
+        ([*(str(number) for number in range(12)), "ab"], False),
+    ],
+)
+def test_names_that_number_the_images_are_noticed(texts, serial):
+    labels, problems = labels_from_names([f"{text}_ab.png" for text in texts])
+    assert problems == {}
+    assert are_serial_numbers(labels) == serial

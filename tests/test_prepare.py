@@ -176,6 +176,46 @@ def test_folds_do_not_heed_given_splits(tmp_path):
     assert [[each.manifest.count(split) for split in SPLITS] for each in prepared] == [[2, 1, 3], [2, 1, 3]]
 
 
+def test_more_folds_than_images_are_refused_and_nothing_is_left(tmp_path):
+    images = labelled(tmp_path / "images", [(grey, AB_OR_BA[grey % 2]) for grey in range(3)])
+    with pytest.raises(UsageError, match="3 usable images cannot make 5 folds"):
+        prepare_folds(images, tmp_path / "folds", 5, SMALL, workers=1)
+    assert not (tmp_path / "folds" / "fold-1").exists()
+
+
+def test_folds_and_a_split_exclude_each_other(images, tmp_path):
+    with pytest.raises(UsageError, match="exclude each other"):
+        prepare_folds(images, tmp_path / "folds", 3, tiny(split=(50, 25, 25)), workers=1)
+
+
+def test_serial_numbers_in_the_names_are_no_texts(tmp_path):
+    for number in range(10):
+        draw(tmp_path / "images", f"{number:04}_{AB_OR_BA[number % 2]}.png", number)
+    with pytest.raises(UsageError, match="serial numbers"):
+        prepare(tmp_path / "images", tmp_path / "out", SMALL, workers=1)
+    by_pattern = replace(SMALL, label_pattern="_(.+)[.]")
+    assert prepare(tmp_path / "images", tmp_path / "out", by_pattern, workers=1).manifest.charset.characters == "ab"
+
+
+@pytest.mark.parametrize("option", ["labels_file", "corrections"])
+def test_a_table_that_names_none_of_the_images_is_refused(images, tmp_path, option):
+    (tmp_path / "other.csv").write_text("filename,text\nelsewhere/a.png,ab\n../b.png,ba\n")
+    with pytest.raises(UsageError, match=r"no row of .*other.csv names an image.*'elsewhere/a.png'"):
+        prepare(images, tmp_path / "out", tiny(), workers=1, **{option: tmp_path / "other.csv"})
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_read_in_a_text_is_said(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ab"), (1, "ba"), (2, "bb"), (3, "a b")])
+    assert "' ': spaces, combining marks" in prepare(images, tmp_path / "out", SMALL, workers=1).problems["3.png"]
+
+
+def test_an_image_of_one_pixel_spoils_nothing(tmp_path):
+    images = labelled(tmp_path / "images", [(grey, AB_OR_BA[grey % 2]) for grey in range(4)])
+    Image.new("RGB", (1, 1), "red").save(images / "0.png")
+    assert prepare(images, tmp_path / "out", SMALL, workers=1).problems == {}
+
+
 def test_another_number_of_folds_is_refused_and_forced(images, tmp_path):
     out = tmp_path / "folds"
     prepare_folds(images, out, 3, tiny(), workers=1)

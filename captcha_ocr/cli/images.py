@@ -224,16 +224,17 @@ def inspect_images(
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
     with ProgressBar("inspect", quiet) as bar:
         found = inspection.inspect(folder, PrepareConfig(**options), labels, workers, bar.show, corrections)
+    recognizer = None if model_folder is None else Recognizer.load(model_folder, device)
     out.mkdir(parents=True, exist_ok=True)
     tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
     draw_sheet(tiles, out / inspection.SHEET_FILE)
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     advice = facts["advice"]
-    if model_folder is not None:
+    if model_folder is not None and recognizer is not None:
         keep_freed_memory()
         with ProgressBar("read", quiet) as bar:
-            wrong = inspection.read_wrong(Recognizer.load(model_folder, device), found, bar.show)
+            wrong = inspection.read_wrong(recognizer, found, bar.show)
         rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
         names = ("file", "text", "code", "confidence")
         facts["wrong"] = [dict(zip(names, row, strict=True)) for row in rows]
