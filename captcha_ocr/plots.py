@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from captcha_ocr.metrics import Scores
 
@@ -92,7 +92,8 @@ def draw_learning_curve(
         axes.axhline(100 * target, linewidth=0.8, linestyle=":", color="black")
         axes.annotate(f"{target:.0%}", (images[0], 100 * target), fontsize=8, va="bottom")
     axes.set_xscale("log")
-    axes.set_xticks(images, [f"{number:,}" for number in images])
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("images to train on")
     axes.set_ylabel("exact match (%)")
