@@ -28,8 +28,9 @@ def advice(finished: Finished, characters: int, augmented: bool) -> list[str]:
     gap = trained["exact_match"] - validated["exact_match"]
     if validated["character_accuracy"] < 2 / characters:
         return [
-            f"{validated['character_accuracy']:.1%} of the characters are right, which is guessing: look with "
-            "captcha-ocr inspect whether the labels go with the images, then try more images or --epochs"
+            f"{validated['character_accuracy']:.1%} of the characters in the images to validate are right, which is "
+            "guessing: look with captcha-ocr inspect whether the labels go with the images, then try more images or "
+            "--epochs"
         ]
     if gap > APART and trained["interval"][0] > validated["interval"][1]:
         return [

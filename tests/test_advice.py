@@ -17,7 +17,7 @@ def finished(trained: int, validated: int, images: int = 200, per_character: flo
 
 def test_guessing_is_called_so():
     (sentence,) = advice(finished(0, 0, per_character=0), 36, False)
-    assert "0.0% of the characters are right, which is guessing" in sentence
+    assert "0.0% of the characters in the images to validate are right, which is guessing" in sentence
     assert "captcha-ocr inspect" in sentence
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -31,6 +31,10 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, PrepareConfig, Renderer, Warp, check
 from captcha_ocr.signals import importing
+
+if TYPE_CHECKING:
+    from captcha_ocr.inspection import Inspection
+    from captcha_ocr.recognizer import Recognizer
 
 
 @main.command()
@@ -217,7 +221,6 @@ def inspect_images(
         from captcha_ocr import inspection
         from captcha_ocr.advice import advice_on_run
         from captcha_ocr.contact_sheet import draw_sheet
-        from captcha_ocr.device import keep_freed_memory
         from captcha_ocr.progress import ProgressBar
         from captcha_ocr.recognizer import Recognizer
 
@@ -232,21 +235,33 @@ def inspect_images(
     facts = found.summary()
     advice = facts["advice"]
     if model_folder is not None and recognizer is not None:
-        keep_freed_memory()
-        with ProgressBar("read", quiet) as bar:
-            wrong = inspection.read_wrong(recognizer, found, bar.show)
-        rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
-        names = ("file", "text", "code", "confidence")
-        facts["wrong"] = [dict(zip(names, row, strict=True)) for row in rows]
-        lines.append(f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, the surest first")
-        lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
-        if wrong:
-            tiles = [(folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
-            draw_sheet(tiles, out / inspection.WRONG_FILE)
-            lines.append(f"{'picture':14}{out / inspection.WRONG_FILE}")
+        facts["wrong"], told = tell_wrong(recognizer, found, out, quiet)
+        lines += told
         advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     following = (
         next_command("prepare", folder, IMAGES) if model_folder is None else next_command("curve", SHARDS, SHARDS)
     )
     report(as_json, facts, "\n".join(lines), following)
+
+
+def tell_wrong(
+    recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """What a model reads otherwise than it is labelled, as JSON types and as lines; draws it, too."""
+    from captcha_ocr.contact_sheet import draw_sheet
+    from captcha_ocr.device import keep_freed_memory
+    from captcha_ocr.inspection import WRONG_FILE, read_wrong
+    from captcha_ocr.progress import ProgressBar
+
+    keep_freed_memory()
+    with ProgressBar("read", quiet) as bar:
+        wrong = read_wrong(recognizer, found, bar.show)
+    rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
+    lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, the surest first"]
+    lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
+    if wrong:
+        tiles = [(found.folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
+        draw_sheet(tiles, out / WRONG_FILE)
+        lines.append(f"{'picture':14}{out / WRONG_FILE}")
+    return [dict(zip(("file", "text", "code", "confidence"), row, strict=True)) for row in rows], lines
