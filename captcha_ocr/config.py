@@ -336,8 +336,8 @@ class TrainConfig:
             raise UsageError(f"the training's configuration is malformed ({error})") from None
 
     def from_a_model(self) -> "TrainConfig":
-        """The same for a trained model's weights: at a quarter of the rate, the convolutions at first left alone."""
-        return replace(self, learning_rate=self.learning_rate / 4, frozen=0.1)
+        """The same for a trained model's weights: at half the rate, the convolutions at first left alone."""
+        return replace(self, learning_rate=self.learning_rate / 2, frozen=0.1)
 
     def with_options(self, **options: Any) -> "TrainConfig":
         """A copy in which every option that is not None replaces the preset's value."""
@@ -369,10 +369,11 @@ PRESETS = {
     # The same for half an hour of training: as many images as that reads, each only a few times.
     "accuracy": Preset(training=TrainConfig(preset="accuracy"), images_seen=1_050_000),
     # For some hundred to some thousand images, shown many times: changed a little, no two are alike. Validation
-    # goes up and down for half the run, so that patience would end what is not yet learnt.
+    # goes up and down for half the run, and of ten images all are soon read by luck: patience would end what is not yet
+    # learnt.
     "few": Preset(
         network=NetworkConfig(pool="narrow"),
-        training=TrainConfig(preset="few", patience=100, augment=True, weight_decay=1.0),
+        training=TrainConfig(preset="few", patience=120, augment=True, weight_decay=1.0),
         images_seen=150_000,
         most_epochs=120,
         meant_for=f"fewer than {FEW:,} images",

@@ -26,7 +26,7 @@ from captcha_ocr.device import choose_device, describe, enough_memory, keep_free
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.interruption import Interruption
-from captcha_ocr.metrics import Scores, loss_of
+from captcha_ocr.metrics import Scores, is_worse, loss_of
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.prepare import prepare_command
 from captcha_ocr.processes import Processes, joined, local_device
@@ -292,10 +292,11 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
     """Whether the validation beats the best so far: more exact matches, or as many at a lower loss.
 
     at_rest: whether the rate has decayed to nothing. Such weights are only given up for better ones beyond chance:
-    of many epochs the luckiest reads a few more of a thousand images, and fewer of others (lab notebook, 2026-11-22).
+    of many epochs the luckiest reads a few more of a thousand images, or all of ten, and fewer of others (lab notebook,
+    2026-11-22 and -23).
     """
-    if at_rest and scores.interval[1] >= progress.best_exact and math.isfinite(loss_of(scores.loss)):
-        return True
+    if at_rest and math.isfinite(loss_of(scores.loss)):
+        return not is_worse(scores.exact, max(0, round(progress.best_exact * scores.images)), scores.images)
     return (scores.exact_match, -loss_of(scores.loss)) > (progress.best_exact, -progress.best_loss)
 
 

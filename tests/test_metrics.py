@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from captcha_ocr.metrics import Scores, score_texts, wilson_interval
+from captcha_ocr.metrics import Scores, is_worse, score_texts, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,15 @@ def test_the_ends_of_the_scale_are_exact():
 
 def test_the_interval_of_nothing_is_everything():
     assert wilson_interval(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("right", "other", "total", "worse"),
+    # 9 and 3 of 10 are Newcombe's own example: 60 % apart, 17.05 % at the least.
+    [(3, 9, 10, True), (9, 10, 10, False), (496, 500, 500, False), (495, 500, 500, True), (10, 9, 10, False)],
+)
+def test_worse_means_beyond_chance(right, other, total, worse):
+    assert is_worse(right, other, total) is worse
 
 
 def test_texts_are_scored_whole_and_by_place():

@@ -570,10 +570,10 @@ def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, bette
 
 @pytest.mark.parametrize(
     ("exact", "loss", "better"),
-    [(95, 0.5, True), (91, 0.5, True), (90, 0.5, False), (95, float("nan"), False), (95, None, False)],
+    [(95, 0.5, True), (87, 0.5, True), (86, 0.5, False), (95, float("nan"), False), (95, None, False)],
 )
 def test_at_rest_an_epoch_need_not_be_better_than_chance_can_tell(exact, loss, better):
-    progress = Progress({}, best_exact=0.95, best_loss=0.1)  # 91 of 100 have an interval up to 95.2 %, 90 up to 94.5 %
+    progress = Progress({}, best_exact=0.95, best_loss=0.1)
     assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest=True) is better
 
 
