@@ -28,6 +28,7 @@ NAMED = {
 # Characters that one glyph, cropped and stretched, can hardly tell: a score counts them apart.
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
 MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
+UNREADABLE = "spaces, combining marks and controls cannot be read"  # which can_be_read refuses
 
 
 def merge_lookalikes(text: str) -> str:
@@ -54,10 +55,7 @@ class Charset:
             raise UsageError(f"the alphabet has {len(self.characters)} characters; at most 32,768 fit")
         for character in self.characters:
             if not can_be_read(character):
-                raise UsageError(
-                    f"the alphabet cannot hold the character {character!a}: spaces, combining marks and controls "
-                    "cannot be read"
-                )
+                raise UsageError(f"the alphabet cannot hold the character {character!a}: {UNREADABLE}")
             if self.characters.count(character) > 1:
                 raise UsageError(f"the alphabet names the character {character!r} twice")
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from captcha_ocr.charset import Charset, can_be_read, find_charset
+from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
 from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, ImageKind, InputSize, Lengths, PrepareConfig, check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import is_ours, remove_files, sha256
@@ -250,7 +250,7 @@ def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
     """Why a text cannot be learnt, whatever the alphabet; None where it can."""
     unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
     if unreadable:
-        return f"its text {text!r} has {unreadable!r}: spaces, combining marks and controls cannot be read"
+        return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
     if len(text) in lengths:
         return None
     why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
