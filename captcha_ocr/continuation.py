@@ -6,10 +6,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.checkpoint import load_into, standing
+from captcha_ocr.checkpoint import load_into
 from captcha_ocr.config import check, decays
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.metrics import loss_of
+from captcha_ocr.model_folder import standing
 from captcha_ocr.progress import counted
 from captcha_ocr.resume import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
 from captcha_ocr.run import BEST, Run, changes, check_best, has_lost_its_checkpoints, is_longer

@@ -54,7 +54,7 @@ def places_from_columns(columns: Tensor, length: int) -> Tensor:
     """
     probabilities = columns.softmax(-1)
     characters, blank = probabilities[..., :-1], probabilities[..., -1:]
-    read = columns.new_zeros((len(columns), length, characters.shape[-1]))
+    read = columns.new_zeros((columns.shape[0], length, characters.shape[-1]))
     # What was drawn last, by how many characters are read: each of them (B, L, K - 1), or a blank (B, L, 1).
     drawn, skipped = torch.zeros_like(read), torch.zeros_like(read[..., :1])
     skipped[:, 0] = 1  # nothing is read, and nothing repeated

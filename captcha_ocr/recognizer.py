@@ -57,9 +57,10 @@ class Recognizer:
 
         UsageError where there is no model or no such device, DamagedError where a file is not whole.
         """
-        from captcha_ocr.checkpoint import find_model_folder, load_model
+        from captcha_ocr.checkpoint import load_model
         from captcha_ocr.device import choose_device
         from captcha_ocr.model import TorchEngine
+        from captcha_ocr.model_folder import find_model_folder
 
         model = load_model(find_model_folder(Path(folder)))
         return cls(TorchEngine(model, choose_device(device)), model.config, charset, length)

@@ -10,11 +10,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.checkpoint import put_in_place, read_config, recover, save_model
+from captcha_ocr.checkpoint import save_model
 from captcha_ocr.config import check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.files import read_checked
 from captcha_ocr.model import ResNet18
+from captcha_ocr.model_folder import put_in_place, read_config, recover
 
 LAST, PREVIOUS = "last", "previous"
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"

@@ -4,10 +4,11 @@ import shutil
 import pytest
 import torch
 
-from captcha_ocr.checkpoint import aside, find_model_folder, load_into, load_model, put_in_place, recover, save_model
+from captcha_ocr.checkpoint import load_into, load_model, save_model
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import seal, sha256, to_json
 from captcha_ocr.model import ResNet18
+from captcha_ocr.model_folder import aside, find_model_folder, put_in_place, recover
 
 
 @pytest.fixture

@@ -14,7 +14,19 @@ import captcha_ocr
 PACKAGE = Path(captcha_ocr.__file__).parent
 LAYERS = [
     {"errors", "files", "charset", "config", "signals"},
-    {"images", "reading", "labels", "workers", "drawing", "synth", "shards", "prepare", "progress", "interruption"},
+    {
+        "model_folder",
+        "images",
+        "reading",
+        "labels",
+        "workers",
+        "drawing",
+        "synth",
+        "shards",
+        "prepare",
+        "progress",
+        "interruption",
+    },
     {
         "model",
         "losses",

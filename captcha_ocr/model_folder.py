@@ -1,0 +1,109 @@
+"""The model folder: weights, configuration and card; copy it anywhere and it reads. No torch here.
+
+`config.json` carries the sha256 of every file beside it that matters and of its own content.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.config import ModelConfig
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.files import read_sealed, seal, sha256, sync_folder, to_json, write_atomic
+
+CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
+MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
+
+
+def write_model_folder(
+    folder: Path, config: ModelConfig, facts: Mapping[str, Any], files: Mapping[str, bytes], card: str | None = None
+) -> None:
+    """Write a model folder at once: `folder` is the old one or the new one, whole, and never between.
+
+    facts: anything worth keeping in config.json (JSON types); files: by name, whose hashes config.json then carries;
+    card: a README.md for people.
+    """
+    document = {
+        "format": MODEL_FORMAT,
+        "version": MODEL_VERSION,
+        "model": config.to_dict(),
+        "facts": dict(facts),
+        "files": {name: sha256(data) for name, data in files.items()},
+    }
+    temporary = temporary_of(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    for name, data in files.items():
+        write_atomic(temporary / name, data)
+    if card is not None:
+        write_atomic(temporary / CARD_FILE, card.encode())
+    write_atomic(temporary / CONFIG_FILE, to_json(seal(document)))
+    put_in_place(temporary, folder)
+
+
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy a model folder at once, as `save_model` writes one."""
+    temporary = temporary_of(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary)
+    put_in_place(temporary, folder)
+
+
+def put_in_place(temporary: Path, folder: Path) -> None:
+    """Rename `temporary` to `folder`, which steps aside to `.old` and is removed only afterwards."""
+    old = aside(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(temporary, folder)
+    sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def aside(folder: Path) -> Path:
+    """Where `folder` steps to while its successor takes its place."""
+    return folder.with_name(folder.name + ".old")
+
+
+def temporary_of(folder: Path) -> Path:
+    """Where the successor of `folder` is written."""
+    return folder.with_name(folder.name + ".tmp")
+
+
+def standing(folder: Path) -> Path:
+    """`folder`, or where it had stepped aside to when the program was killed: for readers, who change nothing."""
+    return aside(folder) if aside(folder).exists() and not folder.exists() else folder
+
+
+def recover(folder: Path) -> None:
+    """Bring back a folder that had stepped aside when the program was killed."""
+    if standing(folder) != folder:
+        os.replace(aside(folder), folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The checked content of config.json; UsageError where there is no model, DamagedError if not whole."""
+    if not (folder / CONFIG_FILE).exists():
+        raise UsageError(f"{folder} is no model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
+    document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)
+    files = document.get("files")
+    if not isinstance(files, dict) or WEIGHTS_FILE not in files or "model" not in document:
+        raise DamagedError(f"{folder / CONFIG_FILE} is malformed")
+    return document
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """What the model in `folder` is made of; errors as `read_config`."""
+    document = read_config(folder)
+    try:
+        return ModelConfig.from_dict(document["model"])
+    except UsageError as error:
+        raise DamagedError(f"{folder / CONFIG_FILE} is malformed: {error}") from None
+
+
+def find_model_folder(folder: Path) -> Path:
+    """The model folder that `folder` means: itself, or, of a run folder, its `best`."""
+    best = standing(folder / "best")
+    return best if best.is_dir() else folder
