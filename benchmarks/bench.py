@@ -160,7 +160,7 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
     size = PrepareConfig(preset=arguments.preset).input_size(4, GENERATED)
     config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), Lengths(4, 4), size, preset.network)
-    recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)), config)
+    recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)))
 
     def ours() -> float:
         # In a circle: as much is read ahead at the end as was at the start.

@@ -2,23 +2,25 @@
 
 from captcha_ocr import Recognizer
 
-Recognizer.load("runs/default/best").predict("image.png").code
+Recognizer().predict("image.png").code  # with the model in the package; Recognizer("runs/default") is one's own
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from captcha_ocr.reading import Character as Character
     from captcha_ocr.reading import Reading as Reading
     from captcha_ocr.recognizer import Recognizer as Recognizer
 
 __version__ = "0.1.0"
-__all__ = ["Reading", "Recognizer", "__version__"]
+__all__ = ["Character", "Reading", "Recognizer", "__version__"]
+MODULES = {"Character": "reading", "Reading": "reading", "Recognizer": "recognizer"}
 
 
 def __getattr__(name: str) -> Any:
     """Hand out the public classes on first use (PEP 562), so that importing the package costs nothing."""
-    if name in ("Reading", "Recognizer"):
+    if name in MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f"captcha_ocr.{name.lower()}"), name)
+        return getattr(import_module(f"captcha_ocr.{MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

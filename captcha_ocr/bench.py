@@ -62,7 +62,7 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     rate = epoch(4 * training.batch_size)
     for seconds in (SECONDS / 6, SECONDS):  # the first steps are slow: they tell too little of how many fit
         rate = epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
-    recognizer = Recognizer(TorchEngine(trainer.model, device), config)
+    recognizer = Recognizer(TorchEngine(trainer.model, device))
     return Speed(describe(device), rate, reading_speed(recognizer, [png_of(image) for image in drawn]))
 
 

@@ -18,6 +18,7 @@ Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+EngineName = Literal["auto", "torch", "onnx"]
 
 Warp = Literal["package", "classic"]
 Renderer = Literal["fast", "package"]

@@ -3,6 +3,7 @@
 Preparing and reading both go through `to_array`, so that a model meets the pixels it was trained on.
 """
 
+import base64
 import io
 import os
 import stat
@@ -25,6 +26,8 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 MAX_SIDE = 4096
 GREY_SUFFICES = 0.5  # of the contrast, in all but one of twenty images
 MAX_BYTES = 20_000_000  # more than any image within that area needs
+BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # what the five formats begin with, in base64
+LEAST_BASE64 = 50  # characters; no image file is smaller
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
     OSError,
@@ -93,8 +96,32 @@ def open_image(source: Source) -> Image.Image:
     if isinstance(source, Image.Image):
         return load(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return decode(io.BytesIO(source))
-    return decode(io.BytesIO(read_bytes(Path(source))))
+        return decode(io.BytesIO(from_base64(bytes(source)) or source))
+    return decode(io.BytesIO(bytes_of_text(source) or read_bytes(Path(source))))
+
+
+def bytes_of_text(source: str | os.PathLike[str]) -> bytes | None:
+    """The image file that a text holds as base64 or as a `data:` URI; None where it is a path."""
+    if not isinstance(source, str) or len(source) < LEAST_BASE64 or os.path.exists(source):
+        return None
+    text = source.partition(";base64,")[2] if source.startswith("data:") else source
+    return from_base64(text.encode("ascii", "replace"))
+
+
+def from_base64(text: bytes) -> bytes | None:
+    """The image file that is written as base64; None for anything else."""
+    if len(text) < LEAST_BASE64 or not text.startswith(BASE64_STARTS):
+        return None
+    try:
+        return base64.b64decode(b"".join(text.split()), validate=True)
+    except ValueError:
+        return None
+
+
+def name_of(source: Source) -> str:
+    """What to call an image in a sentence: its path; empty where it has none."""
+    is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
+    return str(source) if is_path else ""
 
 
 def read_bytes(path: Path) -> bytes:

@@ -12,6 +12,8 @@ import numpy as np
 from captcha_ocr.charset import merge_lookalikes, mixes_cases
 from captcha_ocr.files import finite
 
+LEAST_TO_JUDGE, GROUPS, SUREST = 300, 15, 0.95  # for confidences
+
 
 def wilson_interval(right: int, total: int) -> tuple[float, float]:
     """The 95 % interval of a proportion (Wilson 1927, JASA 22:209): honest near 0, near 1 and for few."""
@@ -156,3 +158,39 @@ def score_texts(truths: Sequence[str], codes: Sequence[str]) -> Scores:
     folded = sum(truth.casefold() == code.casefold() for truth, code in both)
     merged = sum(merge_lookalikes(truth) == merge_lookalikes(code) for truth, code in both)
     return Scores(len(truths), exact, pairs, folded=folded - exact, lookalike=merged - exact)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """What confidences are worth over a set of images.
+
+    calibration_error: how far they are, on average, from the share that is right, both over 15 groups of as many images
+    with confidences next to each other (Guo et al. 2017, arXiv:1706.04599); surest: the share that is right of the
+    19 in 20 that are surest. Both are None for too few images to tell.
+    """
+
+    calibration_error: float | None
+    surest: float | None
+
+    def summary(self) -> dict[str, Any]:
+        """The same as JSON types."""
+        return {"calibration_error": self.calibration_error, "surest_95_match": self.surest}
+
+    def __str__(self) -> str:
+        """A line for people."""
+        if self.calibration_error is None or self.surest is None:
+            return f"confidences      not judged by fewer than {LEAST_TO_JUDGE} images"
+        return (
+            f"confidences     {self.calibration_error:7.2%}  off on average; "
+            f"{self.surest:.2%} right of the 95 % that are surest"
+        )
+
+
+def reliability_of(judged: Sequence[tuple[float, bool]]) -> Reliability:
+    """What confidences are worth: (how sure, whether it was right) of every reading."""
+    if len(judged) < LEAST_TO_JUDGE:
+        return Reliability(None, None)
+    surest_first = np.array(sorted(judged, key=lambda row: -row[0]), dtype=np.float64)  # (N, 2)
+    gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in np.array_split(surest_first, GROUPS)]
+    surest = surest_first[: round(SUREST * len(judged)), 1]
+    return Reliability(float(sum(gaps) / len(judged)), float(surest.mean()))

@@ -15,6 +15,8 @@ from captcha_ocr.files import read_sealed, seal, sha256, sync_folder, to_json, w
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
+PRETRAINED = Path(__file__).parent / "pretrained"  # the model that comes with the package
+VARIABLE = "CAPTCHA_OCR_MODEL"
 
 
 def write_model_folder(
@@ -107,3 +109,11 @@ def find_model_folder(folder: Path) -> Path:
     """The model folder that `folder` means: itself, or, of a run folder, its `best`."""
     best = standing(folder / "best")
     return best if best.is_dir() else folder
+
+
+def default_model(run: Path) -> Path:
+    """The folder to read with where none is named: CAPTCHA_OCR_MODEL, else a run's best, else the package's own."""
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    best = standing(run / "best")
+    return best if (best / CONFIG_FILE).exists() else PRETRAINED

@@ -42,8 +42,12 @@ class Processes:
 
     def describe(self, precision: Precision) -> str:
         """What computes, in words."""
-        together = "" if self.count == 1 else f"; the first of {self.count} processes"
-        return f"{describe(self.device)}, {precision}{together}"
+        return f"{describe(self.device)}, {precision}{self.together}"
+
+    @property
+    def together(self) -> str:
+        """With how many others, in words; nothing where there are none."""
+        return "" if self.count == 1 else f"; the first of {self.count} processes"
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model with gradients averaged over all processes, its weights now those of the first."""

@@ -1,6 +1,6 @@
 """Logits to texts: which class may stand where, what is read, and how sure that is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,11 +10,30 @@ from captcha_ocr.errors import UsageError
 
 
 @dataclass(frozen=True)
+class Character:
+    """A character that was read, and the one that is next likeliest in its place (empty: the text has ended there).
+
+    Both confidences are 0 to 1.
+    """
+
+    character: str
+    confidence: float
+    runner_up: str
+    runner_up_confidence: float
+
+
+@dataclass(frozen=True)
 class Reading:
-    """What was read: the code, and how sure the network is of all of it, 0 to 1."""
+    """What was read from one image.
+
+    confidence: how sure the network is of all of the code, 0 to 1: the product of its characters' and, where lengths
+    vary and the code is not the longest, of its end. elapsed_s: the seconds that it took, its share of a batch.
+    """
 
     code: str
     confidence: float
+    characters: tuple[Character, ...] = ()
+    elapsed_s: float = field(default=0.0, compare=False)
 
 
 def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None) -> np.ndarray:
@@ -40,10 +59,28 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     """What (B, L, K) float32 logits say, among the classes allowed (L, K); a text ends at its first nothing."""
     logits = np.where(allowed, logits.astype(np.float64), -np.inf)
     logits -= logits.max(-1, keepdims=True)
-    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    ids, sure = probabilities.argmax(-1), probabilities.max(-1)  # (B, L)
+    probabilities = np.exp(logits)
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    ids, sure = take_likeliest(probabilities)
+    runner_ids, runner_sure = take_likeliest(probabilities)
     nothing = ids == len(config.charset)
     after = nothing.cumsum(1) > nothing  # beyond the nothing that ends the text
-    confidences = np.where(after, 1.0, sure).prod(-1)
-    codes = config.charset.decode(ids)
-    return [Reading(code, float(confidence)) for code, confidence in zip(codes, confidences, strict=True)]
+    confidences = np.where(after, 1.0, sure).prod(-1).tolist()
+    names = np.array([*config.class_names, ""])
+    runners_up = names[np.where(runner_sure > 0, runner_ids, -1)].tolist()
+    readings = []
+    for code, *rows in zip(
+        config.charset.decode(ids), confidences, sure.tolist(), runners_up, runner_sure.tolist(), strict=True
+    ):
+        confidence, *places = rows
+        characters = tuple(map(Character, code, *places))  # which ends with the code, the places go on
+        readings.append(Reading(code, confidence, characters))
+    return readings
+
+
+def take_likeliest(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The likeliest class in every place of (B, L, K), and its probability, both (B, L); it is set to 0 there."""
+    ids = probabilities.argmax(-1)
+    likeliest = np.take_along_axis(probabilities, ids[..., None], -1)[..., 0]
+    np.put_along_axis(probabilities, ids[..., None], 0, -1)
+    return ids, likeliest

@@ -1,103 +1,157 @@
 """Reading captchas: what programs import."""
 
 import os
-from collections.abc import Generator, Iterable
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, overload
+from typing import Literal, Protocol, overload
 
 import numpy as np
 
-from captcha_ocr.config import Lengths, ModelConfig
+from captcha_ocr.config import EngineName, Lengths, ModelConfig, check
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import Source, to_array
+from captcha_ocr.images import Source, name_of, to_array
+from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.workers import map_in_threads
 
-READERS = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
-
 
 class Engine(Protocol):
-    """What computes: (B, C, H, W) uint8 images to (B, L, K) float32 logits; several threads may ask at once."""
+    """What computes, for several threads at once; `readers` is how many are worth while."""
+
+    config: ModelConfig
+    readers: int
 
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """The logits of a batch."""
+        """The logits (B, L, K) float32 of (B, C, H, W) uint8 images."""
 
 
 class Recognizer:
-    """Reads text captchas with a trained model.
+    """Reads text captchas; several threads may use one.
 
-        recognizer = Recognizer.load("runs/default/best")
+        recognizer = Recognizer()                       # the model in the package
+        recognizer = Recognizer("runs/default")         # one's own: a model folder, or a run folder
         recognizer.predict("image.png").code
+        for reading in recognizer.predict(path for path in paths): ...
 
+    model: a folder, or None for the model in the package; an Engine does, too.
+    device: where torch computes: auto, cpu, cuda, cuda:N, mps, xpu, xpu:N.
+    engine: auto is onnx, on the processor, where the folder holds an exported network and no other device is named,
+    and else torch; both read the same codes.
     charset: characters, or the name of an alphabet, and length: the number of characters, or the least and the most,
     to which reading is narrowed; the model must know them.
+
+    UsageError where there is no such model or device, DamagedError where a file is not whole.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        config: ModelConfig,
+        model: str | os.PathLike[str] | Engine | None = None,
+        device: str = "auto",
+        engine: EngineName = "auto",
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
     ) -> None:
-        self.engine = engine
-        self.config = config
+        if model is None or isinstance(model, (str, os.PathLike)):
+            folder = PRETRAINED if model is None else find_model_folder(Path(model))
+            model = open_engine(folder, device, engine)
+        self.engine = model
+        self.config = model.config
         ends = (length, length) if isinstance(length, int) else length
-        self.allowed = allowed_classes(config, charset, None if ends is None else Lengths(*ends))
+        self.allowed = allowed_classes(self.config, charset, None if ends is None else Lengths(*ends))
 
     @classmethod
     def load(
         cls,
         folder: str | os.PathLike[str],
         device: str = "auto",
+        engine: EngineName = "auto",
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
     ) -> "Recognizer":
-        """Load a model folder, or the best model of a run folder, onto a device.
-
-        UsageError where there is no model or no such device, DamagedError where a file is not whole.
-        """
-        from captcha_ocr.checkpoint import load_model
-        from captcha_ocr.device import choose_device
-        from captcha_ocr.model import TorchEngine
-        from captcha_ocr.model_folder import find_model_folder
-
-        model = load_model(find_model_folder(Path(folder)))
-        return cls(TorchEngine(model, choose_device(device)), model.config, charset, length)
+        """As `Recognizer(folder, …)`."""
+        return cls(folder, device, engine, charset, length)
 
     @overload
     def predict(self, source: Source) -> Reading: ...
     @overload
     def predict(self, source: list[Source] | tuple[Source, ...]) -> list[Reading]: ...
+    @overload
+    def predict(self, source: Iterator[Source]) -> Iterator[Reading]: ...
 
-    def predict(self, source: Source | list[Source] | tuple[Source, ...]) -> Reading | list[Reading]:
-        """Read one image (path, bytes, PIL image, array), or a list of them; ImageError if one is none.
+    def predict(
+        self, source: Source | list[Source] | tuple[Source, ...] | Iterator[Source]
+    ) -> Reading | list[Reading] | Iterator[Reading]:
+        """Read one image, or, in batches, a list of them or what an iterator yields; ImageError if one is none.
 
-        Arrays are (H, W), (H, W, 3) or (H, W, 4) uint8, of any size.
+        An image is a path, the bytes of a file, base64 of these as text, also as a `data:` URI, a PIL image, or an
+        array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator an iterator.
+
+            reading = recognizer.predict(open("image.png", "rb").read())
+            print(reading.code, reading.confidence, [c.runner_up for c in reading.characters])
         """
-        readings = []
-        for result in self.read_all(source if isinstance(source, (list, tuple)) else [source]):
-            if isinstance(result, ImageError):
-                raise result
-            readings.append(result)
-        return readings if isinstance(source, (list, tuple)) else readings[0]
+        if isinstance(source, Iterator):
+            return map(_unless_error, self.read_all(source))
+        if isinstance(source, (list, tuple)):
+            return list(map(_unless_error, self.read_all(source)))
+        return _unless_error(self._read_batch([source])[0])
 
     def read_all(self, sources: Iterable[Source]) -> Generator[Reading | ImageError, None, None]:
         """For each source, in order and in batches, its reading or why there is none; some are read ahead."""
-        return map_in_threads(self._read_batch, sources, READERS)
+        return map_in_threads(self._read_batch, sources, self.engine.readers)
 
     def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
+        started = time.perf_counter()
         arrays = [self._decode(source) for source in sources]
-        readings = iter(self._read([a for a in arrays if not isinstance(a, ImageError)]))
+        read = self._read([a for a in arrays if not isinstance(a, ImageError)])
+        elapsed_s = (time.perf_counter() - started) / len(sources)
+        readings = (replace(reading, elapsed_s=elapsed_s) for reading in read)
         return [a if isinstance(a, ImageError) else next(readings) for a in arrays]
 
     def _decode(self, source: Source) -> np.ndarray | ImageError:
         try:
             return to_array(source, self.config.size)
         except ImageError as error:
-            return ImageError(f"{source}: {error}") if isinstance(source, (str, os.PathLike)) else error
+            name = name_of(source)
+            return ImageError(f"{name}: {error}") if name else error
 
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
         if not arrays:
             return []
         return read_logits(self.engine.logits(np.stack(arrays)), self.config, self.allowed)
+
+
+def _unless_error(result: Reading | ImageError) -> Reading:
+    if isinstance(result, ImageError):
+        raise result
+    return result
+
+
+def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto") -> Engine:
+    """What computes with the model in `folder`; errors as `Recognizer`."""
+    if choose_engine(folder, device, wanted) == "onnx":
+        from captcha_ocr.onnx_engine import OnnxEngine
+
+        return OnnxEngine(folder)
+    from captcha_ocr.checkpoint import load_model
+    from captcha_ocr.device import choose_device
+    from captcha_ocr.model import TorchEngine
+
+    return TorchEngine(load_model(folder), choose_device(device))
+
+
+def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
+    """`auto` is onnx where the network was exported, onnxruntime is there, and no device but the processor is named."""
+    exported = ONNX_FILE in read_config(folder)["files"]
+    there = find_spec("onnxruntime") is not None
+    on_processor = device in ("auto", "cpu")
+    if wanted == "onnx":
+        check(exported, f"{folder} holds no {ONNX_FILE}; make it with: captcha-ocr export --model {folder}")
+        check(on_processor, f"the engine onnx computes on the processor, not on {device}; take --engine torch")
+        check(there, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")
+    if wanted == "onnx" or (wanted == "auto" and exported and on_processor and there):
+        return "onnx"
+    check(find_spec("torch") is not None, f"torch is not installed, which reading with {folder} here would need")
+    return "torch"

@@ -89,9 +89,10 @@ def some(images, tmp_path) -> list[Path]:
 
 
 def after_device(stderr: str) -> list[str]:
-    """The lines of eval's stderr after the first, which names the device and the precision."""
-    first, *others = stderr.splitlines()
-    assert re.fullmatch(r"device     cpu \(\d+ threads?, \S+\), (fp32|bf16)", first)
+    """The lines of eval's stderr after the first two, which name the model, and the device with its precision."""
+    first, second, *others = stderr.splitlines()
+    assert first.startswith("model      ")
+    assert re.fullmatch(r"device     cpu \(\d+ threads?, \S+\), fp32", second)
     return others
 
 

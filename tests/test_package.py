@@ -16,6 +16,7 @@ LAYERS = [
     {"errors", "files", "charset", "config", "signals"},
     {
         "model_folder",
+        "onnx_engine",
         "images",
         "reading",
         "labels",
@@ -49,7 +50,7 @@ LAYERS = [
     },
     {"recognizer", "trainer", "continuation"},
     {"train"},
-    {"bench", "doctor", "inspection", "cross_validation", "learning_curve"},
+    {"bench", "doctor", "export", "inspection", "cross_validation", "learning_curve"},
     {"cli"},
     {"__init__", "__main__"},
 ]

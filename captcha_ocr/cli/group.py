@@ -115,6 +115,7 @@ def main() -> None:
         captcha-ocr eval a.png     what it reads
         captcha-ocr inspect        what is in a folder of images, and what a model gets wrong there
         captcha-ocr curve          how accuracy grows with the number of images
+        captcha-ocr export         one file that reads without torch
         captcha-ocr bench          how fast this machine trains and reads
         captcha-ocr doctor         what there is to compute with
     """

@@ -1,4 +1,4 @@
-"""The commands that compute: train, curve, bench, doctor."""
+"""The commands that compute: train, curve, export, bench, doctor."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,9 @@ from typing import Any, get_args
 import click
 
 from captcha_ocr.cli.group import (
+    FILE,
     FOLDER,
+    IMAGES,
     RUN,
     SHARDS,
     Command,
@@ -25,6 +27,7 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
+from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.signals import importing
 from captcha_ocr.workers import rank_and_count
 
@@ -185,6 +188,31 @@ def curve(
         "\n".join([*map(curves.in_words, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
         next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
     )
+
+
+@main.command()
+@click.argument("images", type=FOLDER, default=IMAGES)
+@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else names]")
+@option("--int8", is_flag=True, help="Compute in 8-bit whole numbers; says what that costs in accuracy.")
+@json_option
+def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, as_json: bool) -> None:
+    """Put a model.onnx beside a model's weights: `eval` then starts at once, and needs no torch.
+
+    It is compared with the model on up to 1,000 labelled IMAGES, and kept if it reads the same codes.
+
+    Example: captcha-ocr export my-captchas --model runs/default
+    """
+    from dataclasses import asdict
+
+    with importing():
+        from captcha_ocr import export as exporting
+        from captcha_ocr.prepare import find_labels
+
+    found, _ = find_labels(images, labels, None)
+    exported = exporting.export(find_model_folder(model_folder), images, found, int8)
+    following = next_command("eval image.png", model_folder, RUN, "--model ")
+    report(as_json, asdict(exported), str(exported), following)
 
 
 @main.command()

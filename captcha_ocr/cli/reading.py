@@ -8,9 +8,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -25,8 +26,9 @@ from captcha_ocr.cli.group import (
     main,
     option,
 )
-from captcha_ocr.config import Lengths, ModelConfig
+from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
 from captcha_ocr.signals import importing
 from captcha_ocr.workers import rank_and_count
 
@@ -39,19 +41,28 @@ if TYPE_CHECKING:
 
 @main.command(name="eval")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option(
+    "--model",
+    "model_folder",
+    type=FOLDER,
+    help=f"A model or run folder.  [default: {VARIABLE}, else {RUN}, else the package's own]",
+)
 @option("--labels", type=FILE, help="Score against this CSV with filename,text.")
 @option("--charset", help="Read only these characters, or this named alphabet.")
 @length_option("Characters a text: reading is narrowed to them.")
+@option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave unread what is less sure.")
+@option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx where there is one.")
 @device_option
 @json_option
 @option("--csv", "as_csv", is_flag=True, help="A table of filename,text,confidence, least confident first.")
 def evaluate(
     paths: tuple[str, ...],
-    model_folder: Path,
+    model_folder: Path | None,
     labels: Path | None,
     charset: str | None,
     lengths: Lengths | None,
+    min_confidence: float,
+    engine: EngineName,
     device: str,
     as_json: bool,
     as_csv: bool,
@@ -64,8 +75,6 @@ def evaluate(
     Example: captcha-ocr eval data/samples --json
     """
     with importing():
-        from captcha_ocr.device import choose_device, choose_precision, enough_memory, keep_freed_memory
-        from captcha_ocr.processes import joined, local_device
         from captcha_ocr.recognizer import Recognizer
 
     if as_csv and (as_json or labels is not None or rank_and_count()[1] > 1):
@@ -74,26 +83,53 @@ def evaluate(
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
     if sys.stdin is None and not (paths or labels):
         raise UsageError("there is no PATH, and no standard input to read paths from")
-    chosen = choose_device(local_device(device))
-    keep_freed_memory()
-    with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:
-        recognizer = Recognizer.load(
-            model_folder, str(chosen), charset, None if lengths is None else (lengths.shortest, lengths.longest)
-        )
+    folder = find_model_folder(model_folder or default_model(RUN))
+    with computing(folder, device, engine) as (chosen, processes):
+        ends = None if lengths is None else (lengths.shortest, lengths.longest)
+        recognizer = Recognizer(folder, chosen, engine, charset, ends)
         if processes.first:
-            click.echo(f"device     {processes.describe(choose_precision('auto', processes.device))}", err=True)
+            click.echo(f"model      {'the one in the package' if folder == PRETRAINED else folder}", err=True)
+            click.echo(f"device     {recognizer.engine}{processes.together}", err=True)
+        show = Show(as_json, min_confidence)
         if labels is not None:
-            failed = score_files(recognizer, labels, paths, as_json, processes)
+            failed = score_files(recognizer, labels, paths, show, processes)
         elif not paths and sys.stdin.isatty() and not as_csv:
-            failed = read_at_prompt(recognizer, as_json)
+            failed = read_at_prompt(recognizer, show)
         else:
             lines = (line.rstrip("\r\n") for line in sys.stdin or ())
             sources = own_part(expand(paths or (line for line in lines if line)), processes)
             results = read_paths(recognizer, sources)
-            failed = show_table(results) if as_csv else sum(show(path, result, as_json) for path, result in results)
+            failed = show_table(results, show) if as_csv else sum(show(path, result) for path, result in results)
+        show.tell_unread(processes)
         failed = sum(processes.gather(failed))  # torchrun ends all at the first that fails: so all end together
     if failed:
         sys.exit(1)
+
+
+class Alone:
+    """What `Processes` are where there is one, which torch is not needed for."""
+
+    rank, count, first, together = 0, 1, True, ""
+
+    def gather(self, document: Any) -> list[Any]:
+        return [document]
+
+
+@contextmanager
+def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[str, Alone | Processes]]":
+    """The device to compute on, and with whom, while it lasts; torch is imported only where it computes."""
+    from captcha_ocr.recognizer import choose_engine
+
+    if rank_and_count()[1] == 1 and choose_engine(folder, device, engine) == "onnx":
+        yield device, Alone()
+        return
+    with importing():
+        from captcha_ocr.device import choose_device, enough_memory, keep_freed_memory
+        from captcha_ocr.processes import joined, local_device
+    chosen = choose_device(local_device(device))
+    keep_freed_memory()
+    with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:
+        yield str(chosen), processes
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
@@ -111,7 +147,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def own_part(paths: Iterable[str], processes: "Processes") -> Iterator[str]:
+def own_part(paths: Iterable[str], processes: "Alone | Processes") -> Iterator[str]:
     """Those of the paths that are this process's."""
     return islice(paths, processes.rank, None, processes.count)
 
@@ -125,7 +161,7 @@ def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 
-def read_at_prompt(recognizer: "Recognizer", as_json: bool) -> int:
+def read_at_prompt(recognizer: "Recognizer", show: "Show") -> int:
     """Ask for path after path until the end of input; every error is survived. Returns 0."""
     while True:
         try:
@@ -134,33 +170,63 @@ def read_at_prompt(recognizer: "Recognizer", as_json: bool) -> int:
             click.echo()
             return 0
         for name, result in read_paths(recognizer, expand((path,) if path else ())):
-            show(name, result, as_json)
+            show(name, result)
 
 
-def show(path: str, result: "Reading | ImageError", as_json: bool) -> int:
-    """Print one result, in plain output an error to stderr; returns 1 for an error."""
-    if isinstance(result, ImageError):
-        reason = str(result).removeprefix(f"{path}: ")
-        if as_json:
+class Show:
+    """Prints results; those that are less sure than `least` it leaves unread, and counts them."""
+
+    def __init__(self, as_json: bool, least: float) -> None:
+        self.as_json, self.least = as_json, least
+        self.read = self.unread = 0
+
+    def is_sure(self, reading: "Reading") -> bool:
+        """Whether a reading counts; each is asked for once."""
+        sure = reading.confidence >= self.least
+        self.read += sure
+        self.unread += not sure
+        return sure
+
+    def __call__(self, path: str, result: "Reading | ImageError") -> int:
+        """Print one result; returns 1 for an error."""
+        if isinstance(result, ImageError):
+            return self.error(path, result)
+        self.reading(path, result, self.is_sure(result))
+        return 0
+
+    def reading(self, path: str, reading: "Reading", sure: bool) -> None:
+        """Print one that was read; without its code where that is not sure."""
+        code = reading.code if sure else None
+        if self.as_json:
+            click.echo(json.dumps({"path": path, "code": code, "confidence": reading.confidence}))
+        else:
+            click.echo(f"{escape(path)}\t{code or ''}\t{reading.confidence:.4f}")
+
+    def error(self, path: str, error: ImageError) -> int:
+        """Print an error, in plain output to stderr; returns 1."""
+        reason = str(error).removeprefix(f"{path}: ")
+        if self.as_json:
             click.echo(json.dumps({"path": path, "error": reason}))
         else:
             click.echo(f"{escape(path)}: {reason}", err=True)
         return 1
-    if as_json:
-        click.echo(json.dumps({"path": path, "code": result.code, "confidence": result.confidence}))
-    else:
-        click.echo(f"{escape(path)}\t{result.code}\t{result.confidence:.4f}")
-    return 0
+
+    def tell_unread(self, processes: "Alone | Processes") -> None:
+        """Say, for all processes, how many were left unread."""
+        counts = processes.gather([self.read, self.unread])
+        read, unread = (sum(column) for column in zip(*counts, strict=True))
+        if self.least and processes.first:
+            click.echo(f"{unread:,} of {read + unread:,} left unread, being less sure than {self.least:g}", err=True)
 
 
-def show_table(results: Iterable[tuple[str, "Reading | ImageError"]]) -> int:
+def show_table(results: Iterable[tuple[str, "Reading | ImageError"]], show: Show) -> int:
     """Print results as CSV, the least confident first, and errors to stderr; returns how many there were."""
     failed, rows = 0, []
     for path, result in results:
         if isinstance(result, ImageError):
-            failed += show(path, result, False)
+            failed += show.error(path, result)
         else:
-            rows.append((path, result.code, result.confidence))
+            rows.append((path, result.code if show.is_sure(result) else "", result.confidence))
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["filename", "text", "confidence"])
@@ -170,11 +236,15 @@ def show_table(results: Iterable[tuple[str, "Reading | ImageError"]]) -> int:
 
 
 def score_files(
-    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], as_json: bool, processes: "Processes"
+    recognizer: "Recognizer",
+    labels_file: Path,
+    paths: tuple[str, ...],
+    show: Show,
+    processes: "Alone | Processes",
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns this process's failures."""
     from captcha_ocr.labels import read_labels
-    from captcha_ocr.metrics import Scores, score_texts
+    from captcha_ocr.metrics import Scores, reliability_of, score_texts
 
     rows, problems = read_labels(labels_file)
     failed = 0
@@ -182,7 +252,7 @@ def score_files(
         click.echo(f"not scored {escape(file)}: {reason}", err=True)
         failed += 1
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
-    truths, codes = [], []
+    truths, codes, judged = [], [], []
     text_of = labelled_paths(labels_file, rows)
     for path, result in read_paths(recognizer, own_part(sources, processes)):
         text = text_of(path)
@@ -190,18 +260,28 @@ def score_files(
             click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)
             failed += 1
             continue
-        if as_json or isinstance(result, ImageError):
-            failed += show(path, result, as_json)
-        if not isinstance(result, ImageError):
+        if isinstance(result, ImageError):
+            failed += show.error(path, result)
+            continue
+        sure = show.is_sure(result)
+        if show.as_json:
+            show.reading(path, result, sure)
+        if sure:
             truths.append(recognizer.config.charset.normalize(text))
             codes.append(result.code)
-    parts = processes.gather([score_texts(truths, codes).counts(), count_unreadable(recognizer.config, truths)])
-    scores = sum((Scores.from_counts(counts) for counts, _ in parts), Scores(0, 0, Counter()))
+            judged.append((result.confidence, codes[-1] == truths[-1]))
+    unreadable = count_unreadable(recognizer.config, truths)
+    parts = processes.gather([score_texts(truths, codes).counts(), unreadable, show.unread, judged])
+    scores = sum((Scores.from_counts(part[0]) for part in parts), Scores(0, 0, Counter()))
+    unreadable, unread = (sum(part[column] for part in parts) for column in (1, 2))
     if not scores.images:
-        raise CaptchaOcrError(f"no image named in {labels_file} could be read")
+        why = f"; {unread:,} are less sure than {show.least:g}" if unread else ""
+        raise CaptchaOcrError(f"no image named in {labels_file} could be read{why}")
     if processes.first:
-        warn_of_unreadable(recognizer.config, sum(count for _, count in parts), scores.images)
-        click.echo(json.dumps({"summary": scores.summary()}) if as_json else str(scores))
+        warn_of_unreadable(recognizer.config, unreadable, scores.images)
+        reliability = reliability_of(list(chain.from_iterable(part[3] for part in parts)))
+        summary = {**scores.summary(), "unread": unread, **reliability.summary()}
+        click.echo(json.dumps({"summary": summary}) if show.as_json else f"{scores}\n{reliability}")
     return failed
 
 
