@@ -38,10 +38,10 @@ def tiny_preset():
     del PRESETS["tiny"]
 
 
-def draw(folder: Path, seed: int) -> Path:
-    """60 images of two digits, with labels.csv."""
+def draw(folder: Path, seed: int, count: int = 60) -> Path:
+    """Images of two digits, with labels.csv."""
     captchas = GeneratorConfig(
-        count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=seed
+        count=count, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=seed
     )
     generate(captchas, folder, 1)
     return folder

@@ -227,6 +227,63 @@ def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp
     assert look_up("elsewhere/2.png") == "C"
 
 
+def test_what_is_less_sure_than_asked_for_is_left_unread(read, images, some):
+    sure = [json.loads(line)["confidence"] for line in read(*some, "--json").stdout.splitlines()]
+    result = read(*some, "--min-confidence", max(sure))
+    assert result.exit_code == 0
+    assert [code != "" for code in codes(result)] == [each == max(sure) for each in sure]
+    assert "2 of 3 left unread, being less sure than" in result.stderr
+    unsure = read(*some, "--min-confidence", 1, "--json")
+    assert [json.loads(line)["code"] for line in unsure.stdout.splitlines()] == [None] * 3
+    table = read(*some, "--min-confidence", 1, "--csv")
+    assert [row["text"] for row in csv.DictReader(table.stdout.splitlines())] == [""] * 3
+
+
+def test_a_score_is_of_what_was_read(read, images):
+    everything = [json.loads(line) for line in read("--labels", images / "labels.csv", "--json").stdout.splitlines()]
+    sure = sorted(line["confidence"] for line in everything[:-1])
+    result = read("--labels", images / "labels.csv", "--json", "--min-confidence", sure[20])
+    summary = json.loads(result.stdout.splitlines()[-1])["summary"]
+    assert (summary["images"], summary["unread"]) == (40, 20)
+    nothing = read("--labels", images / "labels.csv", "--min-confidence", 1)
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert "could be read; 60 are less sure than 1" in nothing.stderr
+
+
+def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run, images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = next(images.glob("*.png"))
+    said = []
+    for model in ("option", "variable", "runs/default"):
+        shutil.copytree(run / "best", tmp_path / model / "best")
+    result = invoke("eval", path, "--model", "option", env={"CAPTCHA_OCR_MODEL": "variable"})
+    said.append(result.stderr.splitlines()[0])
+    said.append(invoke("eval", path, env={"CAPTCHA_OCR_MODEL": "variable"}).stderr.splitlines()[0])
+    said.append(invoke("eval", path).stderr.splitlines()[0])
+    shutil.rmtree("runs")
+    said.append(invoke("eval", path).stderr.splitlines()[0])
+    assert [line.removeprefix("model      ") for line in said] == [
+        str(Path("option", "best")), str(Path("variable", "best")), str(Path("runs", "default", "best")),
+        "the one in the package",
+    ]  # fmt: skip
+    missing = invoke("eval", path, env={"CAPTCHA_OCR_MODEL": "nowhere"})
+    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert "nowhere is no model folder" in missing.stderr
+
+
+def test_export_writes_a_file_that_reads_the_same(run, images, tmp_path):
+    model = shutil.copytree(run, tmp_path / "run")
+    expected = codes(invoke("eval", images, "--model", model))
+    result = invoke("export", images, "--model", model)
+    assert result.exit_code == 0
+    assert "of 60 images 0 are read otherwise than by torch" in result.stdout
+    assert f"next: captcha-ocr eval image.png --model {model}" in result.stderr
+    by_onnx = invoke("eval", images, "--model", model)
+    assert codes(by_onnx) == expected
+    assert "onnxruntime" in by_onnx.stderr.splitlines()[1]
+    assert codes(invoke("eval", images, "--model", model, "--engine", "torch", "--device", "cpu")) == expected
+
+
 def test_reading_can_be_narrowed(read, some):
     assert set("".join(codes(read(*some, "--charset", "37")))) <= set("37")
     assert read(*some, "--length", 3).exit_code == 2
@@ -283,7 +340,7 @@ def test_a_prompt_survives_every_error(run, some):
         (["eval", "x.png", "--device", "tpu"], "there is no device"),
         (["train", "--lr", "-1"], "--lr must lie between"),
         (["train", "--preset", "best"], "'best' is not one of"),
-        (["eval", "x.png"], "no model folder"),
+        (["eval", "x.png", "--model", "."], "no model folder"),
         (["eval", "--nonsense"], "No such option"),
     ],
 )

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from captcha_ocr.metrics import Scores, is_worse, score_texts, wilson_interval
+from captcha_ocr.metrics import Scores, is_worse, reliability_of, score_texts, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,17 @@ def test_an_image_that_is_wrong_only_by_look_alikes_is_counted_apart():
     assert (scores.exact, scores.lookalike) == (1, 3)
     assert scores.merged_match == pytest.approx(4 / 5)
     assert "80.00%  (3 more" in str(scores)
+
+
+def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
+    # 15 groups of 20, each with a confidence of its own and all of them right but for the last, which are all wrong.
+    judged = [(1 - group / 100, group < 14) for group in range(15) for _ in range(20)]
+    expected = (sum(group / 100 for group in range(14)) + 0.86) / 15
+    reliability = reliability_of(judged[::-1])
+    assert reliability.calibration_error == pytest.approx(expected)
+    assert reliability.surest == pytest.approx(280 / 285)
+    assert "98.25% right of the 95 % that are surest" in str(reliability)
+
+
+def test_a_few_confidences_are_not_judged():
+    assert reliability_of([(1.0, True)] * 299).summary() == {"calibration_error": None, "surest_95_match": None}

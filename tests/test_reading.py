@@ -47,3 +47,9 @@ def test_reading_can_be_narrowed_to_an_alphabet_and_still_end():
 def test_lengths_that_the_model_does_not_read_are_refused(lengths):
     with pytest.raises(UsageError, match="texts of 1-3 characters, not of"):
         allowed_classes(CONFIG, lengths=lengths)
+
+
+def test_the_end_of_a_text_can_be_the_runner_up():
+    reading = read([[9, 0, 0], [0, 9, 8], [0, 0, 9]])
+    assert reading.code == "AB"
+    assert [character.runner_up for character in reading.characters] == ["B", ""]

@@ -1,5 +1,8 @@
+import base64
 import io
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
@@ -38,8 +41,11 @@ def recognizer(run) -> Recognizer:
 
 def test_every_kind_of_source_is_read_alike(recognizer, images):
     path = next(images.glob("*.png"))
+    in_base64 = base64.b64encode(path.read_bytes())
+    texts = [in_base64, in_base64.decode(), base64.encodebytes(path.read_bytes()).decode()]
     with Image.open(path) as image:
-        sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB"))]
+        sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB")), *texts]
+        sources.append(f"data:image/png;base64,{in_base64.decode()}")
         expected = recognizer.predict(path)
         for source in sources:
             assert recognizer.predict(source) == expected
@@ -122,3 +128,50 @@ def test_bytes_of_another_format_and_size_are_read(recognizer):
 def test_a_model_of_another_device_is_refused(run):
     with pytest.raises(UsageError, match="no device"):
         Recognizer.load(run, device="cuda:99")
+
+
+def test_an_iterator_is_read_in_batches_as_its_readings_are_asked_for(recognizer, images):
+    paths = sorted(images.glob("*.png"))
+    endless = recognizer.predict(cycle(paths))
+    assert list(islice(endless, 150)) == (recognizer.predict(paths) * 3)[:150]
+    with pytest.raises(ImageError, match="no-such"):
+        list(recognizer.predict(iter([paths[0], "no-such.png"])))
+
+
+def test_text_that_is_no_base64_image_is_a_path(recognizer, tmp_path):
+    for name in (
+        "iVBORw0KGgo" * 9 + ".png",
+        "Qk12",
+        str(tmp_path / "/9j/nothing-there-but-a-name-that-is-long-enough.png"),
+    ):
+        with pytest.raises(ImageError, match="No such file"):
+            recognizer.predict(name)
+
+
+def test_damaged_base64_is_an_error_that_does_not_repeat_it(recognizer):
+    with pytest.raises(ImageError) as error:
+        recognizer.predict(base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 500).decode())
+    assert len(str(error.value)) < 100
+
+
+def test_every_character_has_its_confidence_and_its_runner_up():
+    reading = Recognizer(BrightnessEngine()).predict(grey(255))
+    first, second = reading.characters
+    odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
+    assert (first.character, first.runner_up, second.character, second.runner_up) == ("B", "A", "C", "A")
+    assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
+    assert reading.elapsed_s > 0
+
+
+def test_a_single_class_has_no_runner_up():
+    reading = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
+    assert [(c.character, c.confidence, c.runner_up) for c in reading.characters] == [("A", 1.0, "")] * 2
+
+
+def test_eight_threads_read_what_one_reads(recognizer, images):
+    paths = sorted(images.glob("*.png")) * 5
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(recognizer.predict, paths))
+    alone = [recognizer.predict(path) for path in paths]
+    assert [reading.code for reading in together] == [reading.code for reading in alone]
+    assert [r.confidence for r in together] == pytest.approx([r.confidence for r in alone], abs=1e-5)
