@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 OCR := $(BIN)/captcha-ocr
 ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
-.PHONY: all generate prepare train eval accuracy test check clean help
+.PHONY: all generate prepare train eval accuracy pretrained test check clean help
 
 all: generate prepare train eval  ## generate, prepare, train and eval, whatever of it is not done yet
 
@@ -36,6 +36,9 @@ accuracy: $(VENV)/installed  ## the 30-minute recipe: draw 360,000, train, score
 	$(OCR) train --preset accuracy --data data/$(ACCURACY)-shards --out runs/$(ACCURACY)
 	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP)
 	$(OCR) eval --model runs/$(ACCURACY) --labels data/$(ACCURACY)-fresh/labels.csv
+
+pretrained: $(VENV)/installed-dev  ## train the model in the package again: some hours
+	$(BIN)/python benchmarks/pretrained.py
 
 test: $(VENV)/installed-dev  ## run the tests
 	$(BIN)/python -m pytest --cov --cov-report=term

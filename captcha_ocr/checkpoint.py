@@ -43,7 +43,9 @@ def load_model(folder: Path) -> ResNet18:
     with torch.device("meta"):
         model = ResNet18(config)
     try:
-        model.load_state_dict(load_tensors(data), assign=True)
+        # Weights may lie there in half precision, to be smaller; they are computed with in float32.
+        tensors = {name: t.float() if t.is_floating_point() else t for name, t in load_tensors(data).items()}
+        model.load_state_dict(tensors, assign=True)
     except (SafetensorError, RuntimeError) as error:
         raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}") from None
     return model.eval()

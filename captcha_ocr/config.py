@@ -19,6 +19,8 @@ Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
 Loss = Literal["bce", "ce"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 EngineName = Literal["auto", "torch", "onnx"]
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 Warp = Literal["package", "classic"]
 Renderer = Literal["fast", "package"]

@@ -18,7 +18,7 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.model_folder import CONFIG_FILE, find_model_folder
 from captcha_ocr.workers import available_workers
 
-PACKAGES = ("captcha-ocr", "torch", "numpy", "pillow", "captcha", "safetensors")
+PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 

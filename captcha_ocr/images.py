@@ -7,7 +7,6 @@ import base64
 import io
 import os
 import stat
-import statistics
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -75,7 +74,8 @@ def survey(files: Iterable[Path]) -> ImageKind | None:
     widths, heights = zip(*(image.size for image in images), strict=True)
     kept = sorted(contrast_in_grey(image) for image in images)
     colour_tells = kept[len(kept) // 20] < GREY_SUFFICES
-    return ImageKind(statistics.median_low(heights), statistics.median_low(widths), 3 if colour_tells else 1)
+    height, width = (sorted(sides)[(len(sides) - 1) // 2] for sides in (heights, widths))
+    return ImageKind(height, width, 3 if colour_tells else 1)
 
 
 def contrast_in_grey(image: Image.Image) -> float:

@@ -8,8 +8,8 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from captcha_ocr.config import SPLITS, Split
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
-from captcha_ocr.shards import SPLITS, Split
 
 LABELS_FILE = "labels.csv"
 Problems = dict[str, str]  # file name -> why it is left out

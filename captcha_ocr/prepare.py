@@ -20,7 +20,18 @@ from typing import Any, Literal
 import numpy as np
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
-from captcha_ocr.config import GENERATED, MAX_LENGTH, RARE, ImageKind, InputSize, Lengths, PrepareConfig, check
+from captcha_ocr.config import (
+    GENERATED,
+    MAX_LENGTH,
+    RARE,
+    SPLITS,
+    ImageKind,
+    InputSize,
+    Lengths,
+    PrepareConfig,
+    Split,
+    check,
+)
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.files import is_ours, remove_files, sha256
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
@@ -30,10 +41,8 @@ from captcha_ocr.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
     SAMPLES_PER_SHARD,
-    SPLITS,
     Manifest,
     Shard,
-    Split,
     check_shards,
     read_manifest,
     write_manifest,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs, differences, preset_named
+from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
 from captcha_ocr.model_folder import (
@@ -27,7 +27,7 @@ from captcha_ocr.model_folder import (
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import say
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
-from captcha_ocr.shards import Dataset, Split
+from captcha_ocr.shards import Dataset
 
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"

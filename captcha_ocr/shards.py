@@ -9,19 +9,16 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, Lengths, check, is_int, read_charset
+from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, check, is_int, read_charset
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_checked, read_sealed, seal, sha256, to_json, write_atomic
-
-Split = Literal["train", "val", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"

@@ -1,13 +1,10 @@
 """Work spread over processes or threads: a function mapped over jobs, the results in the order of the jobs."""
 
-import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import TypeVar
 
@@ -60,6 +57,8 @@ def map_in_threads(
         for some in first:  # a new thread would take longer to start than a file to do
             yield from function(some)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(threads)
     try:
         results = deque(pool.submit(function, some) for some in first)
@@ -81,6 +80,11 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     if workers <= 1:
         yield from map(function, jobs)
         return
+    # Not at the top, for what reads one image starts no process: a seventh of its time would go there.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
     try:
@@ -103,7 +107,9 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)

@@ -1,3 +1,4 @@
+import copy
 import json
 import shutil
 
@@ -35,6 +36,14 @@ def test_a_saved_model_comes_back_with_every_tensor(folder, tmp_path):
     assert again.config == model.config
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
     assert not again.training
+
+
+def test_weights_kept_in_half_precision_come_back_as_float32(folder, tmp_path):
+    model = load_model(folder)
+    save_model(tmp_path / "half", copy.deepcopy(model).half(), {})
+    again = load_model(tmp_path / "half")
+    assert again.head.weight.dtype == torch.float32
+    assert again.head.weight.detach() == pytest.approx(model.head.weight.detach(), rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])

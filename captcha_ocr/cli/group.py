@@ -61,6 +61,14 @@ class Commands(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             click.echo(f"captcha-ocr: {where}{error.strerror or error}", err=True)
             sys.exit(1)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package == "captcha_ocr":
+                raise
+            click.echo(
+                f"captcha-ocr: this needs {package}; pip install captcha-ocr brings all that is needed", err=True
+            )
+            sys.exit(1)
         except MemoryError:
             click.echo("captcha-ocr: there is too little memory", err=True)
             sys.exit(1)

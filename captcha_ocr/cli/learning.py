@@ -27,7 +27,7 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
-from captcha_ocr.model_folder import find_model_folder
+from captcha_ocr.model_folder import default_model, find_model_folder
 from captcha_ocr.signals import importing
 from captcha_ocr.workers import rank_and_count
 
@@ -240,9 +240,9 @@ def bench(preset: str, as_json: bool) -> None:
 
 
 @main.command()
-@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option("--model", "model_folder", type=FOLDER, help="A model or run folder.  [default: as for eval]")
 @json_option
-def doctor(model_folder: Path, as_json: bool) -> None:
+def doctor(model_folder: Path | None, as_json: bool) -> None:
     """Say what there is to compute with, and which model eval would read with.
 
     Example: captcha-ocr doctor --json
@@ -250,5 +250,5 @@ def doctor(model_folder: Path, as_json: bool) -> None:
     with importing():
         from captcha_ocr.doctor import examine, in_words
 
-    facts = examine(model_folder)
+    facts = examine(model_folder or default_model(RUN))
     click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))

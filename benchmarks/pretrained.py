@@ -1,0 +1,211 @@
+"""Make the model in the package again: draw, prepare, train, pack, score; what is done is left as it is.
+
+    make pretrained      python benchmarks/pretrained.py
+
+Two thirds of the images are the `captcha` package's defaults, half of these in the classic warp. The rest are texts of
+4 to 6 characters in other sizes and fonts. Every stage draws its own, and from the second on continues with the model
+before.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from captcha_ocr.checkpoint import load_model, save_model
+from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.model_folder import CARD_FILE, PRETRAINED, find_model_folder
+
+SHARE_OF_FONTS = Path("/usr/share/fonts")  # where Debian's packages put them
+PACKAGES = (
+    "fonts-cabin fonts-comic-neue fonts-courier-prime fonts-crosextra-caladea fonts-crosextra-carlito fonts-ebgaramond "
+    "fonts-hack fonts-inconsolata fonts-jetbrains-mono fonts-lato fonts-liberation2 fonts-open-sans fonts-play "
+    "fonts-quicksand fonts-roboto-slab fonts-roboto-unhinted fonts-sil-gentium"
+)
+FONTS = (
+    *("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSansMono-Bold.ttf", "DejaVuSerif.ttf", "STIXGeneral.ttf"),
+    *("LiberationSans-Regular.ttf", "LiberationSans-Bold.ttf", "LiberationSerif-Regular.ttf"),
+    *("LiberationMono-Regular.ttf", "LiberationMono-Bold.ttf", "Lato-Regular.ttf", "Roboto-Regular.ttf"),
+    *("RobotoSlab-Regular.otf", "Inconsolata.otf", "ComicNeue-Regular.otf", "Carlito-Regular.ttf"),
+    *("Caladea-Regular.ttf", "JetBrainsMono-Regular.ttf", "Quicksand-Regular.ttf", "EBGaramond12-Regular.otf"),
+    *("Cabin-Regular.otf", "Gentium-R.ttf"),
+)
+UNSEEN_FONTS = ("Hack-Regular.ttf", "OpenSans-Regular.ttf", "Courier Prime.otf", "Play-Regular.ttf")  # to score alone
+WARPS = ("package", "classic")
+SEEDS = 10_000  # those of stage n begin at n times this, those of the test sets at 9 times
+EPOCHS = (3,)  # of each stage; three of these take about half an hour an epoch on 2 cores of an EPYC with bf16
+SIZES = (  # of images, and of fonts to go with them
+    ("160x60", "42,50,56"),
+    ("200x60", "42,50,56"),
+    ("240x80", "56,66,75"),
+    ("120x40", "28,34,38"),
+    ("240x60", "42,50,56"),
+    ("180x50", "36,42,48"),
+    ("320x100", "70,84,94"),
+)
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A folder of images: its name, how many, and what to tell `generate`."""
+
+    name: str
+    count: int
+    options: tuple[str, ...]
+
+
+def image_sets(scale: float) -> Iterator[ImageSet]:
+    """Those of a stage; at scale 1 there are 1,304,000 images."""
+    for warp in WARPS:
+        yield ImageSet(f"default-{warp}", round(420_000 * scale), ("--warp", warp))
+    for warp in WARPS:
+        for size, font_sizes in SIZES:
+            options = "--length", "4-6", "--warp", warp, "--size", size, "--font-sizes", font_sizes
+            yield ImageSet(f"{size}-{warp}", round(8_000 * scale), options)
+    for number, font in enumerate(FONTS):
+        for warp in WARPS:
+            size, font_sizes = SIZES[(number + WARPS.index(warp)) % len(SIZES)]
+            options = "--length", "4-6", "--warp", warp, "--size", size, "--font-sizes", font_sizes
+            name = f"{Path(font).stem}-{warp}"
+            yield ImageSet(name, round(8_000 * scale), (*options, "--fonts", str(find_font(font))))
+
+
+def find_font(name: str) -> Path:
+    """A font file by its name: matplotlib's, or one that Debian's packages brought."""
+    ours = Path(matplotlib.get_data_path(), "fonts", "ttf", name)
+    found = [ours] if ours.exists() else sorted(SHARE_OF_FONTS.rglob(name))
+    if not found:
+        sys.exit(f"the font {name} is missing; on Debian: apt-get install {PACKAGES}")
+    return found[0]
+
+
+def test_sets() -> dict[str, list[ImageSet]]:
+    """What the model is scored on, by what it tells; drawn by the package's own code."""
+    sizes = [("--length", "4-6", "--size", size, "--font-sizes", font_sizes) for size, font_sizes in SIZES]
+
+    def in_fonts(fonts: tuple[str, ...], count: int) -> list[ImageSet]:
+        return [
+            ImageSet(f"{Path(font).stem}-{warp}", count, (*sizes[0], "--warp", warp, "--fonts", str(find_font(font))))
+            for font in fonts
+            for warp in WARPS
+        ]
+
+    return {
+        "captcha 0.7.1's default images": [ImageSet("default-package", 10_000, ())],
+        "the same in the classic warp": [ImageSet("default-classic", 10_000, ("--warp", "classic"))],
+        "4 to 6 characters in 7 sizes, both warps": [
+            ImageSet(f"{options[3]}-{warp}", 500, (*options, "--warp", warp)) for options in sizes for warp in WARPS
+        ],
+        f"4 to 6 characters, 160x60, the {len(FONTS)} other fonts of the training, both warps": in_fonts(FONTS, 100),
+        f"the same in {len(UNSEEN_FONTS)} fonts that it was not trained on": in_fonts(UNSEEN_FONTS, 500),
+    }
+
+
+def captcha_ocr(*arguments: object) -> str:
+    """Run a command as a person would; what it printed."""
+    words = [str(argument) for argument in arguments]
+    print("captcha-ocr", *words, file=sys.stderr, flush=True)
+    return subprocess.run(
+        [sys.executable, "-m", "captcha_ocr", *words], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def train_stage(out: Path, stage: int, scale: float) -> Path:
+    """Draw, prepare and train; the run's folder."""
+    folder = out / f"stage-{stage}"
+    for number, images in enumerate(image_sets(scale)):
+        place = folder / "images" / images.name
+        seed = SEEDS * stage + number
+        captcha_ocr("generate", "--out", place, "--count", images.count, "--seed", seed, *images.options, "--quiet")
+    shards = folder / "shards"
+    shape = "--charset", "upper-alnum", "--length", "4-6", "--size", "160x60", "--channels", 1
+    captcha_ocr("prepare", folder / "images", "--out", shards, "--preset", "accuracy", *shape, "--split", "98/1/1")
+    start = ("--init", out / f"stage-{stage - 1}" / "run") if stage > 1 else ()
+    run = folder / "run"
+    captcha_ocr("train", "--preset", "accuracy", "--data", shards, "--out", run, "--epochs", EPOCHS[stage - 1], *start)
+    return run
+
+
+def score(model: Path, out: Path) -> list[dict[str, Any]]:
+    """The model's scores on the test sets, pooled by what they tell."""
+    rows = []
+    for number, (name, sets) in enumerate(test_sets().items()):
+        summaries = []
+        for place, images in enumerate(sets):
+            folder, seed = out / "test" / f"{number}-{images.name}", SEEDS * 9 + 100 * number + place
+            drawn = "--out", folder, "--count", images.count, "--seed", seed, *images.options
+            captcha_ocr("generate", "--renderer", "package", "--quiet", *drawn)
+            printed = captcha_ocr("eval", "--json", "--model", model, "--labels", folder / "labels.csv")
+            summaries.append(json.loads(printed.splitlines()[-1])["summary"])
+        pooled = {key: sum(summary[key] for summary in summaries) for key in ("images", "exact", "lookalike")}
+        alone = summaries[0] if len(summaries) == 1 else {}
+        rows.append(
+            {"name": name, **pooled, **{key: alone.get(key) for key in ("calibration_error", "surest_95_match")}}
+        )
+    return rows
+
+
+def pack(run: Path, images: Path, target: Path) -> None:
+    """Put the best model of a run into a folder of its own: half-precision weights, and what is exported from them."""
+    model = load_model(find_model_folder(run))
+    save_model(target, model.half(), {"trained_by": "make pretrained"})
+    captcha_ocr("export", images, "--model", target)
+
+
+def card(stages: list[Path], rows: list[dict[str, Any]]) -> str:
+    """The model card, as Markdown."""
+    runs = [json.loads((stage / "run.json").read_bytes()) for stage in stages]
+    lines = [
+        "# The model in the package",
+        "",
+        "Reads texts of 4 to 6 of the 36 characters 0-9 and A-Z, as the `captcha` package draws them, from images of",
+        "any size, which are brought to 160x60 grey. For captchas that you generate, own or may test; it was trained",
+        "on no image but those that `captcha-ocr generate` draws. Another design asks for a training of its own.",
+        "",
+        "| scored on, drawn by the `captcha` package with seeds of their own | exact match | 95 % interval | "
+        "look-alikes as one | confidences off by | right of the surest 95 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        low, high = wilson_interval(row["exact"], row["images"])
+        judged = [row["calibration_error"], row["surest_95_match"]]
+        off, surest = ("-" if value is None else f"{value:.2%}" for value in judged)
+        lines.append(
+            f"| {row['name']}, {row['images']:,} | {row['exact'] / row['images']:.2%} | {low:.2%} to {high:.2%} | "
+            f"{(row['exact'] + row['lookalike']) / row['images']:.2%} | {off} | {surest} |"
+        )
+    lines += ["", "Trained by `make pretrained`:", ""]
+    for number, each in enumerate(runs, 1):
+        finished, training = each["finished"], each["training"]
+        versions = ", ".join(f"{name} {version}" for name, version in each["versions"].items())
+        minutes = finished["seconds"] / 60
+        lines.append(
+            f"- stage {number}: {each['images']['train']:,} images, seeds from {SEEDS * number}, preset "
+            f"{training['preset']}, {finished['epochs']} epochs, seed {training['seed']}, {minutes:.0f} minutes on "
+            f"{each['device']}, {each['precision']}; {versions}"
+        )
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """All of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("data/pretrained"), help="where images, shards and runs lie")
+    parser.add_argument("--target", type=Path, default=PRETRAINED, help="the model folder to write")
+    parser.add_argument("--scale", type=float, default=1.0, help="the share of the images to draw, for a trial")
+    arguments = parser.parse_args()
+    stages = [train_stage(arguments.out, stage, arguments.scale) for stage in range(1, len(EPOCHS) + 1)]
+    pack(stages[-1], arguments.out / f"stage-{len(EPOCHS)}" / "images" / "default-package", arguments.target)
+    text = card(stages, score(arguments.target, arguments.out))
+    (arguments.target / CARD_FILE).write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What is packed, and that it reads where nothing but what a reader needs is installed."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PACKED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "THIRD_PARTY.md", "CHANGELOG.md", "constraints.txt")
+SAMPLES = ROOT / "data" / "samples"
+# setuptools changes sys.argv
+BUILD = "import sys; from setuptools import build_meta as b; out = sys.argv[1]; b.build_wheel(out); b.build_sdist(out)"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A folder with the wheel and the sdist, built from a copy of the sources."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
+    for name in (*PACKED, "requirements-reader.txt"):
+        shutil.copy(ROOT / name, source)
+    for name in ("captcha_ocr", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=source, check=True, capture_output=True)
+    return out
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    there = (path for path in (ROOT / "captcha_ocr").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert names == {path.relative_to(ROOT).as_posix() for path in there}
+    assert {"captcha_ocr/py.typed", "captcha_ocr/pretrained/model.onnx"} < names
+
+
+def test_the_sdist_holds_what_the_wheel_is_made_of(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
+    others = {name for name in names if not name.startswith(("captcha_ocr", "captcha_ocr.egg-info"))}
+    assert others == {*PACKED, "requirements-reader.txt", "PKG-INFO", "setup.cfg"}
+    assert {"captcha_ocr/cli/group.py", "captcha_ocr/pretrained/model.safetensors"} < names
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right of their own there")
+def test_it_reads_where_only_a_readers_packages_are(built, tmp_path):
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    python = bare / "bin" / "python"
+    (wheel,) = built.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True)
+    (packages,) = (bare / "lib").glob("python*/site-packages")
+    for name in needed(ROOT / "requirements-reader.txt"):
+        link_distribution(name, packages)
+    missing = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True)
+    assert "No module named 'torch'" in missing.stderr
+    command = [bare / "bin" / "captcha-ocr", "eval", "--charset", "upper-alnum", SAMPLES]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [code for _, code, _ in rows] == [Path(path).stem.split("-")[1] for path, _, _ in rows]
+    assert len(rows) == 6
+    assert "the one in the package" in result.stderr
+    (tmp_path / "labels.csv").write_text("filename,text\n00000-0ZLA.png,0ZLA\n")
+    score = subprocess.run([*command, "--labels", "labels.csv"], capture_output=True, text=True, cwd=tmp_path)
+    assert "exact match     100.00%" in score.stdout
+    training = subprocess.run([bare / "bin" / "captcha-ocr", "train"], capture_output=True, text=True, cwd=tmp_path)
+    assert (training.returncode, training.stdout) == (1, "")
+    assert re.fullmatch("captcha-ocr: this needs [a-z]+; pip install captcha-ocr brings all .*\n", training.stderr)
+
+
+def needed(requirements: Path) -> set[str]:
+    """The names of the packages that a requirements file asks for, and of what these need in turn."""
+    lines = requirements.read_text(encoding="utf-8").splitlines()
+    waiting, found = [line for line in lines if not line.startswith("#")], set()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        name = re.sub("[-_.]+", "-", requirement.name).lower()
+        if name not in found:
+            found.add(name)
+            waiting += distribution(name).requires or []
+    return found
+
+
+def link_distribution(name: str, packages: Path) -> None:
+    """Link what an installed package consists of into another environment."""
+    installed = distribution(name)
+    for top in {file.parts[0] for file in installed.files or () if file.parts[0] != ".."}:
+        if not (packages / top).exists():
+            (packages / top).symlink_to(Path(str(installed.locate_file(top))))
