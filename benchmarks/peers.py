@@ -1,0 +1,212 @@
+"""Our model in the package beside ddddocr 1.6.1, on the same images, in turn.
+
+    python -m venv DD && DD/bin/pip install ddddocr==1.6.1
+    python benchmarks/peers.py --ddddocr DD/bin/python
+
+Accuracy on fresh images of the captcha package; from nothing to a printed code; one image at a time by one thread; a
+thousand files. Their accuracy is that of the better of their two models, case folded; their speed that of the default,
+which is the faster. The workers are this file, too, run by either side's python: hence no import of ours at the top.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+SHORTEST = "import sys, ddddocr; print(ddddocr.DdddOcr(show_ad=False).classification(open(sys.argv[1], 'rb').read()))"
+SEED = 5001
+COLD_RUNS, ALONE, TOGETHER = 15, 300, 1000
+WARM_UP = 30  # images
+
+Read = Callable[[Sequence[str]], Iterable[str]]  # paths to codes
+
+
+def ours(arguments: argparse.Namespace) -> Read:
+    """Our side: a generator of paths, in batches."""
+    from captcha_ocr import Recognizer
+
+    recognizer = Recognizer(engine=arguments.engine)
+    if arguments.worker == "alone":
+        return lambda contents: (recognizer.predict(content).code for content in contents)
+    return lambda paths: (reading.code for reading in recognizer.predict(path for path in paths))
+
+
+def theirs(arguments: argparse.Namespace) -> Read:
+    """Their side, which has no batches; `--beta` is their other model."""
+    import ddddocr
+
+    reader = ddddocr.DdddOcr(show_ad=False, beta=arguments.beta)
+    if arguments.worker == "alone":
+        return lambda contents: (reader.classification(content) for content in contents)
+    return lambda paths: (reader.classification(Path(path).read_bytes()) for path in paths)
+
+
+def work(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a worker prints: codes, or images a second."""
+    if arguments.worker == "alone" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    read = (theirs if arguments.peer else ours)(arguments)
+    paths = sorted(str(path) for path in arguments.images.glob("*.png"))
+    if arguments.worker == "codes":
+        return {"codes": dict(zip(paths, read(paths), strict=True))}
+    alone = arguments.worker == "alone"
+    images: list[Any] = [Path(path).read_bytes() for path in paths[:ALONE]] if alone else paths[:TOGETHER]
+    for _ in read(images[:WARM_UP] if alone else images):
+        pass
+    started = time.perf_counter()
+    for _ in read(images):
+        pass
+    return {"images_per_s": len(images) / (time.perf_counter() - started)}
+
+
+def ask(python: str, worker: str, images: Path, *options: str) -> dict[str, Any]:
+    """What a worker of one side says."""
+    command = [python, __file__, "--worker", worker, "--images", str(images), *options]
+    environment = os.environ | ({"OMP_NUM_THREADS": "1"} if worker == "alone" else {})
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return answer
+
+
+def draw(folder: Path, count: int, warp: str) -> Path:
+    """Fresh images of the captcha package, by its own code."""
+    options = ["--count", str(count), "--seed", str(SEED), "--warp", warp, "--renderer", "package", "--quiet"]
+    command = [sys.executable, "-m", "captcha_ocr", "generate", "--out", str(folder / warp), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return folder / warp
+
+
+def right(codes: dict[str, str]) -> int:
+    """How many codes are the text in their file's name, case aside."""
+    return sum(code.upper() == Path(path).stem.split("-")[1] for path, code in codes.items())
+
+
+def accuracy(arguments: argparse.Namespace, images: Path) -> tuple[float, str]:
+    """Ours, and a row of the table."""
+    from captcha_ocr.metrics import wilson_interval
+
+    own = right(ask(sys.executable, "codes", images, "--engine", arguments.engine)["codes"])
+    other = {
+        name: right(ask(arguments.ddddocr, "codes", images, "--peer", *options)["codes"]) for name, options in MODELS
+    }
+    better = max(other, key=lambda name: other[name])
+    shown = []
+    for count in (own, other[better]):
+        low, high = wilson_interval(count, arguments.count)
+        shown.append(f"{count / arguments.count:.2%} ({low:.2%} to {high:.2%})")
+    return (
+        own / arguments.count,
+        f"| exact, {arguments.count:,} images, warp {images.name} | {shown[0]} | {shown[1]}, {better} | |",
+    )
+
+
+MODELS: tuple[tuple[str, tuple[str, ...]], ...] = (("its default model", ()), ("its beta model", ("--beta",)))
+
+
+def cold(command: Sequence[str]) -> tuple[float, float, str]:
+    """Seconds of a whole process, the most memory it held in MB, and what it printed (POSIX)."""
+    with tempfile.TemporaryFile() as output, open(os.devnull, "w") as nowhere:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=output, stderr=nowhere)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        return seconds, usage.ru_maxrss / 1e3, output.read().decode()
+
+
+def cold_starts(arguments: argparse.Namespace, image: Path) -> tuple[list[list[float]], list[list[float]]]:
+    """Seconds and MB of both sides, in turn."""
+    own = [str(Path(sys.executable).with_name("captcha-ocr")), "eval", "--engine", arguments.engine, str(image)]
+    commands = own, [arguments.ddddocr, "-c", SHORTEST, str(image)]
+    seconds: list[list[float]] = [[], []]
+    memory: list[list[float]] = [[], []]
+    for number in range(COLD_RUNS + 2):
+        for side, command in enumerate(commands):
+            taken, most, printed = cold(command)
+            if side == 0 and printed.split("\t")[1] != image.stem.split("-")[1]:
+                sys.exit(f"{image} was read wrong: {printed}")
+            if number >= 2:
+                seconds[side].append(taken)
+                memory[side].append(most)
+    return seconds, memory
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Median (least to most)."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def row(what: str, sides: Sequence[Sequence[float]], digits: int) -> str:
+    """A row of the table, its last column ours to theirs, round by round."""
+    ratios = [own / other for own, other in zip(*sides, strict=True)]
+    return f"| {what} | {spread(sides[0], digits)} | {spread(sides[1], digits)} | {spread(ratios, 2)} |"
+
+
+def in_turn(arguments: argparse.Namespace, worker: str, images: Path) -> list[list[float]]:
+    """Images a second of both sides, in turn."""
+    rates: list[list[float]] = [[], []]
+    for _ in range(arguments.runs):
+        rates[0].append(ask(sys.executable, worker, images, "--engine", arguments.engine)["images_per_s"])
+        rates[1].append(ask(arguments.ddddocr, worker, images, "--peer")["images_per_s"])
+    return rates
+
+
+def compare(arguments: argparse.Namespace, folder: Path) -> None:
+    """Measure, and print the table and what was aimed at."""
+    images = {warp: draw(folder, arguments.count, warp) for warp in ("package", "classic")}
+    samples = Path(__file__).parent.parent / "data" / "samples"
+    seconds, memory = cold_starts(arguments, sorted(samples.glob("*.png"))[0])
+    rates = in_turn(arguments, "alone", images["package"])
+    alone = [[1000 / rate for rate in side] for side in rates]
+    together = in_turn(arguments, "together", images["package"])
+    scores = {warp: accuracy(arguments, folder) for warp, folder in images.items()}
+    print("| what | ours | ddddocr | ours to theirs |\n|---|---|---|---|")
+    for _, line in scores.values():
+        print(line)
+    print(row("from nothing to the code, s", seconds, 3))
+    print(row("most memory of that process, MB", memory, 1))
+    print(row("one image at a time, one thread, ms", alone, 2))
+    print(row(f"{TOGETHER:,} files, images/s", together, 0))
+    median = statistics.median
+    for target, met in (
+        ("99.5 % of default images", scores["package"][0] >= 0.995),
+        ("99 % of the classic warp", scores["classic"][0] >= 0.99),
+        ("no slower from nothing", median(seconds[0]) <= median(seconds[1])),
+        ("no more memory", median(memory[0]) <= median(memory[1])),
+        ("half the time alone", median(alone[0]) <= 0.5 * median(alone[1])),
+        ("five times as many together", median(together[0]) >= 5 * median(together[1])),
+    ):
+        print(f"{target}: {'met' if met else 'not met'}", file=sys.stderr)
+
+
+def main() -> None:
+    """A worker, or the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ddddocr", help="the python of an environment with ddddocr")
+    parser.add_argument("--count", type=int, default=5000, help="images of each warp")
+    parser.add_argument("--runs", type=int, default=5, help="rounds of what is timed")
+    parser.add_argument("--engine", default="auto", help="ours")
+    parser.add_argument("--worker", choices=["codes", "alone", "together"], help=argparse.SUPPRESS)
+    parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--beta", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        print(json.dumps(work(arguments)))
+        return
+    if arguments.ddddocr is None:
+        parser.error("--ddddocr names the python that has it")
+    with tempfile.TemporaryDirectory() as folder:
+        compare(arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
