@@ -15,7 +15,7 @@ import torch.distributed as dist
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.device import HIDING, available_devices, free_memory, has_native_bf16, memory_of
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.model_folder import CONFIG_FILE, find_model_folder
+from captcha_ocr.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.workers import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
@@ -129,6 +129,7 @@ def model_in_words(model: dict[str, Any] | None) -> str:
     """What `examine_model` found, for people."""
     if model is None:
         return "none; make one with: captcha-ocr train"
+    folder = "the one in the package" if model["folder"] == str(PRETRAINED.resolve()) else model["folder"]
     if "error" in model:
-        return f"{model['folder']} cannot be used: {model['error']}"
-    return f"{model['folder']}: texts of {model['length']} of {model['charset']}, {model['size']}"
+        return f"{folder} cannot be used: {model['error']}"
+    return f"{folder}: texts of {model['length']} of {model['charset']}, {model['size']}"

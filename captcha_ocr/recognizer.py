@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from captcha_ocr.images import Source, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.workers import map_in_threads
+
+AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths alone is a list of sources, too
 
 
 class Engine(Protocol):
@@ -77,12 +79,12 @@ class Recognizer:
     @overload
     def predict(self, source: Source) -> Reading: ...
     @overload
-    def predict(self, source: list[Source] | tuple[Source, ...]) -> list[Reading]: ...
+    def predict(self, source: list[AnySource] | tuple[AnySource, ...]) -> list[Reading]: ...
     @overload
     def predict(self, source: Iterator[Source]) -> Iterator[Reading]: ...
 
     def predict(
-        self, source: Source | list[Source] | tuple[Source, ...] | Iterator[Source]
+        self, source: Source | list[AnySource] | tuple[AnySource, ...] | Iterator[Source]
     ) -> Reading | list[Reading] | Iterator[Reading]:
         """Read one image, or, in batches, a list of them or what an iterator yields; ImageError if one is none.
 
