@@ -52,21 +52,21 @@ def places_from_columns(columns: Tensor, length: int) -> Tensor:
     CTC mostly trains on the probability of the whole text instead. Those of places take any loss, and the labels of two
     images mixed, and were as accurate (docs/lab-notebook.md, 2026-11-22).
     """
+    batch, _, classes = columns.shape
     probabilities = columns.softmax(-1)
-    characters, blank = probabilities[..., :-1], probabilities[..., -1:]
-    read = columns.new_zeros((columns.shape[0], length, characters.shape[-1]))
-    # What was drawn last, by how many characters are read: each of them (B, L, K - 1), or a blank (B, L, 1).
-    drawn, skipped = torch.zeros_like(read), torch.zeros_like(read[..., :1])
-    skipped[:, 0] = 1  # nothing is read, and nothing repeated
-    for column in range(columns.shape[1]):
-        character = characters[:, column, None]
-        either = skipped + drawn.sum(-1, keepdim=True)
-        another = character * (either - drawn)
-        read = read + another
-        drawn = character * drawn + functional.pad(another[:, :-1], (0, 0, 1, 0))
-        skipped = blank[:, column, None] * either
-    ended = (skipped + drawn.sum(-1, keepdim=True)).cumsum(1)  # with so many characters or fewer
-    return torch.cat([read, ended], -1).clamp_min(LEAST).log()
+    blank = torch.arange(classes, device=columns.device) == classes - 1  # (K)
+    onwards = columns.new_ones(length, length).tril(-1).triu(-1)  # times (L, …) moves its rows down by one
+    # How likely it is that so many characters are read (L) and this was drawn last (K); at first nothing is read.
+    state = (blank * (torch.arange(length, device=columns.device) == 0)[:, None]).to(columns).expand(batch, -1, -1)
+    read = torch.zeros_like(state)
+    repeating = probabilities.masked_fill(blank, 0)
+    for drawn, repeated in zip(probabilities.split(1, 1), repeating.split(1, 1), strict=True):
+        stays = repeated * state
+        new = drawn * state.sum(-1, keepdim=True) - stays  # another character, or a blank
+        read = read + new
+        state = stays + torch.where(blank, new, onwards @ new)
+    ended = state.sum(-1, keepdim=True).cumsum(1)  # with so many characters or fewer
+    return torch.cat([read[..., :-1], ended], -1).clamp_min(LEAST).log()
 
 
 class ResNet18(nn.Module):

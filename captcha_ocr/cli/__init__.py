@@ -4,7 +4,6 @@ Results go to stdout, progress and warnings to stderr. Exit 0 done; 1 something 
 3 a file of ours is damaged; 130 and 143 on Ctrl-C and SIGTERM.
 """
 
-from captcha_ocr.cli import images, learning, reading  # noqa: F401  (each adds its commands)
 from captcha_ocr.cli.group import main
 
 __all__ = ["main"]
