@@ -60,7 +60,7 @@ def places_from_columns(columns: Tensor, length: int) -> Tensor:
     state = (blank * (torch.arange(length, device=columns.device) == 0)[:, None]).to(columns).expand(batch, -1, -1)
     read = torch.zeros_like(state)
     repeating = probabilities.masked_fill(blank, 0)
-    for drawn, repeated in zip(probabilities.split(1, 1), repeating.split(1, 1), strict=True):
+    for drawn, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeating, 1, 1), strict=True):
         stays = repeated * state
         new = drawn * state.sum(-1, keepdim=True) - stays  # another character, or a blank
         read = read + new
