@@ -67,7 +67,7 @@ class Stage:
 
 STAGES = (  # each about an hour and a half on 2 cores of an EPYC with bf16
     Stage(default=420_000, confused=0, sizes=8_000, fonts=8_000, epochs=3),
-    Stage(default=400_000, confused=60_000, sizes=6_000, fonts=3_000, epochs=4),
+    Stage(default=350_000, confused=60_000, sizes=5_000, fonts=3_000, epochs=4),
 )
 
 
