@@ -9,6 +9,7 @@ draws its own, and from the second on continues with the model before.
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ import matplotlib
 from captcha_ocr.checkpoint import load_model, save_model
 from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.model_folder import CARD_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.run import RUN_FILE
 
+PLACE = Path("data/pretrained")  # where images, shards and runs lie
 SHARE_OF_FONTS = Path("/usr/share/fonts")  # where Debian's packages put them
 PACKAGES = (
     "fonts-cabin fonts-comic-neue fonts-courier-prime fonts-crosextra-caladea fonts-crosextra-carlito fonts-ebgaramond "
@@ -137,19 +140,18 @@ def captcha_ocr(*arguments: object) -> str:
     ).stdout
 
 
-def train_stage(out: Path, number: int, scale: float) -> Path:
-    """Draw, prepare and train; the run's folder."""
+def commands(out: Path, number: int, scale: float = 1.0) -> Iterator[tuple[object, ...]]:
+    """What draws, prepares and trains a stage, in turn: the words after `captcha-ocr`."""
     stage, folder = STAGES[number - 1], out / f"stage-{number}"
     for place, images in enumerate(image_sets(stage)):
         if images.count:
             drawn = "--out", folder / "images" / images.name, "--count", max(1, round(images.count * scale))
-            captcha_ocr("generate", "--quiet", *drawn, "--seed", SEEDS * number + place, *images.options)
+            yield "generate", "--quiet", *drawn, "--seed", SEEDS * number + place, *images.options
     shards, run = folder / "shards", folder / "run"
     shape = "--charset", "upper-alnum", "--length", "4-6", "--size", "160x60", "--channels", 1
-    captcha_ocr("prepare", folder / "images", "--out", shards, "--preset", "accuracy", *shape, "--split", "98/1/1")
+    yield "prepare", folder / "images", "--out", shards, "--preset", "accuracy", *shape, "--split", "98/1/1"
     start = ("--init", out / f"stage-{number - 1}" / "run") if number > 1 else ()
-    captcha_ocr("train", "--preset", "accuracy", "--data", shards, "--out", run, "--epochs", stage.epochs, *start)
-    return run
+    yield "train", "--preset", "accuracy", "--data", shards, "--out", run, "--epochs", stage.epochs, *start
 
 
 def score(model: Path, out: Path) -> list[dict[str, Any]]:
@@ -178,9 +180,8 @@ def pack(run: Path, images: Path, target: Path) -> None:
     captcha_ocr("export", images, "--model", target)
 
 
-def card(stages: list[Path], rows: list[dict[str, Any]]) -> str:
+def card(out: Path, rows: list[dict[str, Any]]) -> str:
     """The model card, as Markdown."""
-    runs = [json.loads((stage / "run.json").read_bytes()) for stage in stages]
     lines = [
         "# The model in the package",
         "",
@@ -191,38 +192,62 @@ def card(stages: list[Path], rows: list[dict[str, Any]]) -> str:
         "| scored on, drawn by the `captcha` package with seeds of their own | exact match | 95 % interval | "
         "look-alikes as one | confidences off by | right of the surest 95 % |",
         "|---|---|---|---|---|---|",
+        *map(row_of, rows),
+        "",
+        f"Made by `make pretrained`, which draws (seeds from {SEEDS}), prepares and trains in stages, each of which",
+        f"continues with the model of the one before, and scores (seeds from {SEEDS * 9}):",
+        "",
     ]
-    for row in rows:
-        low, high = wilson_interval(row["exact"], row["images"])
-        judged = [row["calibration_error"], row["surest_95_match"]]
-        off, surest = ("-" if value is None else f"{value:.2%}" for value in judged)
-        lines.append(
-            f"| {row['name']}, {row['images']:,} | {row['exact'] / row['images']:.2%} | {low:.2%} to {high:.2%} | "
-            f"{(row['exact'] + row['lookalike']) / row['images']:.2%} | {off} | {surest} |"
-        )
-    lines += ["", "Trained by `make pretrained`:", ""]
-    for number, each in enumerate(runs, 1):
-        finished, training = each["finished"], each["training"]
-        versions = ", ".join(f"{name} {version}" for name, version in each["versions"].items())
-        minutes = finished["seconds"] / 60
-        lines.append(
-            f"- stage {number}: {each['images']['train']:,} images, seeds from {SEEDS * number}, preset "
-            f"{training['preset']}, {finished['epochs']} epochs, seed {training['seed']}, {minutes:.0f} minutes on "
-            f"{each['device']}, {each['precision']}; {versions}"
-        )
+    stages = range(1, len(STAGES) + 1)
+    runs = [json.loads((out / f"stage-{number}" / "run" / RUN_FILE).read_bytes()) for number in stages]
+    lines += [f"- stage {number}: {described(run)}" for number, run in zip(stages, runs, strict=True)]
+    said = dict(line.split(maxsplit=1) for line in captcha_ocr("doctor").splitlines())
+    lines += [f"- {said['versions']}; {said['cpu'].split(';')[0]}", "", "Every command:", ""]
+    lines += [f"    {line}" for number in stages for line in map(shown, commands(PLACE, number))]
     return "\n".join([*lines, ""])
+
+
+def row_of(score: dict[str, Any]) -> str:
+    """A score's row in the card."""
+    low, high = wilson_interval(score["exact"], score["images"])
+    judged = [score["calibration_error"], score["surest_95_match"]]
+    off, surest = ("-" if value is None else f"{value:.2%}" for value in judged)
+    return (
+        f"| {score['name']}, {score['images']:,} | {score['exact'] / score['images']:.2%} | {low:.2%} to {high:.2%} | "
+        f"{(score['exact'] + score['lookalike']) / score['images']:.2%} | {off} | {surest} |"
+    )
+
+
+def described(run: dict[str, Any]) -> str:
+    """A training, from its run.json."""
+    finished, training = run["finished"], run["training"]
+    return (
+        f"{run['images']['train']:,} images, preset {training['preset']}, {finished['epochs']} epochs, seed "
+        f"{training['seed']}, {finished['seconds'] / 60:.0f} minutes on {run['device']}, {run['precision']}"
+    )
+
+
+def shown(command: tuple[object, ...]) -> str:
+    """A command as a line; of a font its name, since every machine has its own place for it."""
+    words = [str(word) for word in command]
+    return shlex.join(
+        ["captcha-ocr", *(Path(word).name if word.endswith((".ttf", ".otf")) else word for word in words)]
+    )
 
 
 def main() -> None:
     """All of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("data/pretrained"), help="where images, shards and runs lie")
+    parser.add_argument("--out", type=Path, default=PLACE, help="where images, shards and runs lie")
     parser.add_argument("--target", type=Path, default=PRETRAINED, help="the model folder to write")
     parser.add_argument("--scale", type=float, default=1.0, help="the share of the images to draw, for a trial")
     arguments = parser.parse_args()
-    stages = [train_stage(arguments.out, stage, arguments.scale) for stage in range(1, len(STAGES) + 1)]
-    pack(stages[-1], arguments.out / f"stage-{len(STAGES)}" / "images" / "default-package", arguments.target)
-    text = card(stages, score(arguments.target, arguments.out))
+    for number in range(1, len(STAGES) + 1):
+        for command in commands(arguments.out, number, arguments.scale):
+            captcha_ocr(*command)
+    last = arguments.out / f"stage-{len(STAGES)}"
+    pack(last / "run", last / "images" / "default-package", arguments.target)
+    text = card(arguments.out, score(arguments.target, arguments.out))
     (arguments.target / CARD_FILE).write_text(text, encoding="utf-8")
     print(text)
 
