@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -18,7 +19,15 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from captcha_ocr.config import MAX_AREA, ImageKind, InputSize
 from captcha_ocr.errors import ImageError
 
-Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
+
+class Readable(Protocol):
+    """An open file, or what a web framework hands over as one."""
+
+    def read(self) -> bytes:
+        """All of it."""
+
+
+Source = str | os.PathLike[str] | bytes | Readable | Image.Image | np.ndarray
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
@@ -27,6 +36,7 @@ GREY_SUFFICES = 0.5  # of the contrast, in all but one of twenty images
 MAX_BYTES = 20_000_000  # more than any image within that area needs
 BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # what the five formats begin with, in base64
 LEAST_BASE64 = 50  # characters; no image file is smaller
+LONGEST_NAME = 200  # characters of a path in a sentence
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
     OSError,
@@ -95,25 +105,36 @@ def open_image(source: Source) -> Image.Image:
         return image_of(source)
     if isinstance(source, Image.Image):
         return load(source)
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return decode(io.BytesIO(from_base64(bytes(source)) or source))
-    return decode(io.BytesIO(bytes_of_text(source) or read_bytes(Path(source))))
+    if isinstance(source, (str, os.PathLike)):
+        return decode(io.BytesIO(bytes_of_text(source) or read_bytes(Path(source))))
+    data = source.read() if is_file(source) else source
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(data).__name__}"
+        )
+    data = bytes(data)
+    return decode(io.BytesIO(from_base64(data) or data))
+
+
+def is_file(source: object) -> TypeGuard[Readable]:
+    """Whether it has something to read."""
+    return hasattr(source, "read")
 
 
 def bytes_of_text(source: str | os.PathLike[str]) -> bytes | None:
     """The image file that a text holds as base64 or as a `data:` URI; None where it is a path."""
-    if not isinstance(source, str) or len(source) < LEAST_BASE64 or os.path.exists(source):
+    if not isinstance(source, str) or os.path.exists(source):
         return None
-    text = source.partition(";base64,")[2] if source.startswith("data:") else source
-    return from_base64(text.encode("ascii", "replace"))
+    return from_base64(source.encode("ascii", "replace"))
 
 
 def from_base64(text: bytes) -> bytes | None:
-    """The image file that is written as base64; None for anything else."""
+    """The image file that is written as base64, of either alphabet, or as a `data:` URI; None for anything else."""
+    text = text.partition(b";base64,")[2] if text.startswith(b"data:") else text
     if len(text) < LEAST_BASE64 or not text.startswith(BASE64_STARTS):
         return None
     try:
-        return base64.b64decode(b"".join(text.split()), validate=True)
+        return base64.b64decode(b"".join(text.split()).translate(bytes.maketrans(b"-_", b"+/")), validate=True)
     except ValueError:
         return None
 
@@ -121,7 +142,8 @@ def from_base64(text: bytes) -> bytes | None:
 def name_of(source: Source) -> str:
     """What to call an image in a sentence: its path; empty where it has none."""
     is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
-    return str(source) if is_path else ""
+    name = str(source) if is_path else ""
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
 def read_bytes(path: Path) -> bytes:

@@ -112,8 +112,14 @@ def find_model_folder(folder: Path) -> Path:
 
 
 def default_model(run: Path) -> Path:
-    """The folder to read with where none is named: CAPTCHA_OCR_MODEL, else a run's best, else the package's own."""
-    if os.environ.get(VARIABLE):
-        return Path(os.environ[VARIABLE])
+    """The folder to read with where none is named: CAPTCHA_OCR_MODEL, else a run's best, else the package's own.
+
+    UsageError where the variable names no model.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not (find_model_folder(Path(named)) / CONFIG_FILE).exists():
+            raise UsageError(f"{VARIABLE} is {named}, which is no model folder (it has no {CONFIG_FILE})")
+        return Path(named)
     best = standing(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

@@ -6,13 +6,13 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, overload
+from typing import Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
 from captcha_ocr.config import EngineName, Lengths, ModelConfig, check
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import Source, name_of, to_array
+from captcha_ocr.images import Source, is_file, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.workers import map_in_threads
@@ -88,13 +88,13 @@ class Recognizer:
     ) -> Reading | list[Reading] | Iterator[Reading]:
         """Read one image, or, in batches, a list of them or what an iterator yields; ImageError if one is none.
 
-        An image is a path, the bytes of a file, base64 of these as text, also as a `data:` URI, a PIL image, or an
+        An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI, a PIL image, or an
         array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
             print(reading.code, reading.confidence, [c.runner_up for c in reading.characters])
         """
-        if isinstance(source, Iterator):
+        if isinstance(source, Iterator) and not is_file(source):
             return map(_unless_error, self.read_all(source))
         if isinstance(source, (list, tuple)):
             return list(map(_unless_error, self.read_all(source)))
@@ -146,6 +146,7 @@ def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto")
 
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
     """`auto` is onnx where the network was exported, onnxruntime is there, and no device but the processor is named."""
+    check(wanted in get_args(EngineName), f"unknown engine {wanted!r}; there are {', '.join(get_args(EngineName))}")
     exported = ONNX_FILE in read_config(folder)["files"]
     there = find_spec("onnxruntime") is not None
     on_processor = device in ("auto", "cpu")

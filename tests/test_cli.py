@@ -268,7 +268,7 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run,
     ]  # fmt: skip
     missing = invoke("eval", path, env={"CAPTCHA_OCR_MODEL": "nowhere"})
     assert (missing.exit_code, missing.stdout) == (2, "")
-    assert "nowhere is no model folder" in missing.stderr
+    assert "CAPTCHA_OCR_MODEL is nowhere, which is no model folder" in missing.stderr
 
 
 def test_export_writes_a_file_that_reads_the_same(run, images, tmp_path):

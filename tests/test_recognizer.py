@@ -43,9 +43,10 @@ def test_every_kind_of_source_is_read_alike(recognizer, images):
     path = next(images.glob("*.png"))
     in_base64 = base64.b64encode(path.read_bytes())
     texts = [in_base64, in_base64.decode(), base64.encodebytes(path.read_bytes()).decode()]
-    with Image.open(path) as image:
+    texts += [base64.urlsafe_b64encode(path.read_bytes()).decode(), b"data:image/png;base64," + in_base64]
+    with Image.open(path) as image, path.open("rb") as file:
         sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB")), *texts]
-        sources.append(f"data:image/png;base64,{in_base64.decode()}")
+        sources += [f"data:image/png;base64,{in_base64.decode()}", file, io.BytesIO(path.read_bytes())]
         expected = recognizer.predict(path)
         for source in sources:
             assert recognizer.predict(source) == expected
@@ -152,6 +153,22 @@ def test_damaged_base64_is_an_error_that_does_not_repeat_it(recognizer):
     with pytest.raises(ImageError) as error:
         recognizer.predict(base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 500).decode())
     assert len(str(error.value)) < 100
+
+
+def test_a_path_as_long_as_a_file_is_cut_in_the_sentence(recognizer):
+    with pytest.raises(ImageError, match=r"^x{200}…: "):
+        recognizer.predict("x" * 5000)
+
+
+@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text")])
+def test_what_can_be_no_image_is_said_by_its_type(recognizer, source):
+    with pytest.raises(TypeError, match="an image is a path"):
+        recognizer.predict(source)
+
+
+def test_an_engine_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="unknown engine 'tensorflow'; there are auto, torch, onnx"):
+        Recognizer(engine="tensorflow")
 
 
 def test_every_character_has_its_confidence_and_its_runner_up():
