@@ -128,16 +128,15 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Within it the exporter, which has much to say of itself, says nothing but errors."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Within it the exporter and the quantizer, which have much to say of themselves, say nothing but errors."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
 
 
 def describe(network: "onnx.ModelProto", config: ModelConfig) -> None:
