@@ -32,7 +32,7 @@ class Board:
         """UsageError where the package is not there."""
         check(
             find_spec("tensorboard") is not None,
-            "--tensorboard needs a package more; install it with: pip install 'captcha-ocr[tensorboard]'",
+            "--tensorboard needs a package more; install it with: pip install tensorboard",
         )
 
     def write(self, rows: Iterable[dict[str, Any]]) -> None:

@@ -23,11 +23,12 @@ import torch
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import ModelConfig, check
 from captcha_ocr.errors import CaptchaOcrError, ImageError
+from captcha_ocr.files import sha256, write_atomic
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import Label
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
-from captcha_ocr.model_folder import CARD_FILE, ONNX_FILE, read_config, write_model_folder
+from captcha_ocr.model_folder import ONNX_FILE, read_config, write_config
 from captcha_ocr.onnx_engine import open_session
 from captcha_ocr.reading import allowed_classes, read_logits
 
@@ -75,7 +76,7 @@ def export(folder: Path, images: Path, labels: Sequence[Label], int8: bool = Fal
     CaptchaOcrError where the file reads otherwise.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
-    check(not missing, f"export needs {', '.join(missing)}; install it with: pip install 'captcha-ocr[export]'")
+    check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(NEEDED)}")
     model = load_model(folder)
     arrays, texts = read_images(images, labels, model.config)
     check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
@@ -209,10 +210,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def keep(folder: Path, network: bytes, exported: Exported) -> None:
-    """Put the exported network into the model folder, all else being as it was."""
+    """Put the exported network beside the weights; config.json names it only while it is whole there."""
     document = read_config(folder)
-    files = {name: (folder / name).read_bytes() for name in document["files"]} | {ONNX_FILE: network}
-    facts: dict[str, Any] = {key: value for key, value in asdict(exported).items() if key != "file"}
-    card = (folder / CARD_FILE).read_text(encoding="utf-8") if (folder / CARD_FILE).exists() else None
-    config = ModelConfig.from_dict(document["model"])
-    write_model_folder(folder, config, {**document["facts"], "exported": facts}, files, card)
+    files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
+    facts: dict[str, Any] = {key: value for key, value in document["facts"].items() if key != "exported"}
+    write_config(folder, {**document, "facts": facts, "files": files})
+    write_atomic(folder / ONNX_FILE, network)
+    facts["exported"] = {key: value for key, value in asdict(exported).items() if key != "file"}
+    write_config(folder, {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}})

@@ -27,7 +27,7 @@ class Readable(Protocol):
         """All of it."""
 
 
-Source = str | os.PathLike[str] | bytes | Readable | Image.Image | np.ndarray
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
@@ -106,14 +106,14 @@ def open_image(source: Source) -> Image.Image:
     if isinstance(source, Image.Image):
         return load(source)
     if isinstance(source, (str, os.PathLike)):
-        return decode(io.BytesIO(bytes_of_text(source) or read_bytes(Path(source))))
-    data = source.read() if is_file(source) else source
+        return decode(bytes_of_text(source) or read_bytes(source))
+    data = source.read() if is_file(source) and not isinstance(source, io.TextIOBase) else source
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(data).__name__}"
         )
     data = bytes(data)
-    return decode(io.BytesIO(from_base64(data) or data))
+    return decode(from_base64(data) or data)
 
 
 def is_file(source: object) -> TypeGuard[Readable]:
@@ -129,25 +129,34 @@ def bytes_of_text(source: str | os.PathLike[str]) -> bytes | None:
 
 
 def from_base64(text: bytes) -> bytes | None:
-    """The image file that is written as base64, of either alphabet, or as a `data:` URI; None for anything else."""
-    text = text.partition(b";base64,")[2] if text.startswith(b"data:") else text
-    if len(text) < LEAST_BASE64 or not text.startswith(BASE64_STARTS):
-        return None
-    try:
-        return base64.b64decode(b"".join(text.split()).translate(bytes.maketrans(b"-_", b"+/")), validate=True)
-    except ValueError:
-        return None
+    """The image file that is written as base64, of either alphabet, or as a `data:` URI; None for anything else.
+
+    A `data:` URI that holds no image is given back as it is, being no path, either.
+    """
+    text = text.strip()
+    is_uri = text[:5].lower() == b"data:"
+    encoded = text.partition(b";base64,")[2] if is_uri else text
+    if len(encoded) >= LEAST_BASE64 and encoded.startswith(BASE64_STARTS):
+        encoded = b"".join(encoded.split()).translate(bytes.maketrans(b"-_", b"+/"))
+        with suppress(ValueError):
+            return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    return text if is_uri else None
 
 
 def name_of(source: Source) -> str:
     """What to call an image in a sentence: its path; empty where it has none."""
+    if is_file(source):
+        source = str(getattr(source, "name", ""))
     is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
     name = str(source) if is_path else ""
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(source: str | os.PathLike[str]) -> bytes:
     """The contents of a regular file that is small enough to be an image."""
+    if not os.fspath(source):  # which Path would take for the folder where we are
+        raise ImageError("no path")
+    path = Path(source)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for ever
@@ -161,12 +170,16 @@ def read_bytes(path: Path) -> bytes:
         raise ImageError(str(error)) from None
 
 
-def decode(stream: io.BytesIO) -> Image.Image:
+def decode(data: bytes) -> Image.Image:
     """Decode the first frame; the size is checked before any pixel is."""
+    if not data:
+        raise ImageError("an empty file")
     try:
-        image = Image.open(stream, formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError:
         raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image") from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"more than {MAX_AREA:,} pixels") from None
     except DECODING_ERRORS as error:
         raise ImageError(f"not a readable image: {error}") from None
     return load(image)
@@ -204,9 +217,10 @@ def image_of(pixels: np.ndarray) -> Image.Image:
 def flatten(image: Image.Image, mode: str) -> Image.Image:
     """Bring any Pillow mode to `mode` (L or RGB): transparency onto white, 16 bits to 8."""
     if image.mode.startswith("I"):
-        # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I".
-        wide = np.asarray(image).astype(np.int64)
-        image = Image.fromarray((wide.clip(0, 65535) // 257).astype(np.uint8))
+        # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I", which holds 8 bits, too.
+        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+        is_8_bit = image.mode == "I" and wide.max() <= 255
+        image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -41,8 +41,13 @@ def write_model_folder(
         write_atomic(temporary / name, data)
     if card is not None:
         write_atomic(temporary / CARD_FILE, card.encode())
-    write_atomic(temporary / CONFIG_FILE, to_json(seal(document)))
+    write_config(temporary, document)
     put_in_place(temporary, folder)
+
+
+def write_config(folder: Path, document: dict[str, Any]) -> None:
+    """Write config.json, with the hash of its own content."""
+    write_atomic(folder / CONFIG_FILE, to_json(seal(document)))
 
 
 def copy_model(source: Path, folder: Path) -> None:
@@ -87,6 +92,8 @@ def recover(folder: Path) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The checked content of config.json; UsageError where there is no model, DamagedError if not whole."""
+    if not folder.exists():
+        raise UsageError(f"there is no folder {folder}; make a model with: captcha-ocr train")
     if not (folder / CONFIG_FILE).exists():
         raise UsageError(f"{folder} is no model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
     document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)

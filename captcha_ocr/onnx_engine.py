@@ -21,9 +21,13 @@ class OnnxEngine:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.config = read_model_config(folder)
+        self.folder, self.config = folder, read_model_config(folder)
+        self.precision = "int8" if read_config(folder)["facts"].get("exported", {}).get("int8") else "fp32"
         self.session = open_session(read_checked(folder / ONNX_FILE, read_config(folder)["files"][ONNX_FILE]))
         self.readers = available_workers()
+
+    def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path]]:
+        return OnnxEngine, (self.folder,)  # opened again by the process that it is sent to
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
@@ -31,7 +35,7 @@ class OnnxEngine:
         return np.asarray(logits)
 
     def __str__(self) -> str:
-        return f"cpu (onnxruntime, threads: {self.readers})"
+        return f"cpu (onnxruntime, threads: {self.readers}), {self.precision}"
 
 
 def open_session(network: bytes) -> "onnxruntime.InferenceSession":

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, get_args, overload
+from typing import Literal, Protocol, Self, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -36,12 +36,12 @@ class Recognizer:
         recognizer = Recognizer()                       # the model in the package
         recognizer = Recognizer("runs/default")         # one's own: a model folder, or a run folder
         recognizer.predict("image.png").code
-        for reading in recognizer.predict(path for path in paths): ...
+        for reading in recognizer.predict(Path("images").glob("*.png")): ...
 
     model: a folder, or None for the model in the package; an Engine does, too.
     device: where torch computes: auto, cpu, cuda, cuda:N, mps, xpu, xpu:N.
     engine: auto is onnx, on the processor, where the folder holds an exported network and no other device is named,
-    and else torch; both read the same codes.
+    and else torch; both read the same codes, unless it was exported with --int8.
     charset: characters, or the name of an alphabet, and length: the number of characters, or the least and the most,
     to which reading is narrowed; the model must know them.
 
@@ -72,7 +72,7 @@ class Recognizer:
         engine: EngineName = "auto",
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
-    ) -> "Recognizer":
+    ) -> Self:
         """As `Recognizer(folder, …)`."""
         return cls(folder, device, engine, charset, length)
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,7 +15,8 @@ from captcha_ocr.signals import held
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-SLICE = 64  # jobs that a thread takes at a time: those it has are still done after Ctrl-C
+SLICE = 64  # jobs that a thread takes at a time, at most: those it has are still done after Ctrl-C
+MOMENT = 0.05  # seconds that a thread waits for further jobs of a slow source before it does those it has
 
 
 def rank_and_count() -> tuple[int, int]:
@@ -47,15 +49,16 @@ def map_in_threads(
 ) -> Generator[Result, None, None]:
     """Yield a result for each job in order; `function` does a slice of them, and the threads are some slices ahead.
 
-    Handed over one by one, small jobs such as files would take longer to pass from thread to thread than to do.
+    Handed over one by one, small jobs such as files would take longer to pass from thread to thread than to do. What
+    `jobs` raises is raised after the results of those before it.
     """
-    remaining = iter(jobs)
     threads = threads or available_workers()
-    slices = iter(lambda: list(islice(remaining, SLICE)), [])
+    slices = Slices(jobs)
     first = list(islice(slices, threads + 1))
     if len(first) < 2:
         for some in first:  # a new thread would take longer to start than a file to do
             yield from function(some)
+        slices.raise_error()
         return
     from concurrent.futures import ThreadPoolExecutor
 
@@ -66,8 +69,36 @@ def map_in_threads(
             result = results.popleft().result()
             results.extend(pool.submit(function, some) for some in islice(slices, 1))
             yield from result
+        slices.raise_error()
     finally:
         pool.shutdown(cancel_futures=True)  # what nobody waits for any more is not begun
+
+
+class Slices(Iterator[list[Job]]):
+    """Jobs, some at a time; an error among them ends them, and is kept."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self.jobs = iter(jobs)
+        self.error: Exception | None = None
+
+    def __next__(self) -> list[Job]:
+        some: list[Job] = []
+        begun = time.monotonic()
+        try:
+            while self.error is None and len(some) < SLICE and not (some and time.monotonic() - begun > MOMENT):
+                some.append(next(self.jobs))
+        except StopIteration:
+            pass
+        except Exception as error:
+            self.error = error
+        if not some:
+            raise StopIteration
+        return some
+
+    def raise_error(self) -> None:
+        """Raise what ended the jobs, if it was an error."""
+        if self.error is not None:
+            raise self.error
 
 
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:

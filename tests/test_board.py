@@ -45,5 +45,5 @@ def test_steps_that_are_done_again_are_shown_once(tmp_path):
 
 def test_without_the_package_the_way_to_it_is_named(monkeypatch):
     monkeypatch.setattr(board, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'captcha-ocr\[tensorboard\]'"):
+    with pytest.raises(UsageError, match=r"pip install tensorboard"):
         Board.check_installed()

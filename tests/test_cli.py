@@ -215,7 +215,7 @@ def test_a_score_of_nothing_is_a_failure(read, tmp_path):
     (tmp_path / "labels.csv").write_text("filename,text\na.png,12\n")
     result = read("--labels", tmp_path / "labels.csv")
     assert result.exit_code == 1
-    assert "no image named in" in result.stderr
+    assert "nothing to score" in result.stderr
 
 
 def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp_path):
@@ -225,6 +225,21 @@ def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp
     assert look_up(str(tmp_path / "b" / "1.png")) == "B"
     assert look_up("elsewhere/1.png") is None
     assert look_up("elsewhere/2.png") == "C"
+
+
+def test_an_image_where_paths_should_be_is_one_sentence(read, images):
+    result = read(input=next(images.glob("*.png")).read_bytes())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[2:] == [
+        "captcha-ocr: standard input holds no paths; to read the image that it is: captcha-ocr eval -"
+    ]
+
+
+@pytest.mark.parametrize("least", ["nan", "-0.1", "1.1"])
+def test_what_is_no_confidence_is_refused(read, some, least):
+    result = read(*some, "--min-confidence", least)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--min-confidence is a number from 0 to 1" in result.stderr
 
 
 def test_what_is_less_sure_than_asked_for_is_left_unread(read, images, some):
@@ -247,7 +262,7 @@ def test_a_score_is_of_what_was_read(read, images):
     assert (summary["images"], summary["unread"]) == (40, 20)
     nothing = read("--labels", images / "labels.csv", "--min-confidence", 1)
     assert (nothing.exit_code, nothing.stdout) == (1, "")
-    assert "could be read; 60 are less sure than 1" in nothing.stderr
+    assert "all 60 that can be read are less sure than 1" in nothing.stderr
 
 
 def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run, images, tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
+import copy
 import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -87,13 +89,48 @@ def test_a_file_that_reads_otherwise_is_not_kept(run, images, tmp_path, monkeypa
     assert before == sorted((path.name, path.read_bytes()) for path in folder.iterdir())
 
 
+def test_a_lost_file_is_made_again_and_what_else_lies_there_stays(exported, images, tmp_path, monkeypatch):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    (folder / "model.onnx").unlink()
+    (folder / "notes.txt").write_text("mine")
+    monkeypatch.chdir(folder)
+    export.export(Path("."), images, labels_in(images))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "notes.txt": b"mine",
+        **{path.name: path.read_bytes() for path in exported.iterdir() if path.name != "config.json"},
+        "config.json": (folder / "config.json").read_bytes(),
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert Recognizer(folder, engine="onnx").predict(next(images.glob("*.png"))).code
+
+
+def test_who_is_killed_while_it_is_kept_leaves_a_model_that_reads(exported, images, tmp_path, monkeypatch):
+    folder = shutil.copytree(exported, tmp_path / "model")
+
+    def killed(path, data):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "write_atomic", killed)
+    with pytest.raises(KeyboardInterrupt):
+        export.export(folder, images, labels_in(images))
+    assert isinstance(Recognizer(folder, device="cpu").engine, TorchEngine)
+
+
+def test_a_recognizer_can_be_copied(exported, images):
+    path = next(images.glob("*.png"))
+    recognizer = Recognizer(exported, engine="onnx", charset="01234")
+    assert copy.deepcopy(recognizer).predict(path) == recognizer.predict(path)
+
+
 def test_int8_says_what_it_costs(run, images, tmp_path):
     folder = shutil.copytree(run / "best", tmp_path / "model")
     many = draw(tmp_path / "many", seed=2, count=450)
     result = export.export(folder, many, labels_in(many), int8=True)
     assert (result.int8, result.images) == (True, 250)
     assert result.bytes < 0.6 * (run / "best" / "model.safetensors").stat().st_size
-    assert len(Recognizer(folder, engine="onnx").predict(next(images.glob("*.png"))).code) == 2
+    recognizer = Recognizer(folder, engine="onnx")
+    assert len(recognizer.predict(next(images.glob("*.png"))).code) == 2
+    assert str(recognizer.engine).endswith(", int8")
 
 
 def test_int8_needs_images_to_judge_it_by(run, images):
@@ -109,7 +146,7 @@ def test_nothing_to_compare_with_is_refused(run, tmp_path):
 def test_a_missing_package_is_named(run, images, monkeypatch):
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxscript" else True)
     with pytest.raises(
-        UsageError, match=r"export needs onnxscript; install it with: pip install 'captcha-ocr\[export\]'"
+        UsageError, match=r"export needs onnxscript; install with: pip install onnx onnxscript onnxruntime"
     ):
         export.export(run / "best", images, labels_in(images))
 

@@ -96,6 +96,11 @@ def test_16_bit_grey_is_scaled_and_not_clipped(value, expected):
     assert (to_array(encoded(image), GREY) == expected).all()
 
 
+def test_wide_pixels_that_hold_8_bits_are_what_they_were():
+    grey = Image.fromarray(np.arange(128, dtype=np.uint8).reshape(8, 16))
+    assert (to_array(grey.convert("I"), GREY) == to_array(grey, GREY)).all()
+
+
 @pytest.mark.parametrize("image_format", ["PNG", "JPEG", "WEBP"])
 @pytest.mark.parametrize(("orientation", "quarter_turns"), [(1, 0), (3, 2), (6, -1), (8, 1)])
 def test_an_image_is_turned_as_its_exif_says(image_format, orientation, quarter_turns):
@@ -168,9 +173,19 @@ def test_a_tiff_is_refused_whatever_its_name(tmp_path):
         to_array(tmp_path / "a.png", GREY)
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n"], ids=["empty", "text", "signature"])
-def test_what_is_no_image_is_refused(data):
-    with pytest.raises(ImageError):
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "an empty file"),
+        (b"hello", "not a PNG"),
+        (b"\x89PNG\r\n\x1a\n", "not a PNG"),
+        ("", "no path"),
+        ("data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "not a PNG"),
+        ("data:image/png;base64,iVBORw0KGgo!" + 50 * "A", "not a PNG"),
+    ],
+)
+def test_what_is_no_image_is_refused(data, why):
+    with pytest.raises(ImageError, match=why):
         to_array(data, GREY)
 
 

@@ -44,6 +44,7 @@ def test_every_kind_of_source_is_read_alike(recognizer, images):
     in_base64 = base64.b64encode(path.read_bytes())
     texts = [in_base64, in_base64.decode(), base64.encodebytes(path.read_bytes()).decode()]
     texts += [base64.urlsafe_b64encode(path.read_bytes()).decode(), b"data:image/png;base64," + in_base64]
+    texts += [b"\n" + in_base64.rstrip(b"="), "DATA:image/png;base64," + in_base64.decode()]
     with Image.open(path) as image, path.open("rb") as file:
         sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB")), *texts]
         sources += [f"data:image/png;base64,{in_base64.decode()}", file, io.BytesIO(path.read_bytes())]
@@ -160,7 +161,13 @@ def test_a_path_as_long_as_a_file_is_cut_in_the_sentence(recognizer):
         recognizer.predict("x" * 5000)
 
 
-@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text")])
+def test_an_open_file_is_called_by_its_name(recognizer, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"")
+    with (tmp_path / "a.png").open("rb") as file, pytest.raises(ImageError, match=r"a\.png: an empty file"):
+        recognizer.predict(file)
+
+
+@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))])
 def test_what_can_be_no_image_is_said_by_its_type(recognizer, source):
     with pytest.raises(TypeError, match="an image is a path"):
         recognizer.predict(source)

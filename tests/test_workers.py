@@ -68,6 +68,7 @@ def test_threads_give_results_in_the_order_of_the_jobs(count):
 
 def test_as_many_slices_are_at_work_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.workers.available_workers", lambda: 3)
+    monkeypatch.setattr("captcha_ocr.workers.MOMENT", 3600)
     all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others: none may come after another
 
     def thread_of(jobs):
@@ -79,7 +80,27 @@ def test_as_many_slices_are_at_work_as_there_are_processors(monkeypatch):
     assert len(set(threads)) == 3
 
 
-def test_jobs_without_end_are_taken_a_few_slices_ahead():
+def test_a_slow_source_is_not_waited_for_until_a_slice_is_full(monkeypatch):
+    monkeypatch.setattr("captcha_ocr.workers.MOMENT", -1)
+    taken = itertools.count()
+    assert next(map_in_threads(texts, taken, threads=2)) == "0"
+    assert next(taken) == 4  # one is used, and three are at work or next
+
+
+@pytest.mark.parametrize("count", [0, 10, 1000])
+def test_an_error_among_the_jobs_comes_after_the_results_before_it(count):
+    def jobs():
+        yield from range(count)
+        raise RuntimeError("no more")
+
+    results = map_in_threads(texts, jobs(), threads=2)
+    assert list(itertools.islice(results, count)) == texts(range(count))
+    with pytest.raises(RuntimeError, match="no more"):
+        next(results)
+
+
+def test_jobs_without_end_are_taken_a_few_slices_ahead(monkeypatch):
+    monkeypatch.setattr("captcha_ocr.workers.MOMENT", 3600)
     taken = itertools.count()
     results = map_in_threads(texts, taken, threads=2)
     assert list(itertools.islice(results, 3)) == ["0", "1", "2"]

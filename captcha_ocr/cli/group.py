@@ -88,7 +88,7 @@ class Commands(click.Group):
             if package == "captcha_ocr":
                 raise
             click.echo(
-                f"captcha-ocr: this needs {package}; pip install captcha-ocr brings all that is needed", err=True
+                f"captcha-ocr: this needs {package}, which an installation without --no-deps brings along", err=True
             )
             sys.exit(1)
         except MemoryError:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
 
 
+PNG_LINE = ("\udc89PNG", "\x89PNG")  # what a PNG file begins with; each format's next bytes hold a NUL
+
+
 @main.command(name="eval")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @option(
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 @option("--labels", type=FILE, help="Score against this CSV with filename,text.")
 @option("--charset", help="Read only these characters, or this named alphabet.")
 @length_option("Characters a text: reading is narrowed to them.")
-@option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave unread what is less sure.")
+@option("--min-confidence", type=float, default=0.0, help="Leave unread what is less sure.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx where there is one.")
 @device_option
 @json_option
@@ -70,7 +73,7 @@ def evaluate(
     """Read captchas: files, folders, globs, or - for one image on standard input.
 
     Prints path, code and confidence, separated by tabs. With no PATH it asks for one after the
-    other on a terminal, and elsewhere reads paths, one a line, from standard input, 128 at a time.
+    other on a terminal, and elsewhere reads paths, one a line, from standard input, many at a time.
 
     Example: captcha-ocr eval data/samples --json
     """
@@ -81,6 +84,8 @@ def evaluate(
         raise UsageError("--csv goes with neither --json nor --labels, and is of one process")
     if rank_and_count()[1] > 1 and (("-" in paths) or not (paths or labels)):
         raise UsageError("the processes of torchrun share no standard input; name PATHs or --labels")
+    if not 0 <= min_confidence <= 1:  # nor nan, which click's range admits
+        raise UsageError("--min-confidence is a number from 0 to 1")
     if sys.stdin is None and not (paths or labels):
         raise UsageError("there is no PATH, and no standard input to read paths from")
     folder = find_model_folder(model_folder or default_model(RUN))
@@ -96,8 +101,7 @@ def evaluate(
         elif not paths and sys.stdin.isatty() and not as_csv:
             failed = read_at_prompt(recognizer, show)
         else:
-            lines = (line.rstrip("\r\n") for line in sys.stdin or ())
-            sources = own_part(expand(paths or (line for line in lines if line)), processes)
+            sources = own_part(expand(paths or lines_of_stdin()), processes)
             results = read_paths(recognizer, sources)
             failed = show_table(results, show) if as_csv else sum(show(path, result) for path, result in results)
         show.tell_unread(processes)
@@ -132,6 +136,15 @@ def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[
         yield str(chosen), processes
 
 
+def lines_of_stdin() -> Iterator[str]:
+    """The paths on standard input, one a line."""
+    for line in sys.stdin or ():
+        if "\0" in line or line.rstrip() in PNG_LINE:
+            raise UsageError("standard input holds no paths; to read the image that it is: captcha-ocr eval -")
+        if path := line.rstrip("\r\n"):
+            yield path
+
+
 def expand(paths: Iterable[str]) -> Iterator[str]:
     """The files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
     from captcha_ocr.images import image_files
@@ -140,7 +153,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
         if os.path.isdir(path):
             found = image_files(Path(path))
             yield from (str(Path(path, file)) for file in found) if found else (path,)
-        elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
+        elif path != "-" and not os.path.exists(path) and glob.has_magic(path) and "\0" not in path:
             matches = sorted(glob.glob(path, recursive=True))
             yield from expand(tuple(matches)) if matches else (path,)
         else:
@@ -275,8 +288,8 @@ def score_files(
     scores = sum((Scores.from_counts(part[0]) for part in parts), Scores(0, 0, Counter()))
     unreadable, unread = (sum(part[column] for part in parts) for column in (1, 2))
     if not scores.images:
-        why = f"; {unread:,} are less sure than {show.least:g}" if unread else ""
-        raise CaptchaOcrError(f"no image named in {labels_file} could be read{why}")
+        why = f"all {unread:,} that can be read are less sure than {show.least:g}" if unread else "none can be read"
+        raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
     if processes.first:
         warn_of_unreadable(recognizer.config, unreadable, scores.images)
         reliability = reliability_of(list(chain.from_iterable(part[3] for part in parts)))
