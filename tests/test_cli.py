@@ -504,7 +504,7 @@ def test_no_path_and_no_standard_input_is_one_sentence(run):
     result = subprocess.run(command, capture_output=True)
     assert result.returncode == 2
     assert result.stderr == b"captcha-ocr: there is no PATH, and no standard input to read paths from\n"
-    assert b"not a PNG" in subprocess.run([*command, "-"], capture_output=True).stderr
+    assert b"an empty file" in subprocess.run([*command, "-"], capture_output=True).stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closed pipes are told otherwise there")

@@ -441,7 +441,7 @@ def test_a_named_checkpoint_is_never_passed_over(run, shards, config, tmp_path):
         assert train([shards], tmp_path / "run", config, "cpu", resume=resume, quiet=True) == finished
     with pytest.raises(UsageError, match=f"holds a run that did not begin from {run / 'last'}"):
         train([shards], tmp_path / "run", config, "cpu", resume=str(run / "last"), quiet=True)
-    with pytest.raises(UsageError, match="is no model folder"):
+    with pytest.raises(UsageError, match="there is no folder"):
         train([shards], tmp_path / "run", config, "cpu", resume=str(tmp_path / "typo"), quiet=True)
 
 
