@@ -123,9 +123,8 @@ def is_file(source: object) -> TypeGuard[Readable]:
 
 def bytes_of_text(source: str | os.PathLike[str]) -> bytes | None:
     """The image file that a text holds as base64 or as a `data:` URI; None where it is a path."""
-    if not isinstance(source, str) or os.path.exists(source):
-        return None
-    return from_base64(source.encode("ascii", "replace"))
+    data = from_base64(source.encode("ascii", "replace")) if isinstance(source, str) else None
+    return None if data is None or os.path.exists(source) else data  # of nearly all paths the file need not be asked
 
 
 def from_base64(text: bytes) -> bytes | None:

@@ -22,8 +22,9 @@ class OnnxEngine:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.config = folder, read_model_config(folder)
-        self.precision = "int8" if read_config(folder)["facts"].get("exported", {}).get("int8") else "fp32"
-        self.session = open_session(read_checked(folder / ONNX_FILE, read_config(folder)["files"][ONNX_FILE]))
+        document = read_config(folder)
+        self.precision = "int8" if document["facts"].get("exported", {}).get("int8") else "fp32"
+        self.session = open_session(read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE]))
         self.readers = available_workers()
 
     def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path]]:

@@ -85,12 +85,12 @@ class Slices(Iterator[list[Job]]):
         some: list[Job] = []
         begun = time.monotonic()
         try:
-            while self.error is None and len(some) < SLICE and not (some and time.monotonic() - begun > MOMENT):
-                some.append(next(self.jobs))
-        except StopIteration:
-            pass
+            for job in self.jobs:
+                some.append(job)
+                if len(some) == SLICE or time.monotonic() - begun > MOMENT:
+                    break
         except Exception as error:
-            self.error = error
+            self.jobs, self.error = iter(()), error
         if not some:
             raise StopIteration
         return some

@@ -215,7 +215,7 @@ def test_a_score_of_nothing_is_a_failure(read, tmp_path):
     (tmp_path / "labels.csv").write_text("filename,text\na.png,12\n")
     result = read("--labels", tmp_path / "labels.csv")
     assert result.exit_code == 1
-    assert "nothing to score" in result.stderr
+    assert "nothing to score: of the images named in" in result.stderr
 
 
 def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp_path):
