@@ -30,6 +30,7 @@ PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have
 CLOSE_ENOUGH = 0.85  # no image is resized for less
 LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
+MAX_BYTES = 2_000_000  # of an image file that is read; more than one within that area needs
 MAX_LENGTH = 64
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than one in so many labels have may be a slip
@@ -46,6 +47,11 @@ def check(condition: bool, sentence: str) -> None:
 def check_seed(seed: object) -> None:
     """Refuse a seed that not every generator of chance takes."""
     check(is_int(seed, 0, MAX_SEED), f"--seed must be 0 to {MAX_SEED}, not {seed}")
+
+
+def check_max_bytes(max_bytes: object) -> None:
+    """Refuse a bound on image files that is none."""
+    check(is_int(max_bytes, 1, 10**9), f"--max-bytes must be 1 to 1,000,000,000, not {max_bytes}")
 
 
 def is_int(value: object, low: int, high: int) -> bool:
@@ -230,6 +236,7 @@ class PrepareConfig:
 
     fold: which of how many, counted from 1, where the test set is to be one of so many parts; no given split counts.
     width, height and channels None: as the images have it (`input_size`). lengths None: those that the labels have.
+    max_bytes: larger image files are left out.
     """
 
     preset: str = "default"
@@ -242,9 +249,11 @@ class PrepareConfig:
     label_pattern: str | None = None
     split: tuple[int, ...] = (80, 10, 10)
     fold: tuple[int, int] | None = None
+    max_bytes: int = MAX_BYTES
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_max_bytes(self.max_bytes)
         fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
         check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
         if self.fold is not None:

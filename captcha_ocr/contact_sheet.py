@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
 
+from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.errors import ImageError
 from captcha_ocr.images import flatten, open_image
 
@@ -16,7 +17,7 @@ LINE, GAP = 18, 8  # pixels: for the text below, and between tiles
 FONT_SIZE = 14
 
 
-def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path) -> int:
+def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path, max_bytes: int = MAX_BYTES) -> int:
     """Write a PNG of the first images of (file, text), as many as have room; returns how many there are.
 
     A file that cannot be read leaves its place empty. Characters that the font lacks are written as their number.
@@ -29,7 +30,7 @@ def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path) -> int:
     for number, (file, text) in enumerate(tiles):
         x, y = GAP + number % COLUMNS * width, GAP + number // COLUMNS * height
         draw.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
-        tile = fitted(file)
+        tile = fitted(file, max_bytes)
         if tile is not None:
             sheet.paste(tile, (x + (TILE[0] - tile.width) // 2, y + (TILE[1] - tile.height) // 2))
         draw.text((x, y + TILE[1] + 1), shortened(shown(text)), fill="black", font=font())
@@ -37,10 +38,10 @@ def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path) -> int:
     return len(tiles)
 
 
-def fitted(file: Path) -> Image.Image | None:
+def fitted(file: Path, max_bytes: int) -> Image.Image | None:
     """An image, made smaller or larger to fit its tile; None where it cannot be read."""
     try:
-        image = flatten(open_image(file), "RGB")
+        image = flatten(open_image(file, max_bytes), "RGB")
     except ImageError:
         return None
     scale = min(TILE[0] / image.width, TILE[1] / image.height)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from captcha_ocr.checkpoint import load_model
-from captcha_ocr.config import ModelConfig, check
+from captcha_ocr.config import MAX_BYTES, ModelConfig, check
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.files import sha256, write_atomic
 from captcha_ocr.images import to_array
@@ -68,17 +68,19 @@ class Exported:
         )
 
 
-def export(folder: Path, images: Path, labels: Sequence[Label], int8: bool = False) -> Exported:
+def export(
+    folder: Path, images: Path, labels: Sequence[Label], int8: bool = False, max_bytes: int = MAX_BYTES
+) -> Exported:
     """Write model.onnx into a model folder, its sha256 into config.json, if it reads as the model does.
 
     labels: of images below the folder `images`, of which up to 1,000 are compared. int8 computes in whole numbers: a
-    smaller file, which reads a little otherwise. UsageError where a package is missing or there are too few images,
-    CaptchaOcrError where the file reads otherwise.
+    smaller file, which reads a little otherwise. max_bytes: larger image files are passed over. UsageError where a
+    package is missing or there are too few images, CaptchaOcrError where the file reads otherwise.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(NEEDED)}")
     model = load_model(folder)
-    arrays, texts = read_images(images, labels, model.config)
+    arrays, texts = read_images(images, labels, model.config, max_bytes)
     check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
     network = to_onnx(model)
     if int8:
@@ -93,12 +95,14 @@ def export(folder: Path, images: Path, labels: Sequence[Label], int8: bool = Fal
     return exported
 
 
-def read_images(folder: Path, labels: Sequence[Label], config: ModelConfig) -> tuple[np.ndarray, list[str]]:
+def read_images(
+    folder: Path, labels: Sequence[Label], config: ModelConfig, max_bytes: int
+) -> tuple[np.ndarray, list[str]]:
     """Some of the images that can be read, drawn by chance, (N, C, H, W) uint8, and their texts."""
     arrays, texts = [], []
     for label in random.Random(0).sample(list(labels), len(labels)):
         try:
-            arrays.append(to_array(folder / label.file, config.size))
+            arrays.append(to_array(folder / label.file, config.size, max_bytes))
             texts.append(config.charset.normalize(label.text))
         except ImageError:  # which prepare names
             continue

@@ -14,32 +14,40 @@ from pathlib import Path
 from typing import Protocol, TypeGuard
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
-from captcha_ocr.config import MAX_AREA, ImageKind, InputSize
+from captcha_ocr.admission import admit, check_sides, check_size, orientation_of
+from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
 from captcha_ocr.errors import ImageError
 
 
 class Readable(Protocol):
     """An open file, or what a web framework hands over as one."""
 
-    def read(self) -> bytes:
-        """All of it."""
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes of it."""
 
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
-MAX_SIDE = 4096
 GREY_SUFFICES = 0.5  # of the contrast, in all but one of twenty images
-MAX_BYTES = 20_000_000  # more than any image within that area needs
 BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # what the five formats begin with, in base64
 LEAST_BASE64 = 50  # characters; no image file is smaller
 LONGEST_NAME = 200  # characters of a path in a sentence
+TURNS = {  # what brings an image upright, by the orientation that its EXIF data name
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 # What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
-    OSError,
+    OSError,  # among them UnidentifiedImageError
     SyntaxError,
     ValueError,
     EOFError,
@@ -53,13 +61,14 @@ DECODING_ERRORS = (
 )
 
 
-def to_array(source: Source, size: InputSize) -> np.ndarray:
+def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
     """Any image as (C, H, W) uint8 of the given size; ImageError, in one sentence, if it is none.
 
     Transparency goes onto white, 16-bit grey is scaled to 8, EXIF rotation is applied, and of an
     animation the first frame is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8.
+    max_bytes: a larger file is refused; what else is, admission.py says.
     """
-    image = open_image(source)
+    image = open_image(source, max_bytes)
     try:
         image = flatten(image, "L" if size.channels == 1 else "RGB")
     except ValueError as error:  # LAB and other modes of a PIL image that no file format here has
@@ -70,7 +79,7 @@ def to_array(source: Source, size: InputSize) -> np.ndarray:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def survey(files: Iterable[Path]) -> ImageKind | None:
+def survey(files: Iterable[Path], max_bytes: int = MAX_BYTES) -> ImageKind | None:
     """What some images are like: their median sides, and three channels where colour tells.
 
     None where none of them can be read.
@@ -78,7 +87,7 @@ def survey(files: Iterable[Path]) -> ImageKind | None:
     images = []
     for file in files:
         with suppress(ImageError):
-            images.append(open_image(file))
+            images.append(open_image(file, max_bytes))
     if not images:
         return None
     widths, heights = zip(*(image.size for image in images), strict=True)
@@ -99,21 +108,30 @@ def contrast_in_grey(image: Image.Image) -> float:
     return float(np.sqrt(variance / most)) if most > 1 else 1.0
 
 
-def open_image(source: Source) -> Image.Image:
-    """A decoded image within the limits of format, sides and area."""
+def open_image(source: Source, max_bytes: int = MAX_BYTES) -> Image.Image:
+    """A decoded, upright image: the one way in."""
     if isinstance(source, np.ndarray):
         return image_of(source)
     if isinstance(source, Image.Image):
-        return load(source)
+        exif = source.info.get("exif", b"")
+        return load(source, orientation_of(exif) if isinstance(exif, bytes) else 1)
+    return decode(file_in(source, max_bytes), max_bytes)
+
+
+def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Readable, max_bytes: int) -> bytes:
+    """The bytes of the image file that a path, an open file, bytes or base64 stand for."""
     if isinstance(source, (str, os.PathLike)):
-        return decode(bytes_of_text(source) or read_bytes(source))
-    data = source.read() if is_file(source) and not isinstance(source, io.TextIOBase) else source
-    if not isinstance(data, (bytes, bytearray, memoryview)):
+        encoded = bytes_of_text(source, max_bytes)
+        return read_bytes(source, max_bytes) if encoded is None else encoded
+    if is_file(source) and not isinstance(source, io.TextIOBase):
+        source = source.read(2 * max_bytes)  # for it may be base64, which is a third longer
+    if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
-            f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(data).__name__}"
+            f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(source).__name__}"
         )
-    data = bytes(data)
-    return decode(from_base64(data) or data)
+    data = bytes(source)
+    encoded = from_base64(data, max_bytes)
+    return data if encoded is None else encoded
 
 
 def is_file(source: object) -> TypeGuard[Readable]:
@@ -121,13 +139,13 @@ def is_file(source: object) -> TypeGuard[Readable]:
     return hasattr(source, "read")
 
 
-def bytes_of_text(source: str | os.PathLike[str]) -> bytes | None:
+def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
     """The image file that a text holds as base64 or as a `data:` URI; None where it is a path."""
-    data = from_base64(source.encode("ascii", "replace")) if isinstance(source, str) else None
+    data = from_base64(source.encode("ascii", "replace"), max_bytes) if isinstance(source, str) else None
     return None if data is None or os.path.exists(source) else data  # of nearly all paths the file need not be asked
 
 
-def from_base64(text: bytes) -> bytes | None:
+def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     """The image file that is written as base64, of either alphabet, or as a `data:` URI; None for anything else.
 
     A `data:` URI that holds no image is given back as it is, being no path, either.
@@ -136,6 +154,7 @@ def from_base64(text: bytes) -> bytes | None:
     is_uri = text[:5].lower() == b"data:"
     encoded = text.partition(b";base64,")[2] if is_uri else text
     if len(encoded) >= LEAST_BASE64 and encoded.startswith(BASE64_STARTS):
+        check_size(len(encoded) // 2, max_bytes)
         encoded = b"".join(encoded.split()).translate(bytes.maketrans(b"-_", b"+/"))
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
@@ -151,56 +170,51 @@ def name_of(source: Source) -> str:
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
-def read_bytes(source: str | os.PathLike[str]) -> bytes:
+def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
     """The contents of a regular file that is small enough to be an image."""
     if not os.fspath(source):  # which Path would take for the folder where we are
         raise ImageError("no path")
-    path = Path(source)
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for ever
-            raise ImageError("a folder, not an image" if stat.S_ISDIR(status.st_mode) else "not a regular file")
-        if status.st_size > MAX_BYTES:
-            raise ImageError(f"{status.st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        return path.read_bytes()
+        check_regular(os.stat(source), max_bytes)
+        with open(source, "rb", opener=open_at_once) as stream:
+            check_regular(os.fstat(stream.fileno()), max_bytes)  # it may be another one by now
+            return stream.read(max_bytes + 1)  # and it may be growing
     except OSError as error:
         raise ImageError(error.strerror or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
 
 
-def decode(data: bytes) -> Image.Image:
-    """Decode the first frame; the size is checked before any pixel is."""
-    if not data:
-        raise ImageError("an empty file")
+def check_regular(status: os.stat_result, max_bytes: int) -> None:
+    """Refuse what is no file, or too large a one: reading from a pipe or a device could go on for ever."""
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError("a folder, not an image" if stat.S_ISDIR(status.st_mode) else "not a regular file")
+    check_size(status.st_size, max_bytes)
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for a pipe that nobody writes to."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
+    """Decode the first frame of an image file, after it was admitted."""
+    admitted = admit(data, max_bytes)
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
-    except UnidentifiedImageError:
-        raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image") from None
-    except Image.DecompressionBombError:
-        raise ImageError(f"more than {MAX_AREA:,} pixels") from None
-    except DECODING_ERRORS as error:
-        raise ImageError(f"not a readable image: {error}") from None
-    return load(image)
+        image = Image.open(io.BytesIO(admitted.data), formats=FORMATS)
+    except DECODING_ERRORS:
+        raise ImageError("damaged image: its beginning cannot be read") from None
+    return load(image, admitted.orientation)
 
 
-def load(image: Image.Image) -> Image.Image:
-    """Decode an opened image's pixels, if it is within the limits, and turn them as its EXIF says."""
-    admit(image)
+def load(image: Image.Image, orientation: int = 1) -> Image.Image:
+    """Decode an opened image's pixels, if it is within the limits, and turn it as its EXIF data say."""
+    check_sides(*image.size)
     try:
         image.load()
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-        return ImageOps.exif_transpose(image) if turned else image  # which copies what is upright, too
+        return image.transpose(TURNS[orientation]) if orientation in TURNS else image
     except DECODING_ERRORS as error:
         raise ImageError(f"damaged image: {error}") from None
-
-
-def admit(image: Image.Image) -> Image.Image:
-    """Refuse an image whose sides or area are out of bounds."""
-    width, height = image.size
-    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE and width * height <= MAX_AREA):
-        raise ImageError(f"{width}x{height} pixels; at most {MAX_SIDE} a side and {MAX_AREA:,} in all are read")
-    return image
 
 
 def image_of(pixels: np.ndarray) -> Image.Image:
@@ -210,7 +224,8 @@ def image_of(pixels: np.ndarray) -> Image.Image:
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
     if pixels.dtype != np.uint8 or not fits or 0 in pixels.shape:
         raise ImageError(f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}")
-    return admit(Image.fromarray(pixels))
+    check_sides(pixels.shape[1], pixels.shape[0])
+    return Image.fromarray(pixels)
 
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:

@@ -107,7 +107,7 @@ def inspect(
     labels, problems = find_labels(folder, labels_file, config.label_pattern, corrections)
     labels, _, lengths = admit_labels(labels, config, problems)
     jobs = [
-        (folder, [label.file for label in labels[at : at + IMAGES_PER_JOB]])
+        (folder, [label.file for label in labels[at : at + IMAGES_PER_JOB]], config.max_bytes)
         for at in range(0, len(labels), IMAGES_PER_JOB)
     ]
     files: list[File] = []
@@ -132,18 +132,18 @@ def inspect(
         modes=Counter(file.mode for _, file in pairs),
         copies=[group for group in groups if len({label.text for label in group}) == 1],
         conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=brought_to(kind_of(folder, readable), config, lengths.longest),
+        input_size=brought_to(kind_of(folder, readable, config.max_bytes), config, lengths.longest),
     )
 
 
-def look_at(job: tuple[Path, list[str]]) -> list[File]:
+def look_at(job: tuple[Path, list[str], int]) -> list[File]:
     """What some files of a folder are."""
-    folder, names = job
+    folder, names, max_bytes = job
     found = []
     for name in names:
         try:
-            data = read_bytes(folder / name)
-            image = open_image(data)
+            data = read_bytes(folder / name, max_bytes)
+            image = open_image(data, max_bytes)
             found.append(File(sha256(data), image.size, image.mode))
         except ImageError as error:
             found.append(File(reason=str(error)))

@@ -22,6 +22,7 @@ import numpy as np
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
 from captcha_ocr.config import (
     GENERATED,
+    MAX_BYTES,
     MAX_LENGTH,
     RARE,
     SPLITS,
@@ -113,7 +114,7 @@ def prepare(
     """
     labels, problems = find_labels(images, labels_file, config.label_pattern, corrections)
     labels, charset, lengths = admit_labels(labels, config, problems)
-    size = config.input_size(lengths.longest, kind_of(images, labels))
+    size = config.input_size(lengths.longest, kind_of(images, labels, config.max_bytes))
     planned = Manifest(
         charset=charset,
         lengths=lengths,
@@ -126,14 +127,14 @@ def prepare(
     )
     without_label = sorted(problems)
     if (out / MANIFEST_FILE).exists():
-        inputs = fingerprint(labels, hash_files(images, labels), without_label)
+        inputs = fingerprint(labels, hash_files(images, labels, config.max_bytes), without_label)
         existing = finished_manifest(out, replace(planned, inputs_sha256=inputs), force)
         if existing is not None:
             return Prepared(existing, {}, already_there=True)
     clear(out)
     pixels = PixelsFile(out / PIXELS_FILE, len(labels), size)
     try:
-        hashes = decode_all(images, labels, pixels, problems, workers, progress)
+        hashes = decode_all(images, labels, config.max_bytes, pixels, problems, workers, progress)
         kept, copies = drop_copies(labels, hashes, charset, problems)
         rows_of = split_rows(kept, labels, config, problems)
         ids = encode_kept(charset, labels, kept, lengths.longest)
@@ -148,9 +149,10 @@ def prepare(
     return Prepared(manifest, problems, copies)
 
 
-def kind_of(folder: Path, labels: list[Label]) -> ImageKind:
+def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
     """What the labelled images below a folder are like, by a sample; as the generator's where none can be read."""
-    return survey(folder / label.file for label in labels[:: 1 + len(labels) // SURVEYED]) or GENERATED
+    some = (folder / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
+    return survey(some, max_bytes) or GENERATED
 
 
 def prepare_folds(
@@ -292,6 +294,8 @@ def options_of(config: PrepareConfig) -> dict[str, object]:
         "fold": None if config.fold is None else list(config.fold),
     }
     left = {name: value for name, value in asdict(config).items() if name not in (*sizes, "lengths")}
+    if config.max_bytes == MAX_BYTES:  # as folders have it that were made before there was a choice
+        del left["max_bytes"]
     return {**left, **words}
 
 
@@ -303,7 +307,7 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     if manifest.options["fold"] is not None:
         out, words = out.parent, [*words, "--folds", str(manifest.options["fold"][1])]
     for name, value in manifest.options.items():
-        if value != usual[name] and name != "fold":
+        if value != usual.get(name) and name != "fold":
             words.append("--" + name.replace("_", "-"))
             if not isinstance(value, bool):
                 words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
@@ -317,12 +321,12 @@ def fingerprint(labels: list[Label], hashes: list[str | None], without_label: li
     return sha256("\n".join(lines + without_label).encode("utf-8", "surrogateescape"))
 
 
-def hash_files(images: Path, labels: list[Label]) -> list[str | None]:
+def hash_files(images: Path, labels: list[Label], max_bytes: int) -> list[str | None]:
     """The hash of each labelled file, as `decode_all` gives it."""
 
     def hash_of(label: Label) -> str | None:
         try:
-            return sha256(read_bytes(images / label.file))
+            return sha256(read_bytes(images / label.file, max_bytes))
         except ImageError:
             return None
 
@@ -367,6 +371,7 @@ def clear(out: Path) -> None:
 def decode_all(
     images: Path,
     labels: list[Label],
+    max_bytes: int,
     pixels: PixelsFile,
     problems: Problems,
     workers: int | None,
@@ -377,7 +382,7 @@ def decode_all(
     jobs = []
     for first in range(0, len(labels), IMAGES_PER_JOB):
         files = [label.file for label in labels[first : first + IMAGES_PER_JOB]]
-        jobs.append((images, files, pixels, first))
+        jobs.append((images, files, max_bytes, pixels, first))
     hashes: list[str | None] = []
     for results in map_jobs(decode_job, jobs, workers):
         for file_sha256, reason in results:
@@ -389,18 +394,18 @@ def decode_all(
 
 
 def decode_job(
-    job: tuple[Path, list[str], PixelsFile, int],
+    job: tuple[Path, list[str], int, PixelsFile, int],
 ) -> list[tuple[str | None, str | None]]:
     """Decode some files into their rows of the pixels; for each its hash, and why it cannot be read if so."""
-    images, files, pixels, first = job
+    images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")
     results: list[tuple[str | None, str | None]] = []
     for row, file in enumerate(files, first):
         file_sha256 = reason = None
         try:
-            data = read_bytes(images / file)
+            data = read_bytes(images / file, max_bytes)
             file_sha256 = sha256(data)
-            rows[row] = to_array(data, pixels.size)
+            rows[row] = to_array(data, pixels.size, max_bytes)
         except ImageError as error:
             reason = str(error)
         results.append((file_sha256, reason))

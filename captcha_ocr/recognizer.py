@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self, TypeVar, get_args, overload
 
 import numpy as np
 
-from captcha_ocr.config import EngineName, Lengths, ModelConfig, check
+from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check, check_max_bytes
 from captcha_ocr.errors import ImageError
 from captcha_ocr.images import Source, is_file, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
@@ -43,7 +43,7 @@ class Recognizer:
     engine: auto is onnx, on the processor, where the folder holds an exported network and no other device is named,
     and else torch; both read the same codes, unless it was exported with --int8.
     charset: characters, or the name of an alphabet, and length: the number of characters, or the least and the most,
-    to which reading is narrowed; the model must know them.
+    to which reading is narrowed; the model must know them. max_bytes: larger image files are refused.
 
     UsageError where there is no such model or device, DamagedError where a file is not whole.
     """
@@ -55,7 +55,10 @@ class Recognizer:
         engine: EngineName = "auto",
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
+        check_max_bytes(max_bytes)
+        self.max_bytes = max_bytes
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(Path(model))
             model = open_engine(folder, device, engine)
@@ -72,9 +75,10 @@ class Recognizer:
         engine: EngineName = "auto",
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> Self:
         """As `Recognizer(folder, …)`."""
-        return cls(folder, device, engine, charset, length)
+        return cls(folder, device, engine, charset, length, max_bytes)
 
     @overload
     def predict(self, source: Source) -> Reading: ...
@@ -114,7 +118,7 @@ class Recognizer:
 
     def _decode(self, source: Source) -> np.ndarray | ImageError:
         try:
-            return to_array(source, self.config.size)
+            return to_array(source, self.config.size, self.max_bytes)
         except ImageError as error:
             name = name_of(source)
             return ImageError(f"{name}: {error}") if name else error

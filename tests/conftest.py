@@ -30,6 +30,31 @@ TINY = Preset(
 )
 
 
+def pytest_addoption(parser):
+    parser.addoption("--soak", action="store_true", help="tests/robustness at full length: hours (make soak)")
+
+
+@pytest.fixture(scope="session")
+def soak(request) -> bool:
+    """Whether tests are to be as long as docs/reliability.md has them, and may look at the clock."""
+    return request.config.getoption("--soak")
+
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def figure(request):
+    """Notes a line of what was counted or measured, which the end of the run shows."""
+    lines = request.config.stash.setdefault(FIGURES, [])
+    return lambda line: lines.append(f"{request.node.name}: {line}")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in config.stash.get(FIGURES, []):
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def tiny_preset():
     """A preset small enough to train in a second, by the name `tiny`."""

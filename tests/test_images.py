@@ -178,7 +178,7 @@ def test_a_tiff_is_refused_whatever_its_name(tmp_path):
     [
         (b"", "an empty file"),
         (b"hello", "not a PNG"),
-        (b"\x89PNG\r\n\x1a\n", "not a PNG"),
+        (b"\x89PNG\r\n\x1a\n", "truncated"),
         ("", "no path"),
         ("data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "not a PNG"),
         ("data:image/png;base64,iVBORw0KGgo!" + 50 * "A", "not a PNG"),
@@ -253,7 +253,7 @@ def test_an_image_with_too_many_pixels_in_all_is_refused():
 def test_a_file_too_large_for_an_image_is_not_even_read(tmp_path):
     with open(tmp_path / "a.png", "wb") as stream:
         stream.truncate(MAX_BYTES + 1)
-    with pytest.raises(ImageError, match=r"20,000,001 bytes"):
+    with pytest.raises(ImageError, match="larger than 2,000,000 bytes"):
         to_array(tmp_path / "a.png", GREY)
 
 

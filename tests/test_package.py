@@ -15,6 +15,7 @@ PACKAGE = Path(captcha_ocr.__file__).parent
 LAYERS = [
     {"errors", "files", "charset", "config", "signals"},
     {
+        "admission",
         "model_folder",
         "onnx_engine",
         "images",

@@ -678,3 +678,13 @@ def test_the_command_that_makes_shards_anew_repeats_every_option(images, shards,
         f"captcha-ocr prepare {images.as_posix()} --out out --preset seed --labels {images.as_posix()}/labels.csv "
         "--charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
     )
+
+
+def test_larger_files_are_left_out_unless_they_are_asked_for(images, tmp_path):
+    largest = max(path.stat().st_size for path in images.glob("*.png"))
+    small = prepare(images, tmp_path / "small", PrepareConfig(preset="tiny", max_bytes=largest - 1), workers=1)
+    assert small.problems
+    assert all("--max-bytes" in reason for reason in small.problems.values())
+    assert small.manifest.options["max_bytes"] == largest - 1
+    with pytest.raises(UsageError, match="the images or labels and the options differ"):
+        prepare(images, tmp_path / "small", PrepareConfig(preset="tiny", max_bytes=largest), workers=1)

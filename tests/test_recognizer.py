@@ -127,6 +127,20 @@ def test_bytes_of_another_format_and_size_are_read(recognizer):
     assert len(recognizer.predict(stream.getvalue()).code) == 2
 
 
+@pytest.mark.parametrize("way", ["bytes", "open file", "base64", "path"])
+def test_an_image_larger_than_is_admitted_is_refused_by_every_way_in(images, way):
+    path = next(images.glob("*.png"))
+    data = path.read_bytes()
+    source = {"bytes": data, "open file": io.BytesIO(data), "base64": base64.b64encode(data).decode(), "path": path}[
+        way
+    ]
+    assert Recognizer(BrightnessEngine(), max_bytes=len(data)).predict(source).code
+    if way == "open file":
+        source.seek(0)
+    with pytest.raises(ImageError, match=f"larger than {len(data) - 1:,} bytes"):
+        Recognizer(BrightnessEngine(), max_bytes=len(data) - 1).predict(source)
+
+
 def test_a_model_of_another_device_is_refused(run):
     with pytest.raises(UsageError, match="no device"):
         Recognizer.load(run, device="cuda:99")

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from captcha_ocr import __version__
-from captcha_ocr.config import Lengths
+from captcha_ocr.config import MAX_BYTES, Lengths
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.workers import rank_and_count
 
@@ -129,6 +129,7 @@ workers_option = option("--workers", type=click.IntRange(1, 256), help="Processe
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
 quiet_option = option("--quiet", is_flag=True, help="No progress on stderr.")
+max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Image files that are larger are refused.")
 json_option = option("--json", "as_json", is_flag=True, help="The result as JSON.")
 device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
 

@@ -20,6 +20,7 @@ from captcha_ocr.cli.group import (
     json_option,
     length_option,
     main,
+    max_bytes_option,
     next_command,
     option,
     parse_numbers,
@@ -108,6 +109,7 @@ def label_options(command: Command) -> Command:
         option(
             "--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first."
         ),
+        max_bytes_option,
         option("--corrections", type=FILE, help="CSV as --labels takes: these texts come before all others."),
         option(
             "--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder, if any]"
@@ -225,12 +227,13 @@ def inspect_images(
         from captcha_ocr.recognizer import Recognizer
 
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
+    config = PrepareConfig(**options)
     with ProgressBar("inspect", quiet) as bar:
-        found = inspection.inspect(folder, PrepareConfig(**options), labels, workers, bar.show, corrections)
-    recognizer = None if model_folder is None else Recognizer.load(model_folder, device)
+        found = inspection.inspect(folder, config, labels, workers, bar.show, corrections)
+    recognizer = None if model_folder is None else Recognizer(model_folder, device, max_bytes=config.max_bytes)
     out.mkdir(parents=True, exist_ok=True)
     tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
-    draw_sheet(tiles, out / inspection.SHEET_FILE)
+    draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     advice = facts["advice"]
@@ -262,6 +265,6 @@ def tell_wrong(
     lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
     if wrong:
         tiles = [(found.folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
-        draw_sheet(tiles, out / WRONG_FILE)
+        draw_sheet(tiles, out / WRONG_FILE, recognizer.max_bytes)
         lines.append(f"{'picture':14}{out / WRONG_FILE}")
     return [dict(zip(("file", "text", "code", "confidence"), row, strict=True)) for row in rows], lines

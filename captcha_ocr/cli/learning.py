@@ -18,6 +18,7 @@ from captcha_ocr.cli.group import (
     force_option,
     json_option,
     main,
+    max_bytes_option,
     next_command,
     option,
     parse_numbers,
@@ -195,8 +196,9 @@ def curve(
 @option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
 @option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else names]")
 @option("--int8", is_flag=True, help="Compute in 8-bit whole numbers; says what that costs in accuracy.")
+@max_bytes_option
 @json_option
-def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, as_json: bool) -> None:
+def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, max_bytes: int, as_json: bool) -> None:
     """Put a model.onnx beside a model's weights: `eval` then starts at once, and needs no torch.
 
     It is compared with the model on up to 1,000 labelled IMAGES, and kept if it reads the same codes.
@@ -210,7 +212,7 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, as
         from captcha_ocr.prepare import find_labels
 
     found, _ = find_labels(images, labels, None)
-    exported = exporting.export(find_model_folder(model_folder), images, found, int8)
+    exported = exporting.export(find_model_folder(model_folder), images, found, int8, max_bytes)
     following = next_command("eval image.png", model_folder, RUN, "--model ")
     report(as_json, asdict(exported), str(exported), following)
 

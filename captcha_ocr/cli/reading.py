@@ -24,6 +24,7 @@ from captcha_ocr.cli.group import (
     json_option,
     length_option,
     main,
+    max_bytes_option,
     option,
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
@@ -55,6 +56,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # what a PNG file begins with; each format'
 @length_option("Characters a text: reading is narrowed to them.")
 @option("--min-confidence", type=float, default=0.0, help="Leave unread what is less sure.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx where there is one.")
+@max_bytes_option
 @device_option
 @json_option
 @option("--csv", "as_csv", is_flag=True, help="A table of filename,text,confidence, least confident first.")
@@ -66,6 +68,7 @@ def evaluate(
     lengths: Lengths | None,
     min_confidence: float,
     engine: EngineName,
+    max_bytes: int,
     device: str,
     as_json: bool,
     as_csv: bool,
@@ -91,7 +94,7 @@ def evaluate(
     folder = find_model_folder(model_folder or default_model(RUN))
     with computing(folder, device, engine) as (chosen, processes):
         ends = None if lengths is None else (lengths.shortest, lengths.longest)
-        recognizer = Recognizer(folder, chosen, engine, charset, ends)
+        recognizer = Recognizer(folder, chosen, engine, charset, ends, max_bytes)
         if processes.first:
             click.echo(f"model      {'the one in the package' if folder == PRETRAINED else folder}", err=True)
             click.echo(f"device     {recognizer.engine}{processes.together}", err=True)
@@ -170,7 +173,8 @@ def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple
     from itertools import tee
 
     names, sources = tee(paths)
-    contents = ((sys.stdin.buffer.read() if sys.stdin else b"") if path == "-" else path for path in sources)
+    most = 2 * recognizer.max_bytes  # of standard input, as of any open file: it could go on for ever
+    contents = ((sys.stdin.buffer.read(most) if sys.stdin else b"") if path == "-" else path for path in sources)
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 

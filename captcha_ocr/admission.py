@@ -1,0 +1,225 @@
+"""What is let in of an image file, before a decoder sees any of it.
+
+The file is walked part by part: its format, its sides, its checksums, and whether it is whole. On goes only what makes
+the pixels of the first frame. Texts, colour profiles and camera data stay behind: a decoder reads them, too, and files
+under 2 MB were made that cost Pillow 13 a third of a second or 80 MB so (docs/reliability.md).
+
+The formats: PNG (https://www.w3.org/TR/png/), JPEG (ITU T.81), GIF (GIF89a), BMP and WebP (RFC 9649).
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from captcha_ocr.config import MAX_AREA, MAX_BYTES
+from captcha_ocr.errors import ImageError
+
+MAX_SIDE = 4096
+MOST_PARTS = 10_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
+MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as the whole image; encoders write ten
+MOST_TAGS = 100  # of EXIF data, among which the orientation is looked for
+ORIENTATION = 0x0112
+PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments that begin a frame
+JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
+JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
+
+
+class Admitted(NamedTuple):
+    """An image file's pixels, as a file of the same format, and how they are to be turned (EXIF, 1 to 8)."""
+
+    data: bytes
+    orientation: int = 1
+
+
+def admit(data: bytes, max_bytes: int = MAX_BYTES) -> Admitted:
+    """What is let in of an image file; ImageError, in one sentence, where it is out of bounds, damaged or none."""
+    check_size(len(data), max_bytes)
+    if not data:
+        raise ImageError("an empty file")
+    for start, walk in WALKS.items():
+        if data.startswith(start):
+            try:
+                return walk(data)
+            except (struct.error, IndexError):
+                raise truncated() from None
+    raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    """Refuse a file of more bytes."""
+    if size > max_bytes:
+        raise ImageError(f"larger than {max_bytes:,} bytes; --max-bytes admits more")
+
+
+def check_sides(width: int, height: int) -> None:
+    """Refuse an image whose sides or area, in pixels, are out of bounds."""
+    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE and width * height <= MAX_AREA):
+        raise ImageError(f"{width}x{height} pixels; at most {MAX_SIDE} a side and {MAX_AREA:,} in all are read")
+
+
+def truncated() -> ImageError:
+    """What is said of a file that ends too soon."""
+    return ImageError("damaged image: it is truncated")
+
+
+def too_many(most: int = MOST_PARTS) -> ImageError:
+    """What is said of a file of too many parts."""
+    return ImageError(f"more than the {most:,} parts that an image may have")
+
+
+def admit_png(data: bytes) -> Admitted:
+    """The chunks that make the pixels; every checksum is looked at."""
+    kept, place, orientation = [data[:8]], 8, 1
+    for _ in range(MOST_PARTS):
+        (length,) = struct.unpack_from(">I", data, place)
+        kind, end = data[place + 4 : place + 8], place + length + 12
+        if end > len(data):
+            raise truncated()
+        if zlib.crc32(data[place + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
+            raise ImageError(f"damaged image: the checksum of its part {kind.decode('ascii', 'replace')} is wrong")
+        if kind == b"IHDR":
+            check_sides(*struct.unpack_from(">II", data, place + 8))
+        if kind == b"eXIf":
+            orientation = orientation_of(data[place + 8 : end - 4])
+        if kind in PNG_PIXELS:
+            kept.append(data[place:end])
+        if kind == b"IEND":
+            return Admitted(b"".join(kept), orientation)
+        place = end
+    raise too_many()
+
+
+def admit_jpeg(data: bytes) -> Admitted:
+    """The segments that make the pixels, and all that follows the first scan's beginning."""
+    kept, orientation, sized = [data[:2]], 1, False
+    for marker, segment in jpeg_segments(data):
+        if marker in JPEG_SIZES:
+            height, width = struct.unpack_from(">HH", segment, 5)
+            check_sides(width, height)
+            sized = True
+        if marker == 0xE1 and segment[4:10] == b"Exif\0\0":
+            orientation = orientation_of(segment[10:])
+        if marker not in JPEG_METADATA:
+            kept.append(segment)
+    if not sized:
+        raise ImageError("damaged image: it does not say how large it is")
+    if kept[-1].count(b"\xff\xda") > MOST_SCANS:
+        raise too_many(MOST_SCANS)
+    return Admitted(b"".join(kept), orientation)
+
+
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The marker and the whole of every segment; the last is that of the first scan, with all that follows."""
+    place = 2
+    for _ in range(MOST_PARTS):
+        if data[place] != 0xFF:
+            raise ImageError("damaged image: a part of it does not begin as it should")
+        marker = data[place + 1]
+        if marker == 0xDA:
+            yield marker, data[place:]
+            return
+        if marker == 0xFF or marker in JPEG_ALONE:  # the first is there to fill
+            place += 1 if marker == 0xFF else 2
+            continue
+        end = place + 2 + int.from_bytes(data[place + 2 : place + 4])
+        if end < place + 4 or end > len(data):
+            raise truncated()
+        yield marker, data[place:end]
+        place = end
+    raise too_many()
+
+
+def admit_gif(data: bytes) -> Admitted:
+    """The header, and the first frame with the block that says what is transparent in it."""
+    check_sides(*struct.unpack_from("<HH", data, 6))
+    place = 13 + colour_table_bytes(data[10])
+    kept = [data[:place]]
+    for _ in range(MOST_PARTS):
+        if data[place] == 0x2C:
+            left, top, width, height, flags = struct.unpack_from("<HHHHB", data, place + 1)
+            check_sides(left + width, top + height)
+            end = end_of_blocks(data, place + 11 + colour_table_bytes(flags))
+            return Admitted(b"".join([*kept, data[place:end], b";"]))
+        if data[place] != 0x21:
+            raise ImageError("damaged image: it has no frame")
+        end = end_of_blocks(data, place + 2)
+        if data[place + 1] == 0xF9:
+            kept[1:] = [data[place:end]]
+        place = end
+    raise too_many()
+
+
+def colour_table_bytes(flags: int) -> int:
+    """How long the colour table is that these flags of a GIF announce."""
+    return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def end_of_blocks(data: bytes, place: int) -> int:
+    """Where a GIF's blocks of data that begin at `place` end."""
+    most = MOST_PARTS + len(data) // 255  # which is what a whole block has, and with --max-bytes a file may have many
+    for _ in range(most):
+        length = data[place]
+        place += length + 1
+        if length == 0:
+            return place
+    raise too_many(most)
+
+
+def admit_bmp(data: bytes) -> Admitted:
+    """The whole file, which has nothing but pixels."""
+    (header,) = struct.unpack_from("<I", data, 14)
+    width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
+    check_sides(width, abs(height))
+    return Admitted(data)
+
+
+def admit_webp(data: bytes) -> Admitted:
+    """The whole file: what has no pixels in it is only decoded where it is asked for."""
+    if data[8:12] != b"WEBP":
+        raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
+    kind = data[12:16]
+    if kind == b"VP8X":
+        width, height = (1 + int.from_bytes(part, "little") for part in (data[24:27], data[27:30]))
+    elif kind == b"VP8L":
+        (bits,) = struct.unpack_from("<I", data, 21)
+        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    else:
+        width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
+    check_sides(width, height)
+    place = 12
+    for _ in range(MOST_PARTS):
+        if place + 8 > len(data):
+            return Admitted(data)
+        (length,) = struct.unpack_from("<I", data, place + 4)
+        if data[place : place + 4] == b"EXIF":
+            return Admitted(data, orientation_of(data[place + 8 :]))
+        place += 8 + length + length % 2
+    raise too_many()
+
+
+def orientation_of(exif: bytes) -> int:
+    """How an image is to be turned, 1 to 8, by its EXIF data; 1 where these say nothing of it."""
+    exif = exif.removeprefix(b"Exif\0\0")
+    order = "<" if exif.startswith(b"II") else ">"
+    try:
+        (first,) = struct.unpack_from(order + "I", exif, 4)
+        (count,) = struct.unpack_from(order + "H", exif, first)
+        for place in range(first + 2, first + 2 + 12 * min(count, MOST_TAGS), 12):
+            tag, _, _, value = struct.unpack_from(order + "HHIH", exif, place)
+            if tag == ORIENTATION:
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        return 1
+    return 1
+
+
+WALKS: dict[bytes, Callable[[bytes], Admitted]] = {
+    b"\x89PNG\r\n\x1a\n": admit_png,
+    b"\xff\xd8": admit_jpeg,
+    b"GIF87a": admit_gif,
+    b"GIF89a": admit_gif,
+    b"BM": admit_bmp,
+    b"RIFF": admit_webp,
+}

@@ -1,0 +1,130 @@
+import io
+import random
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captcha_ocr.admission import MOST_PARTS, admit, orientation_of
+from captcha_ocr.errors import ImageError
+
+NOISE = random.Random(0).randbytes(5000)  # which cannot be compressed
+
+
+def encoded(image_format, **options):
+    stream = io.BytesIO()
+    Image.linear_gradient("L").resize((40, 20)).save(stream, image_format, **options)
+    return stream.getvalue()
+
+
+def exif_saying(orientation, order="<", tags=1):
+    rows = [struct.pack(order + "HHIHH", 0x300 + number, 3, 1, 7, 0) for number in range(tags - 1)]
+    rows.append(struct.pack(order + "HHIHH", 0x112, 3, 1, orientation, 0))
+    return (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IH", 8, tags) + b"".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("image_format", "options"),
+    [
+        ("PNG", {"icc_profile": NOISE, "dpi": (72, 72)}),
+        ("JPEG", {"icc_profile": NOISE, "comment": NOISE}),
+        ("GIF", {"comment": NOISE}),
+    ],
+)
+def test_what_makes_no_pixels_stays_behind(image_format, options):
+    file = encoded(image_format, **options)
+    data = admit(file).data
+    assert len(data) < 4000 < len(file)
+    with Image.open(io.BytesIO(data)) as admitted, Image.open(io.BytesIO(file)) as whole:
+        assert np.array_equal(admitted, whole)
+        assert not {"icc_profile", "comment", "exif"} & set(admitted.info)
+
+
+def test_only_the_first_frame_of_a_gif_goes_on():
+    frames = [Image.new("L", (40, 20), grey) for grey in (10, 20, 30)]
+    data = admit(encoded("GIF", save_all=True, append_images=frames)).data
+    assert Image.open(io.BytesIO(data)).n_frames == 1
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "GIF"])
+def test_transparency_goes_on(image_format):
+    stream = io.BytesIO()
+    Image.new("P", (40, 20)).save(stream, image_format, transparency=0)
+    with Image.open(io.BytesIO(admit(stream.getvalue()).data)) as image:
+        assert image.has_transparency_data
+
+
+@pytest.mark.parametrize("place", [20, 50, -13, -2], ids=["header", "pixels", "pixels' checksum", "end"])
+def test_a_png_with_a_wrong_checksum_is_refused(place):
+    file = bytearray(encoded("PNG"))
+    file[place] ^= 1
+    with pytest.raises(ImageError, match="checksum"):
+        admit(bytes(file))
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF"])
+def test_a_file_that_ends_too_soon_is_refused_wherever_it_ends(image_format):
+    file = encoded(image_format)
+    last = file.index(b"\xff\xda") if image_format == "JPEG" else len(file) - 2
+    for length in range(8, last):
+        with pytest.raises(ImageError, match="truncated"):
+            admit(file[:length])
+
+
+def test_what_follows_the_end_of_a_png_or_a_gif_does_no_harm_and_goes_no_further():
+    for image_format in ("PNG", "GIF"):
+        assert admit(encoded(image_format) + b"more").data == admit(encoded(image_format)).data
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "WEBP"])
+def test_the_orientation_is_found_in_either_order_of_bytes(image_format, order):
+    assert admit(encoded(image_format, exif=b"Exif\0\0" + exif_saying(6, order, tags=9))).orientation == 6
+
+
+@pytest.mark.parametrize(
+    "exif",
+    [
+        b"",
+        b"II",
+        b"II*\0\xff\xff\xff\xff",
+        exif_saying(0),
+        exif_saying(9),
+        exif_saying(6)[:-6],
+        exif_saying(6, tags=200),
+    ],
+    ids=["empty", "cut", "leads nowhere", "0", "9", "cut entry", "hidden among many"],
+)
+def test_exif_data_that_say_nothing_of_it_leave_an_image_as_it_is(exif):
+    assert orientation_of(exif) == 1
+
+
+def test_a_larger_file_is_admitted_where_that_is_asked_for():
+    file = encoded("BMP")
+    assert admit(file, len(file)).data == file
+    with pytest.raises(ImageError, match="larger than 1,877 bytes; --max-bytes"):
+        admit(file, len(file) - 1)
+
+
+def test_a_jpeg_may_fill_between_segments_but_not_for_ever():
+    file = encoded("JPEG")
+    assert admit(file[:2] + b"\xff" * 9 + file[2:]).data == file
+    with pytest.raises(ImageError, match="more than the 10,000 parts"):
+        admit(file[:2] + b"\xff" * MOST_PARTS + file[2:])
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        (b"\xff\xd8\xff\xda\0\x02", "how large"),
+        (b"\xff\xd8\xff\xe0\0\x01", "truncated"),
+        (b"\xff\xd8\0\0\0\0", "does not begin"),
+        (b"GIF89a\x10\0\x10\0\0\0\0;", "no frame"),
+        (b"RIFF\x10\0\0\0WAVEfmt ", "not a PNG"),
+        (b"BM", "truncated"),
+    ],
+)
+def test_a_file_that_begins_like_an_image_and_is_none_is_refused(file, why):
+    with pytest.raises(ImageError, match=why):
+        admit(file)
