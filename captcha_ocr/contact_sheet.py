@@ -1,5 +1,6 @@
 """A contact sheet: many small images on one, each with a line of text below it."""
 
+import io
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.errors import ImageError
+from captcha_ocr.files import write_atomic
 from captcha_ocr.images import flatten, open_image
 
 COLUMNS, ROWS = 6, 12
@@ -34,7 +36,9 @@ def draw_sheet(tiles: Sequence[tuple[Path, str]], path: Path, max_bytes: int = M
         if tile is not None:
             sheet.paste(tile, (x + (TILE[0] - tile.width) // 2, y + (TILE[1] - tile.height) // 2))
         draw.text((x, y + TILE[1] + 1), shortened(shown(text)), fill="black", font=font())
-    sheet.save(path, format="PNG")
+    picture = io.BytesIO()
+    sheet.save(picture, format="PNG")
+    write_atomic(path, picture.getvalue())
     return len(tiles)
 
 

@@ -1,11 +1,12 @@
 """K-fold cross-validation: every image is tested on once, by a network that never saw it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import TrainConfig, check
-from captcha_ocr.files import seal, to_json, write_atomic
+from captcha_ocr.files import sealed, write_atomic, writing_to
 from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import folds_in
 from captcha_ocr.progress import say
@@ -23,6 +24,18 @@ def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = Fal
     UsageError where `data` holds no folds.
     """
     folds = find_folds(data)
+    with writing_to(out):
+        pooled = train_on_folds(folds, out, config, quiet, options)
+        result = {"folds": len(folds), "training": config.to_dict(), "test": pooled.summary()}
+        document = {"format": RESULT_FORMAT, "version": 1, **result}
+        write_atomic(out / RESULT_FILE, sealed(document))
+    return pooled
+
+
+def train_on_folds(
+    folds: Sequence[Path], out: Path, config: TrainConfig, quiet: bool, options: dict[str, Any]
+) -> Scores:
+    """Train on fold after fold, and pool their scores."""
     pooled = Scores(0, 0, Counter())
     for number, folder in enumerate(folds, 1):
         name = f"fold       {number} of {len(folds)}"
@@ -32,9 +45,6 @@ def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = Fal
         scores = Scores.from_counts(finished.test)
         say(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", quiet)
         pooled += scores
-    result = {"folds": len(folds), "training": config.to_dict(), "test": pooled.summary()}
-    document = {"format": RESULT_FORMAT, "version": 1, **result}
-    write_atomic(out / RESULT_FILE, to_json(seal(document)))
     return pooled
 
 

@@ -23,12 +23,12 @@ import torch
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import MAX_BYTES, ModelConfig, check
 from captcha_ocr.errors import CaptchaOcrError, ImageError
-from captcha_ocr.files import sha256, write_atomic
+from captcha_ocr.files import sealed, sha256, write_in_turn, writing_to
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import Label
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
-from captcha_ocr.model_folder import ONNX_FILE, read_config, write_config
+from captcha_ocr.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
 from captcha_ocr.onnx_engine import open_session
 from captcha_ocr.reading import allowed_classes, read_logits
 
@@ -79,7 +79,18 @@ def export(
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(NEEDED)}")
+    weights_sha256 = read_config(folder)["files"][WEIGHTS_FILE]
     model = load_model(folder)
+    with writing_to(folder):
+        data, exported = exported_and_compared(model, folder, images, labels, int8, max_bytes)
+        keep(folder, weights_sha256, data, exported)
+    return exported
+
+
+def exported_and_compared(
+    model: ResNet18, folder: Path, images: Path, labels: Sequence[Label], int8: bool, max_bytes: int
+) -> tuple[bytes, Exported]:
+    """The ONNX file of a model, and how it reads; errors as `export`."""
     arrays, texts = read_images(images, labels, model.config, max_bytes)
     check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
     network = to_onnx(model)
@@ -91,8 +102,7 @@ def export(
     exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
     if not int8 and (exported.codes_changed or exported.largest_difference > MOST_OFF):
         raise CaptchaOcrError(f"the exported network does not read as the model does, and is not kept: {exported}")
-    keep(folder, data, exported)
-    return exported
+    return data, exported
 
 
 def read_images(
@@ -213,12 +223,15 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return odds
 
 
-def keep(folder: Path, network: bytes, exported: Exported) -> None:
+def keep(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
     """Put the exported network beside the weights; config.json names it only while it is whole there."""
     document = read_config(folder)
+    if document["files"][WEIGHTS_FILE] != weights_sha256:
+        raise CaptchaOcrError(f"the model in {folder} was replaced by another one meanwhile; export that one")
     files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
     facts: dict[str, Any] = {key: value for key, value in document["facts"].items() if key != "exported"}
-    write_config(folder, {**document, "facts": facts, "files": files})
-    write_atomic(folder / ONNX_FILE, network)
-    facts["exported"] = {key: value for key, value in asdict(exported).items() if key != "file"}
-    write_config(folder, {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}})
+    without = {**document, "facts": facts, "files": files}
+    facts = {**facts, "exported": {key: value for key, value in asdict(exported).items() if key != "file"}}
+    within = {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}}
+    config = folder / CONFIG_FILE
+    write_in_turn([(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(within))])

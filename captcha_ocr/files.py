@@ -1,15 +1,19 @@
-"""Writing that never leaves half a file, and JSON documents that notice a flipped bit."""
+"""Writing that never leaves half a file, by one at a time, and JSON documents that notice a flipped bit."""
 
+import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError
 
+TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
 SEAL = "sha256"  # the key under which a sealed document carries the hash of its other content
 
 
@@ -18,15 +22,90 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that a reader, or a crash, sees the old file or the new one whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as stream:
+def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
+    """Write `data` to `path` so that a reader, or a crash, sees the old file or the new one whole.
+
+    durable: whether the disk has it when this returns. CaptchaOcrError where the disk is full; the old file stays.
+    """
+    write_in_turn([(path, data)], durable)
+
+
+def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> None:
+    """As `write_atomic` for several files of one folder, of which one may come twice.
+
+    All that a full disk could prevent comes before the first of them is replaced; then one is after the other.
+    """
+    folder, size = files[0][0].parent, sum(len(data) for _, data in files)
+    staged = [path.with_name(f"{path.name}.{number}{TEMPORARY}") for number, (path, _) in enumerate(files)]
+    try:
+        with room_for(files[0][0], size):
+            for temporary, (_, data) in zip(staged, files, strict=True):
+                write_durably(temporary, data, durable)
+            for temporary, (path, _) in zip(staged, files, strict=True):
+                os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_files(staged)
+        raise
+    if durable:
+        sync_folder(folder)
+
+
+def write_durably(path: Path, data: bytes, durable: bool) -> None:
+    """Write a file of which nobody knows yet, and wait until the disk has it, if it is to be durable."""
+    with open(path, "wb") as stream:
         stream.write(data)
         stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
+        if durable:
+            os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def room_for(path: Path, size: int) -> Iterator[None]:
+    """Within it a full disk is said in a sentence: that `path` needs `size` bytes, and how many there are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise CaptchaOcrError(
+            f"the disk is full: {path} needs {size:,} bytes, and {free:,} are free; "
+            "what was there before is whole, so make room and give the same command again"
+        ) from None
+
+
+@contextlib.contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Within it no other captcha-ocr writes to `folder`, which is made, and removed again if it stays empty.
+
+    What a writer that was killed left half written is removed. CaptchaOcrError where somebody is writing now.
+    """
+    from filelock import FileLock, Timeout  # a tenth of a second, which reading does without
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK_FILE, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise CaptchaOcrError(
+            f"another captcha-ocr is writing to {folder}; wait until it has ended, or choose another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        yield  # where nobody can write there is nothing to keep others from: what tries says so
+        return
+    try:
+        for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows removes no file that is open; it may stay
+            (folder / LOCK_FILE).unlink()
+        lock.release()
+        with contextlib.suppress(OSError):  # as nearly every folder is not empty
+            folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:
@@ -54,6 +133,11 @@ def seal(document: dict[str, Any]) -> dict[str, Any]:
     content = {key: value for key, value in document.items() if key != SEAL}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return {**content, SEAL: sha256(canonical.encode())}
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """The file of a document that carries the hash of its own content."""
+    return to_json(seal(document))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from captcha_ocr.config import TrainConfig, check
-from captcha_ocr.files import seal, to_json, write_atomic
+from captcha_ocr.files import sealed, write_atomic, writing_to
 from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.progress import counted, say
 from captcha_ocr.shards import read_dataset
@@ -79,17 +79,18 @@ def learning_curve(
     numbers = sorted(set(numbers)) or [*takewhile(lambda number: number < available, STEPS), available]
     check(numbers[-1] <= available, f"{data} has only {counted(available, 'image')} to train on")
     points = []
-    for number in numbers:
-        config = recipe(number)
-        finished = train([data], out / f"images-{number}", config, quiet=quiet, **options)
-        assert finished.test is not None, "there is a test set"
-        points.append(Point(number, finished.test["exact"], finished.test["images"]))
-        say(f"curve      {in_words(points[-1])}", quiet)
-    law = fit(points)
-    found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
-    write_atomic(out / RESULT_FILE, to_json(seal({"format": RESULT_FORMAT, "version": 1, **found})))
-    marks = [(point.images, point.exact_match, point.interval) for point in points]
-    draw_learning_curve(marks, None if law is None else law.exact_match, TARGETS, out / PICTURE_FILE)
+    with writing_to(out):
+        for number in numbers:
+            config = recipe(number)
+            finished = train([data], out / f"images-{number}", config, quiet=quiet, **options)
+            assert finished.test is not None, "there is a test set"
+            points.append(Point(number, finished.test["exact"], finished.test["images"]))
+            say(f"curve      {in_words(points[-1])}", quiet)
+        law = fit(points)
+        found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
+        write_atomic(out / RESULT_FILE, sealed({"format": RESULT_FORMAT, "version": 1, **found}))
+        marks = [(point.images, point.exact_match, point.interval) for point in points]
+        draw_learning_curve(marks, None if law is None else law.exact_match, TARGETS, out / PICTURE_FILE)
     return points
 
 

@@ -5,13 +5,14 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_sealed, seal, sha256, sync_folder, to_json, write_atomic
+from captcha_ocr.files import read_sealed, sealed, sha256, sync_folder, write_atomic
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
@@ -34,27 +35,32 @@ def write_model_folder(
         "facts": dict(facts),
         "files": {name: sha256(data) for name, data in files.items()},
     }
-    temporary = temporary_of(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for name, data in files.items():
-        write_atomic(temporary / name, data)
-    if card is not None:
-        write_atomic(temporary / CARD_FILE, card.encode())
-    write_config(temporary, document)
-    put_in_place(temporary, folder)
-
-
-def write_config(folder: Path, document: dict[str, Any]) -> None:
-    """Write config.json, with the hash of its own content."""
-    write_atomic(folder / CONFIG_FILE, to_json(seal(document)))
+    with replacing(folder) as temporary:
+        for name, data in files.items():
+            write_atomic(temporary / name, data)
+        if card is not None:
+            write_atomic(temporary / CARD_FILE, card.encode())
+        write_atomic(temporary / CONFIG_FILE, sealed(document))
 
 
 def copy_model(source: Path, folder: Path) -> None:
     """Copy a model folder at once, as `save_model` writes one."""
+    with replacing(folder) as temporary:
+        for file in sorted(filter(Path.is_file, source.iterdir())):
+            write_atomic(temporary / file.name, file.read_bytes())
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the place of `folder` in the end, or goes where filling it failed."""
     temporary = temporary_of(folder)
     shutil.rmtree(temporary, ignore_errors=True)
-    shutil.copytree(source, temporary)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
     put_in_place(temporary, folder)
 
 

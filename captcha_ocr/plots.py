@@ -1,5 +1,6 @@
 """Pictures: curves over the epochs, which characters are taken for which, and accuracy against images."""
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,17 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from captcha_ocr.files import write_atomic
 from captcha_ocr.metrics import Scores
 
 MAX_LABELLED = 64  # characters beyond which the axes of the confusion picture stay bare
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100)
+    write_atomic(path, picture.getvalue())
 
 
 def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -32,7 +41,7 @@ def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
             axes.set_ylim(-2, 102)
         elif any(row["training_loss"] > 0 for row in rows):  # an alphabet of one character has nothing to lose
             axes.set_yscale("log")
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> None:
@@ -66,7 +75,7 @@ def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> Non
                 fontsize=7,
                 color="white" if dark else "black",
             )
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 def draw_learning_curve(
@@ -100,4 +109,4 @@ def draw_learning_curve(
     axes.set_ylim(-2, 102)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=100)
+    save(figure, path)

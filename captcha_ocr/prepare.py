@@ -8,9 +8,9 @@ import math
 import os
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count as counting
 from itertools import takewhile
@@ -34,7 +34,7 @@ from captcha_ocr.config import (
     check,
 )
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
-from captcha_ocr.files import is_ours, remove_files, sha256
+from captcha_ocr.files import TEMPORARY, is_ours, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
 from captcha_ocr.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
 from captcha_ocr.progress import counted
@@ -51,14 +51,14 @@ from captcha_ocr.shards import (
 )
 from captcha_ocr.workers import map_in_threads, map_jobs
 
-PIXELS_FILE = "pixels.tmp"
+PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
 SURVEYED = 300  # images, at most, whose size and colours are looked at
 SERIAL_NUMBERS = (
     "the names of the images in {} hold serial numbers where a text is looked for; "
     "--label-pattern or labels.csv says where their text is"
 )
-OUR_SHARDS = re.compile(r"(train|val|test)-\d{5}\.safetensors\.gz(\.tmp)?")
+OUR_SHARDS = re.compile(r"(train|val|test)-\d{5,}\.safetensors\.gz")
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,12 @@ class PixelsFile:
         return self.count, self.size.channels, self.size.height, self.size.width
 
     def create(self) -> None:
-        """Make the file at its full size; OSError where the disk has no room for it."""
-        with open(self.path, "wb") as stream:
-            stream.truncate(math.prod(self.shape))
+        """Make the file at its full size; CaptchaOcrError where the disk has no room for it."""
+        size = math.prod(self.shape)
+        with room_for(self.path, size), open(self.path, "wb") as stream:
+            stream.truncate(size)
             if hasattr(os, "posix_fallocate"):  # a hole that cannot be filled later would end us by a signal
-                os.posix_fallocate(stream.fileno(), 0, math.prod(self.shape))
+                os.posix_fallocate(stream.fileno(), 0, size)
 
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
         """Map the file, to change it or to read."""
@@ -125,28 +126,55 @@ def prepare(
         inputs_sha256="",
         left_out=0,
     )
+    with writing_to(out):
+        return write_to(out, images, labels, planned, config, problems, workers, force, progress)
+
+
+def write_to(
+    out: Path,
+    images: Path,
+    labels: list[Label],
+    planned: Manifest,
+    config: PrepareConfig,
+    problems: Problems,
+    workers: int | None,
+    force: bool,
+    progress: Callable[[int, int], None],
+) -> Prepared:
+    """As `prepare`, what is to be written being known but for the shards, and nobody else writing to `out`."""
     without_label = sorted(problems)
     if (out / MANIFEST_FILE).exists():
         inputs = fingerprint(labels, hash_files(images, labels, config.max_bytes), without_label)
         existing = finished_manifest(out, replace(planned, inputs_sha256=inputs), force)
         if existing is not None:
             return Prepared(existing, {}, already_there=True)
-    clear(out)
-    pixels = PixelsFile(out / PIXELS_FILE, len(labels), size)
+    staging = out / STAGING
+    staging.mkdir()
     try:
+        pixels = PixelsFile(staging / PIXELS_FILE, len(labels), planned.size)
         hashes = decode_all(images, labels, config.max_bytes, pixels, problems, workers, progress)
-        kept, copies = drop_copies(labels, hashes, charset, problems)
+        kept, copies = drop_copies(labels, hashes, planned.charset, problems)
         rows_of = split_rows(kept, labels, config, problems)
-        ids = encode_kept(charset, labels, kept, lengths.longest)
-        shards = write_shards(out, pixels, rows_of, ids, workers)
+        ids = encode_kept(planned.charset, labels, kept, planned.lengths.longest)
+        shards = write_shards(staging, pixels, rows_of, ids, workers)
+        inputs = fingerprint(labels, hashes, without_label)
+        manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
+        write_manifest(staging, manifest)
+        move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
-        remove_files([pixels.path])
-        with suppress(OSError):  # only an empty folder goes: one in which nothing was made
-            out.rmdir()
-    inputs = fingerprint(labels, hashes, without_label)
-    manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
-    write_manifest(out, manifest)
+        shutil.rmtree(staging)
     return Prepared(manifest, problems, copies)
+
+
+def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
+    """Remove what an unfinished or replaced preparation left in `out`, and move `files` there, the manifest last.
+
+    That asks for no room: had the disk been full, the shards that were there would still be.
+    """
+    clear(out)
+    for file in files:
+        os.replace(staging / file, out / file)
+    sync_folder(out)
 
 
 def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
@@ -164,12 +192,13 @@ def prepare_folds(
     change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
     check(force or len(present) in (0, folds), change)
     prepared = []
-    for fold in range(1, folds + 1):
-        of_fold = replace(config, fold=(fold, folds))
-        prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
-    for folder in present[folds:]:
-        clear(folder)
-        folder.rmdir()
+    with writing_to(out):
+        for fold in range(1, folds + 1):
+            of_fold = replace(config, fold=(fold, folds))
+            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
+        for folder in present[folds:]:
+            clear(folder)
+            folder.rmdir()
     return prepared
 
 
@@ -362,10 +391,9 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
 
 
 def clear(out: Path) -> None:
-    """Make `out`, and remove what an unfinished or replaced preparation left there."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Remove what an unfinished or replaced preparation left in `out`."""
     leftovers = [path for path in out.iterdir() if OUR_SHARDS.fullmatch(path.name)]
-    remove_files([out / MANIFEST_FILE, out / PIXELS_FILE, *leftovers])
+    remove_files([out / MANIFEST_FILE, *leftovers])
 
 
 def decode_all(

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, seal, sha256, to_json, write_atomic
+from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, sealed, sha256, to_json, write_atomic
 from captcha_ocr.model_folder import (
     WEIGHTS_FILE,
     aside,
@@ -186,7 +186,6 @@ def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
     """Make `out` ready: a new run, one that goes on, or one in place of another."""
     if replace:
         remove_run(out)
-    out.mkdir(parents=True, exist_ok=True)
     for name in FOLDERS:
         recover(out / name)
     if is_run(out) and described["begun_from"] is None:
@@ -196,7 +195,7 @@ def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
 
 def write_run(out: Path, content: dict[str, Any]) -> None:
     """Write run.json."""
-    write_atomic(out / RUN_FILE, to_json(seal({"format": RUN_FORMAT, "version": RUN_VERSION, **content})))
+    write_atomic(out / RUN_FILE, sealed({"format": RUN_FORMAT, "version": RUN_VERSION, **content}))
 
 
 def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:

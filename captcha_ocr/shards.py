@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, check, is_int, read_charset
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_checked, read_sealed, seal, sha256, to_json, write_atomic
+from captcha_ocr.files import read_checked, read_sealed, sealed, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"
@@ -131,7 +131,7 @@ def read_dataset(folders: Iterable[Path]) -> Dataset:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json: with it the folder is finished."""
     document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **asdict(manifest)}
-    write_atomic(folder / MANIFEST_FILE, to_json(seal(document)))
+    write_atomic(folder / MANIFEST_FILE, sealed(document))
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -15,7 +15,7 @@ from PIL import ImageFont
 from captcha_ocr.config import GeneratorConfig, Lengths, Renderer
 from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic
+from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
 from captcha_ocr.images import image_files
 from captcha_ocr.labels import LABELS_FILE
 from captcha_ocr.workers import map_jobs
@@ -83,9 +83,21 @@ def generate(
     UsageError where `out` holds something else, unless `force`, which removes what generate wrote.
     """
     check_fonts(config)
+    with writing_to(out):
+        return fill(config, out, workers, force, progress, renderer)
+
+
+def fill(
+    config: GeneratorConfig,
+    out: Path,
+    workers: int | None,
+    force: bool,
+    progress: Callable[[int, int], None],
+    renderer: Renderer,
+) -> int:
+    """As `generate`, nobody else writing to `out`."""
     labels = labels_csv(config)
     make_room(config, out, labels, force)
-    out.mkdir(parents=True, exist_ok=True)
     # A power cut can leave an empty file; a link to nowhere, a stranger's, is no error.
     present = {entry.name for entry in os.scandir(out) if entry.stat(follow_symlinks=False).st_size}
     if OPTIONS_FILE not in present:
@@ -98,6 +110,8 @@ def generate(
     for drawn in map_jobs(write_images, jobs, workers):
         done += drawn
         progress(done, config.count)
+    if missing and hasattr(os, "sync"):
+        os.sync()  # once, for no image was waited for by itself: with 60,000 that would take minutes
     if LABELS_FILE not in present:
         write_atomic(out / LABELS_FILE, labels)
     return len(missing)
@@ -108,11 +122,9 @@ def write_images(job: tuple[GeneratorConfig, Path, Sequence[int], Renderer]) -> 
     config, out, indices, renderer = job
     for index in indices:
         text, image = RENDERERS[renderer](config, index)
-        path = out / file_name(index, text)
-        temporary = path.with_suffix(".tmp")
-        # No fsync: an image lost to a power cut is drawn again, and 60,000 would take minutes.
-        image.save(temporary, format="PNG", compress_level=COMPRESS_LEVEL)
-        os.replace(temporary, path)
+        stream = io.BytesIO()
+        image.save(stream, format="PNG", compress_level=COMPRESS_LEVEL)
+        write_atomic(out / file_name(index, text), stream.getvalue(), durable=False)
     return len(indices)
 
 

@@ -1,5 +1,6 @@
 """Training, read from top to bottom: set up, step, count, evaluate, save, stop."""
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -25,6 +26,7 @@ from captcha_ocr.continuation import go_on
 from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
+from captcha_ocr.files import write_atomic, writing_to
 from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores, is_worse, loss_of
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
@@ -88,8 +90,8 @@ def train(
     check((config.images or 0) <= available, f"{dataset.name} has only {counted(available, 'image')} to train on")
     if tensorboard:
         Board.check_installed()
-    with joined(device) as processes:
-        document = json.loads(processes.from_first(lambda: open_run(out, dataset, config, init, resume, force)))
+    with joined(device) as processes, contextlib.ExitStack() as alone:
+        document = json.loads(processes.from_first(lambda: open_run(out, dataset, config, init, resume, force, alone)))
         if document["finished"] is not None:
             return Finished(**document["finished"])
         described = document["described"]
@@ -104,8 +106,19 @@ def train(
             return train_on(run, share, config, init, resume)
 
 
-def open_run(out: Path, dataset: Dataset, config: TrainConfig, init: Path | None, resume: str, force: bool) -> bytes:
-    """What is in `out`, as JSON: how the run ended, if it has; and whether what is there is to be replaced."""
+def open_run(
+    out: Path,
+    dataset: Dataset,
+    config: TrainConfig,
+    init: Path | None,
+    resume: str,
+    force: bool,
+    alone: contextlib.ExitStack,
+) -> bytes:
+    """What is in `out`, as JSON: how the run ended, if it has; and whether what is there is to be replaced.
+
+    Unless it has ended nobody else writes there until the end of `alone`.
+    """
     check_fits(dataset, model_for(dataset, config, init), config)
     finished, replace = None, False
     described = {**describe_run(dataset, config, init), "begun_from": origin_of(out, resume)}
@@ -115,6 +128,8 @@ def open_run(out: Path, dataset: Dataset, config: TrainConfig, init: Path | None
         replace = force and is_run(out)
         if not replace:
             raise
+    if finished is None:
+        alone.enter_context(writing_to(out))
     ended = None if finished is None else dataclasses.asdict(finished)
     return json.dumps({"finished": ended, "replace": replace, "described": described}).encode()
 
@@ -389,7 +404,7 @@ def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores,
     from captcha_ocr.plots import draw_confusion, draw_curves
 
     card = model_card(trainer.config, run.dataset, finished.best_epoch, validated, test)
-    (run.out / BEST / CARD_FILE).write_text(card, encoding="utf-8")
+    write_atomic(run.out / BEST / CARD_FILE, card.encode())
     draw_curves([row for row in trainer.progress.rows if row["by"] == "epoch"], run.out / CURVES_FILE)
     draw_confusion(test or validated, trainer.model.config.class_names, run.out / CONFUSION_FILE)
     versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}

@@ -1,5 +1,6 @@
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 from conftest import draw
 
 from captcha_ocr import Recognizer, export
-from captcha_ocr.checkpoint import load_model
+from captcha_ocr.checkpoint import load_model, save_model
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import labels_from_names
@@ -104,16 +105,34 @@ def test_a_lost_file_is_made_again_and_what_else_lies_there_stays(exported, imag
     assert Recognizer(folder, engine="onnx").predict(next(images.glob("*.png"))).code
 
 
-def test_who_is_killed_while_it_is_kept_leaves_a_model_that_reads(exported, images, tmp_path, monkeypatch):
+@pytest.mark.parametrize("replaced", [1, 2])
+def test_who_is_killed_while_it_is_kept_leaves_a_model_that_reads(exported, images, tmp_path, monkeypatch, replaced):
     folder = shutil.copytree(exported, tmp_path / "model")
+    replace, done = os.replace, []
 
-    def killed(path, data):
-        raise KeyboardInterrupt
+    def killed(source, target):
+        if len(done) == replaced:
+            raise KeyboardInterrupt
+        done.append(replace(source, target))
 
-    monkeypatch.setattr(export, "write_atomic", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         export.export(folder, images, labels_in(images))
     assert isinstance(Recognizer(folder, device="cpu").engine, TorchEngine)
+
+
+def test_a_model_that_was_replaced_meanwhile_does_not_get_another_ones_file(run, images, tmp_path, monkeypatch):
+    folder = shutil.copytree(run / "best", tmp_path / "model")
+    to_onnx = export.to_onnx
+
+    def slow(model):
+        save_model(folder, ResNet18(model.config), {})
+        return to_onnx(model)
+
+    monkeypatch.setattr(export, "to_onnx", slow)
+    with pytest.raises(CaptchaOcrError, match="was replaced by another one meanwhile"):
+        export.export(folder, images, labels_in(images))
+    assert not (folder / "model.onnx").exists()
 
 
 def test_a_recognizer_can_be_copied(exported, images):

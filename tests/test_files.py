@@ -1,10 +1,16 @@
+import errno
 import json
+import os
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
 
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.files import (
+    LOCK_FILE,
+    TEMPORARY,
     read_checked,
     read_json,
     read_sealed,
@@ -13,6 +19,8 @@ from captcha_ocr.files import (
     sha256,
     to_json,
     write_atomic,
+    write_in_turn,
+    writing_to,
 )
 
 DOCUMENT = {"format": "captcha-ocr test", "version": 1, "text": "é", "numbers": [1, 2.5, None]}
@@ -40,6 +48,71 @@ def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path):
     with pytest.raises(TypeError):
         write_atomic(path, "text is not bytes")
     assert path.read_bytes() == b"old"
+
+
+def test_files_written_in_turn_are_replaced_one_after_the_other_once_all_are_written(tmp_path, monkeypatch):
+    a, b = tmp_path / "a", tmp_path / "b"
+    turns, replace = [], os.replace
+
+    def watched(source, target):
+        turns.append((target.name, len(list(tmp_path.glob("*" + TEMPORARY)))))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", watched)
+    write_in_turn([(a, b"1"), (b, b"2"), (a, b"3")])
+    assert turns == [("a", 3), ("b", 2), ("a", 1)]
+    assert (a.read_bytes(), b.read_bytes()) == (b"3", b"2")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_old_file_and_says_how_much_was_needed(tmp_path, monkeypatch, number):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"old")
+
+    def full(_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CaptchaOcrError, match=r"the disk is full: .*a\.json needs 3 bytes, and [0-9,]+ are free"):
+        write_atomic(path, b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
+    with (
+        writing_to(tmp_path),
+        pytest.raises(CaptchaOcrError, match="another captcha-ocr is writing to"),
+        writing_to(tmp_path),
+    ):
+        raise AssertionError
+    with writing_to(tmp_path):
+        assert (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_writer_that_was_killed_keeps_nobody_out(tmp_path):
+    code = "import os, sys; from captcha_ocr.files import *; from pathlib import Path\n"
+    code += "with writing_to(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert (tmp_path / LOCK_FILE).exists()
+    with writing_to(tmp_path):
+        (tmp_path / "a").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_a_killed_writer_left_half_written_is_removed_by_the_next(tmp_path):
+    (tmp_path / ("a.json.0" + TEMPORARY)).write_bytes(b"half")
+    (tmp_path / ("new" + TEMPORARY)).mkdir()
+    (tmp_path / ("new" + TEMPORARY) / "shard").write_bytes(b"half")
+    (tmp_path / "mine.tmp").touch()
+    with writing_to(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK_FILE, "mine.tmp"]
+
+
+def test_a_folder_that_stays_empty_goes_again(tmp_path):
+    with writing_to(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_a_document_is_written_as_it_is_read(tmp_path):

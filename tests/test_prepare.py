@@ -11,10 +11,10 @@ from PIL import Image
 import captcha_ocr.prepare
 from captcha_ocr.config import SPLITS, InputSize, Lengths, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import seal, to_json
+from captcha_ocr.files import LOCK_FILE, seal, to_json, writing_to
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import read_labels
-from captcha_ocr.prepare import folds_in, prepare, prepare_command, prepare_folds
+from captcha_ocr.prepare import STAGING, folds_in, prepare, prepare_command, prepare_folds
 from captcha_ocr.shards import MANIFEST_FILE, read_manifest, read_shard
 
 SMALL = PrepareConfig(width=16, height=8)
@@ -596,8 +596,9 @@ def test_force_leaves_the_files_of_others(images, done, name):
 def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
     (done / MANIFEST_FILE).unlink()
     (done / "val-00000.safetensors.gz").unlink()
-    (done / "test-00000.safetensors.gz").rename(done / "test-00000.safetensors.gz.tmp")
-    (done / "pixels.tmp").write_bytes(b"half")
+    (done / STAGING).mkdir()
+    (done / "test-00000.safetensors.gz").rename(done / STAGING / "test-00000.safetensors.gz")
+    (done / STAGING / "pixels").write_bytes(b"half")
     assert not prepare(images, done, tiny(), workers=1).already_there
     assert contents(done) == contents(shards)
 
@@ -656,7 +657,7 @@ def test_a_full_disk_is_a_sentence(images, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(CaptchaOcrError, match=r"the disk is full: .* needs 46,080 bytes, and [0-9,]+ are free"):
         prepare(images, tmp_path / "out", tiny(), workers=1)
     assert not (tmp_path / "out").exists()
 
@@ -688,3 +689,26 @@ def test_larger_files_are_left_out_unless_they_are_asked_for(images, tmp_path):
     assert small.manifest.options["max_bytes"] == largest - 1
     with pytest.raises(UsageError, match="the images or labels and the options differ"):
         prepare(images, tmp_path / "small", PrepareConfig(preset="tiny", max_bytes=largest), workers=1)
+
+
+def test_two_do_not_write_to_one_folder_at_a_time(images, done):
+    with writing_to(done), pytest.raises(CaptchaOcrError, match=f"another captcha-ocr is writing to {done}"):
+        prepare(images, done, tiny(), workers=1)
+    assert prepare(images, done, tiny(), workers=1).already_there
+    assert not (done / LOCK_FILE).exists()
+
+
+def test_forced_shards_take_the_place_of_the_old_ones_only_when_all_are_there(images, done, monkeypatch):
+    before = contents(done)
+    write_shard, written = captcha_ocr.prepare.write_shard, []
+
+    def killed(path, *what):
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        return write_shard(path, *what)
+
+    monkeypatch.setattr(captcha_ocr.prepare, "write_shard", killed)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(images, done, replace(tiny(), seed=1), workers=1, force=True)
+    assert contents(done) == before

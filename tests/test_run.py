@@ -23,8 +23,8 @@ def test_where_there_is_no_run_nothing_is_found_and_nothing_made(described, tmp_
 
 
 def test_a_started_run_has_not_finished(described, tmp_path):
-    start_run(tmp_path / "new", described, replace=False)
-    assert find_run(tmp_path / "new", described, "auto") is None
+    start_run(tmp_path, described, replace=False)
+    assert find_run(tmp_path, described, "auto") is None
 
 
 def test_a_finished_run_remembers_how_it_ended(described, run, tmp_path):

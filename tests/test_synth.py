@@ -14,6 +14,7 @@ from PIL import Image
 from captcha_ocr.config import GeneratorConfig, Lengths
 from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.files import TEMPORARY
 from captcha_ocr.labels import Label, read_labels
 from captcha_ocr.synth import generate
 
@@ -196,7 +197,7 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn):
     whole = contents(drawn)
     (drawn / "labels.csv").unlink()
     for path in sorted(drawn.glob("*.png"))[7:20]:
-        path.rename(path.with_suffix(".tmp"))  # as a kill between writing and renaming leaves it
+        path.rename(path.with_name(path.name + TEMPORARY))  # as a kill between writing and renaming leaves it
     assert generate(TINY, drawn, 1) == 13
     assert contents(drawn) == whole
 
