@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.files import read_sealed
-from captcha_ocr.run import RUN_FILE, RUN_FORMAT, RUN_VERSION, Finished
+from captcha_ocr.run import RUN_FILE, Finished, read_run
 
 LEARNT = 0.95  # exact match on images that were trained on, below which a network has more to learn
 APART = 0.05  # of exact match: as much more on images that were trained on is learning by heart
@@ -12,10 +11,9 @@ APART = 0.05  # of exact match: as much more on images that were trained on is l
 
 def advice_on_run(folder: Path) -> list[str]:
     """What the end of the run in `folder` tells, a sentence each; nothing where it is no finished run."""
-    path = folder / RUN_FILE
-    if not path.exists():
+    if not (folder / RUN_FILE).exists():
         return []
-    document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    document = read_run(folder)
     if document["finished"] is None:
         return []
     characters, augmented = document["model"]["charset"]["characters"], document["training"]["augment"]

@@ -2,6 +2,7 @@
 
 import string
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,8 +57,9 @@ class Charset:
         for character in self.characters:
             if not can_be_read(character):
                 raise UsageError(f"the alphabet cannot hold the character {character!a}: {UNREADABLE}")
-            if self.characters.count(character) > 1:
-                raise UsageError(f"the alphabet names the character {character!r} twice")
+        if len(set(self.characters)) < len(self.characters):
+            character = Counter(self.characters).most_common(1)[0][0]
+            raise UsageError(f"the alphabet names the character {character!r} twice")
 
     def __str__(self) -> str:
         """The characters, and the case rule if there is one."""

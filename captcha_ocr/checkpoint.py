@@ -18,6 +18,8 @@ from captcha_ocr.model import ResNet18
 from captcha_ocr.model_folder import CONFIG_FILE, WEIGHTS_FILE, read_config, read_model_config, write_model_folder
 from captcha_ocr.shards import Dataset
 
+HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers
+
 
 def save_model(
     folder: Path,
@@ -38,16 +40,21 @@ def weights_of(model: ResNet18) -> bytes:
 def load_model(folder: Path) -> ResNet18:
     """The model in `folder`, on the CPU, in evaluation mode; its files are checked first."""
     config = read_model_config(folder)
-    data = read_checked(folder / WEIGHTS_FILE, read_config(folder)["files"][WEIGHTS_FILE])
     # Built without memory of its own, so that a stranger's config.json cannot ask for any.
     with torch.device("meta"):
         model = ResNet18(config)
+    known = model.state_dict()
+    most_bytes = sum(8 * tensor.numel() for tensor in known.values()) + HEADER_BYTES
+    data = read_checked(folder / WEIGHTS_FILE, read_config(folder)["files"][WEIGHTS_FILE], most_bytes)
     try:
         # Weights may lie there in half precision, to be smaller; they are computed with in float32.
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in load_tensors(data).items()}
+        if any(name in known and tensor.dtype != known[name].dtype for name, tensor in tensors.items()):
+            raise RuntimeError("some of its numbers are of another type")
         model.load_state_dict(tensors, assign=True)
     except (SafetensorError, RuntimeError) as error:
-        raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}") from None
+        reason = " ".join(str(error).split())
+        raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}") from None
     return model.eval()
 
 

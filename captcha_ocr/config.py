@@ -30,6 +30,7 @@ PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have
 CLOSE_ENOUGH = 0.85  # no image is resized for less
 LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
 MAX_AREA = 4_000_000  # pixels of an image, drawn or read
+MOST_FEATURES = 2**26  # numbers that a network makes of one image at a time: a quarter of a gigabyte
 MAX_BYTES = 2_000_000  # of an image file that is read; more than one within that area needs
 MAX_LENGTH = 64
 MAX_FOLDS = 100
@@ -155,6 +156,16 @@ class ModelConfig:
     lengths: Lengths
     size: InputSize
     network: NetworkConfig
+
+    def __post_init__(self) -> None:
+        check(self.features <= MOST_FEATURES, f"a network with {self.features:,} numbers an image is too large")
+
+    @property
+    def features(self) -> int:
+        """How many numbers the largest of the network's feature maps has, or its output, for one image."""
+        shrunk = 1 if self.network.stem == "3x3" else 16
+        first = self.network.width * self.size.height * self.size.width // shrunk
+        return max(first, self.lengths.longest * self.classes)
 
     @property
     def classes(self) -> int:

@@ -9,12 +9,18 @@ from typing import Any
 from captcha_ocr.checkpoint import load_into
 from captcha_ocr.config import check, decays
 from captcha_ocr.errors import DamagedError
+from captcha_ocr.files import alike
 from captcha_ocr.metrics import loss_of
 from captcha_ocr.model_folder import standing
-from captcha_ocr.progress import counted
+from captcha_ocr.progress import counted, say
 from captcha_ocr.resume import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
 from captcha_ocr.run import BEST, Run, changes, check_best, has_lost_its_checkpoints, is_longer
 from captcha_ocr.trainer import Trainer, make_schedule
+
+COURSE = (  # what changes in a schedule's state while it runs
+    *("last_epoch", "_step_count", "_last_lr", "_is_initial", "_get_lr_called_within_step"),
+    *("best", "cooldown_counter", "num_bad_epochs"),
+)
 
 
 def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
@@ -44,14 +50,28 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
     progress, state = restore(json.loads(document), trainer.processes.from_first(lambda: tensors), trainer.optimizer)
     progress.run = run.described
     trainer.progress = progress
+    if not fits(trainer, state):
+        raise DamagedError(f"the checkpoint in {run.out} is malformed: its state is of another kind of training")
     trainer.restore(state)
     if decays(trainer.config) and state["steps"] != trainer.steps:
         lengthen(trainer)
     if checkpoint == run.out / PREVIOUS:
-        run.tell(f"{run.out / LAST} is not whole: going on from the checkpoint before it")
+        say(f"{run.out / LAST} is not whole: going on from the checkpoint before it")
     within = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
     run.tell(f"resumed    after {counted(progress.epoch, 'epoch')}{within}, from {checkpoint}")
     return checkpoint
+
+
+def fits(trainer: Trainer, state: dict[str, Any]) -> bool:
+    """Whether a checkpoint's state is of the trainer's kind: its schedule could else fail on the way."""
+    own = json.loads(json.dumps(trainer.state()))
+    if not alike(own, state):
+        return False
+    before, now = state["schedule"], own["schedule"]
+    is_longer = decays(trainer.config) and state["steps"] != trainer.steps  # whose schedule is made anew
+    is_same = is_longer or all(before[name] == value for name, value in now.items() if name not in COURSE)
+    by_epoch = trainer.config.schedule == "plateau"
+    return is_same and before["last_epoch"] == (trainer.progress.epoch if by_epoch else trainer.progress.step)
 
 
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:

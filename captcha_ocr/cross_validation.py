@@ -54,7 +54,7 @@ def find_folds(data: Path) -> list[Path]:
     check(
         bool(folds), f"{data} holds no folds; make them with captcha-ocr prepare --folds 5, and an --out of their own"
     )
-    made = [read_manifest(folder).options["fold"] for folder in folds]
+    made = [read_manifest(folder).options.get("fold") for folder in folds]
     whole = made == [[number, len(folds)] for number in range(1, len(folds) + 1)]
     check(whole, f"{data} holds folds that are no whole set; make them again with: captcha-ocr prepare --folds")
     return folds

@@ -7,13 +7,16 @@ import json
 import math
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from captcha_ocr import __version__
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
+MOST_BYTES = 2**32  # of a file of ours, where nothing else says how large it can be
 SEAL = "sha256"  # the key under which a sealed document carries the hash of its other content
 
 
@@ -140,13 +143,43 @@ def sealed(document: dict[str, Any]) -> bytes:
     return to_json(seal(document))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object, raising DamagedError for a file that is missing, cut or malformed."""
+def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The bytes of one of our files; DamagedError where there is none, or one that is larger than it can be."""
     try:
-        document = json.loads(path.read_bytes())
+        with open_regular(path) as stream:
+            if os.fstat(stream.fileno()).st_size > most_bytes:
+                raise DamagedError(f"{path} is larger than the {most_bytes:,} bytes that it can have")
+            return stream.read()
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file to read; OSError where it is none: reading from a pipe or a device could go on for ever."""
+    with open(path, "rb", opener=open_at_once) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        yield stream
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for a pipe that nobody writes to."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object, raising DamagedError for a file that is missing, cut or malformed."""
+    return parse_json(path, read_whole(path))
+
+
+def parse_json(path: Path, data: bytes) -> dict[str, Any]:
+    """The JSON object that `path` holds, by its bytes; errors as `read_json`."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{path} does not hold a JSON object")
@@ -154,17 +187,45 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
-    """Read a sealed JSON object, checking its hash, its `format` and its `version`."""
-    document = read_json(path)
-    if document.get(SEAL) != seal(document)[SEAL]:
-        raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
+    """Read a sealed JSON object, which has to be byte for byte as it was written, of that format and version."""
+    data = read_whole(path)
+    document = parse_json(path, data)
     if document.get("format") != file_format:
         raise DamagedError(f"{path} is not a {file_format}")
-    if document.get("version") != version:
+    if not is_sealed(document, data):
+        raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
+    written = document.get("version")
+    if written != version:
+        whose = "a newer" if isinstance(written, int) and written > version else "another"
         raise DamagedError(
-            f"{path} has version {document.get('version')}, and this captcha-ocr reads version {version}"
+            f"{path} was written by {whose} captcha-ocr: it has version {written}, and this one, {__version__}, "
+            f"reads version {version}"
         )
     return document
+
+
+def is_sealed(document: dict[str, Any], data: bytes) -> bool:
+    """Whether these are the bytes that a sealed document has: no bit of them can be another, spaces included."""
+    try:
+        return sealed(document) == data
+    except (ValueError, RecursionError):  # half a surrogate pair, or more brackets than were ever written
+        return False
+
+
+def alike(example: Any, value: Any) -> bool:
+    """Whether a JSON value has the form of an example: the same keys, and in them, and in lists, the same types.
+
+    An empty list or object stands for any, a float for any number, and None for None, a number or a text.
+    """
+    if isinstance(example, dict) and isinstance(value, dict):
+        return not example or (example.keys() == value.keys() and all(alike(example[k], value[k]) for k in example))
+    if isinstance(example, (list, tuple)) and isinstance(value, list):
+        return not example or (len(example) == len(value) and all(map(alike, example, value)))
+    if example is None:
+        return value is None or isinstance(value, (int, float, str))
+    if isinstance(example, float):
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return type(example) is type(value) and isinstance(value, (int, str, bool))
 
 
 def is_ours(path: Path, file_format: str) -> bool:
@@ -172,12 +233,9 @@ def is_ours(path: Path, file_format: str) -> bool:
     return path.is_file() and json.dumps(file_format).encode() in path.read_bytes()
 
 
-def read_checked(path: Path, expected_sha256: str) -> bytes:
+def read_checked(path: Path, expected_sha256: str, most_bytes: int = MOST_BYTES) -> bytes:
     """The bytes of `path`, after checking that they have the expected SHA-256."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    data = read_whole(path, most_bytes)
     if sha256(data) != expected_sha256:
         raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
     return data

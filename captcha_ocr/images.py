@@ -6,7 +6,6 @@ Preparing and reading both go through `to_array`, so that a model meets the pixe
 import base64
 import io
 import os
-import stat
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from PIL import Image
 from captcha_ocr.admission import admit, check_sides, check_size, orientation_of
 from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
 from captcha_ocr.errors import ImageError
+from captcha_ocr.files import open_regular
 
 
 class Readable(Protocol):
@@ -175,26 +175,15 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     if not os.fspath(source):  # which Path would take for the folder where we are
         raise ImageError("no path")
     try:
-        check_regular(os.stat(source), max_bytes)
-        with open(source, "rb", opener=open_at_once) as stream:
-            check_regular(os.fstat(stream.fileno()), max_bytes)  # it may be another one by now
-            return stream.read(max_bytes + 1)  # and it may be growing
+        with open_regular(source) as stream:
+            check_size(os.fstat(stream.fileno()).st_size, max_bytes)
+            return stream.read(max_bytes + 1)  # it may be growing
+    except IsADirectoryError:
+        raise ImageError("a folder, not an image") from None
     except OSError as error:
         raise ImageError(error.strerror or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
-
-
-def check_regular(status: os.stat_result, max_bytes: int) -> None:
-    """Refuse what is no file, or too large a one: reading from a pipe or a device could go on for ever."""
-    if not stat.S_ISREG(status.st_mode):
-        raise ImageError("a folder, not an image" if stat.S_ISDIR(status.st_mode) else "not a regular file")
-    check_size(status.st_size, max_bytes)
-
-
-def open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as one would for a pipe that nobody writes to."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:

@@ -141,7 +141,7 @@ def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
     if not row["filename"]:
         raise LabelError("the row has no file name")
     path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive:
+    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive or "\0" in file:
         raise LabelError("the file name leads out of the folder")
     if not row["text"]:
         raise LabelError("its label is empty")

@@ -15,6 +15,8 @@ from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_sealed, sealed, sha256, sync_folder, write_atomic
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
+OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # beside them in a checkpoint
+FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)  # whose sha256 config.json may carry
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent / "pretrained"  # the model that comes with the package
 VARIABLE = "CAPTCHA_OCR_MODEL"
@@ -103,8 +105,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG_FILE).exists():
         raise UsageError(f"{folder} is no model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
     document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)
-    files = document.get("files")
-    if not isinstance(files, dict) or WEIGHTS_FILE not in files or "model" not in document:
+    files, facts = document.get("files"), document.get("facts")
+    whole = isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(FILES)
+    if not whole or not isinstance(facts, dict) or "model" not in document:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed")
     return document
 

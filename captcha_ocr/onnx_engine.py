@@ -1,10 +1,13 @@
 """Reading without torch: an exported network, which onnxruntime computes on the processor."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import read_checked
 from captcha_ocr.model_folder import ONNX_FILE, read_config, read_model_config
 from captcha_ocr.workers import available_workers
@@ -23,8 +26,11 @@ class OnnxEngine:
     def __init__(self, folder: Path) -> None:
         self.folder, self.config = folder, read_model_config(folder)
         document = read_config(folder)
-        self.precision = "int8" if document["facts"].get("exported", {}).get("int8") else "fp32"
-        self.session = open_session(read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE]))
+        exported = document["facts"].get("exported")
+        self.precision = "int8" if isinstance(exported, dict) and exported.get("int8") else "fp32"
+        network = read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE])
+        with errors_named(folder / ONNX_FILE):
+            self.session = open_session(network)
         self.readers = available_workers()
 
     def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path]]:
@@ -32,11 +38,21 @@ class OnnxEngine:
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
-        (logits,) = self.session.run(None, {"images": images})
-        return np.asarray(logits)
+        with errors_named(self.folder / ONNX_FILE):
+            return np.asarray(self.session.run(["logits"], {"images": images})[0])
 
     def __str__(self) -> str:
         return f"cpu (onnxruntime, threads: {self.readers}), {self.precision}"
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Within it what onnxruntime raises is a DamagedError: `path` holds no network of ours."""
+    try:
+        yield
+    except Exception as error:  # onnxruntime's have no class in common, and nothing else is done here
+        reason = str(error).partition("\n")[0][:200]
+        raise DamagedError(f"{path} holds no network that reads images: {reason}") from None
 
 
 def open_session(network: bytes) -> "onnxruntime.InferenceSession":
@@ -46,5 +62,5 @@ def open_session(network: bytes) -> "onnxruntime.InferenceSession":
     onnxruntime.disable_telemetry_events()  # which its builds for Windows have
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 4  # what is fatal: errors are raised, too
     return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])

@@ -6,7 +6,6 @@ which can be read and which are copies of one another, so only then are splits d
 
 import math
 import os
-import re
 import shlex
 import shutil
 from collections import Counter
@@ -42,6 +41,7 @@ from captcha_ocr.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
     SAMPLES_PER_SHARD,
+    SHARD_FILE,
     Manifest,
     Shard,
     check_shards,
@@ -58,7 +58,6 @@ SERIAL_NUMBERS = (
     "the names of the images in {} hold serial numbers where a text is looked for; "
     "--label-pattern or labels.csv says where their text is"
 )
-OUR_SHARDS = re.compile(r"(train|val|test)-\d{5,}\.safetensors\.gz")
 
 
 @dataclass(frozen=True)
@@ -333,7 +332,7 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     usual, words = options_of(PrepareConfig()), ["--preset", preset]
     if manifest.labels is not None:
         words += ["--labels", manifest.labels]
-    if manifest.options["fold"] is not None:
+    if manifest.options.get("fold") is not None:
         out, words = out.parent, [*words, "--folds", str(manifest.options["fold"][1])]
     for name, value in manifest.options.items():
         if value != usual.get(name) and name != "fold":
@@ -392,7 +391,7 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
 
 def clear(out: Path) -> None:
     """Remove what an unfinished or replaced preparation left in `out`."""
-    leftovers = [path for path in out.iterdir() if OUR_SHARDS.fullmatch(path.name)]
+    leftovers = [path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name)]
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 

@@ -11,12 +11,13 @@ from typing import Literal, Protocol, Self, TypeVar, get_args, overload
 import numpy as np
 
 from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check, check_max_bytes
-from captcha_ocr.errors import ImageError
+from captcha_ocr.errors import DamagedError, ImageError
 from captcha_ocr.images import Source, is_file, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.workers import map_in_threads
 
+MOST_AT_ONCE = 2**27  # numbers of feature maps: half a gigabyte
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths alone is a list of sources, too
 
 
@@ -124,9 +125,17 @@ class Recognizer:
             return ImageError(f"{name}: {error}") if name else error
 
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
-        if not arrays:
-            return []
-        return read_logits(self.engine.logits(np.stack(arrays)), self.config, self.allowed)
+        readings = []
+        at_once = max(1, MOST_AT_ONCE // self.config.features)
+        for first in range(0, len(arrays), at_once):
+            images = np.stack(arrays[first : first + at_once])
+            logits = self.engine.logits(images)
+            if logits.shape != (len(images), *self.allowed.shape) or not np.isfinite(logits).all():
+                raise DamagedError(
+                    "the model gives no logits that could be read; its weights are damaged or not trained"
+                )
+            readings += read_logits(logits, self.config, self.allowed)
+        return readings
 
 
 def _unless_error(result: Reading | ImageError) -> Reading:

@@ -13,12 +13,11 @@ from safetensors.torch import save as save_tensors
 from captcha_ocr.checkpoint import save_model
 from captcha_ocr.config import check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.files import read_checked
+from captcha_ocr.files import alike, parse_json, read_checked
 from captcha_ocr.model import ResNet18
-from captcha_ocr.model_folder import put_in_place, read_config, recover
+from captcha_ocr.model_folder import OPTIMIZER_FILE, STATE_FILE, put_in_place, read_config, recover
 
 LAST, PREVIOUS = "last", "previous"
-OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"
 
 
 @dataclass
@@ -99,25 +98,40 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, Any], bytes]:
     files = read_config(folder)["files"]
     check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to go on from")
     state, tensors = (read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE))
-    return json.loads(state), tensors
+    document = parse_json(folder / STATE_FILE, state)
+    example = {"progress": asdict(Progress({})), "state": {}, "groups": []}
+    if not alike(example, document) or not all(isinstance(row, dict) for row in document["progress"]["rows"]):
+        raise DamagedError(f"{folder / STATE_FILE} is malformed")
+    return document, tensors
 
 
 def restore(
     document: dict[str, Any], tensors: bytes, optimizer: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Any]]:
     """Bring the optimiser to what `read_checkpoint` read; returns the progress and the further state."""
-    try:
-        state_tensors = unflatten(load_tensors(tensors))
-    except SafetensorError as error:
-        raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
+    if not alike(of_numbers(optimizer.state_dict()["param_groups"]), of_numbers(document["groups"])):
+        raise DamagedError(f"a checkpoint's {STATE_FILE} is malformed: it is of another optimiser")
     groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
-    optimizer.load_state_dict({"state": state_tensors, "param_groups": groups})
+    try:
+        optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
+    except (SafetensorError, ValueError) as error:
+        raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
     for parameter, state in optimizer.state.items():
         for name, tensor in state.items():
             if tensor.shape == parameter.shape:
                 # In the parameter's own layout: the fused kernels walk both in the order of memory.
                 state[name] = torch.empty_like(parameter).copy_(tensor)
     return Progress(**document["progress"]), document["state"]
+
+
+def of_numbers(groups: list[Any]) -> list[Any]:
+    """An optimiser's groups as JSON has them, without switches, which are others on another device."""
+    switches = (bool, type(None))
+    rows = [group for group in groups if isinstance(group, dict)]
+    return [
+        {key: list(value) if key == "betas" else value for key, value in row.items() if type(value) not in switches}
+        for row in rows
+    ]
 
 
 def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

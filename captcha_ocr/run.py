@@ -6,14 +6,16 @@ runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/ 
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
+from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import finite, is_ours, read_sealed, remove_files, sealed, sha256, to_json, write_atomic
+from captcha_ocr.files import alike, finite, is_ours, read_sealed, remove_files, sealed, sha256, to_json, write_atomic
+from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import (
     WEIGHTS_FILE,
     aside,
@@ -129,7 +131,7 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
                 raise UsageError(f"{out} holds {name} but no {RUN_FILE}, so it is no whole run; choose another --out")
         return None
     try:
-        existing = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+        existing = read_run(out)
     except DamagedError as error:
         way_out = "begin anew with --force" if is_run(out) else "choose another --out"
         raise DamagedError(f"{error}; {way_out}") from None
@@ -153,10 +155,42 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     return None
 
 
+def read_run(out: Path) -> dict[str, Any]:
+    """The checked content of run.json; DamagedError where it is not whole."""
+    path = out / RUN_FILE
+    document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    known = {"images": dict.fromkeys(get_args(Split), 0), "data": "", "init": None, "begun_from": None}
+    try:
+        TrainConfig.from_dict(document["training"])
+        ModelConfig.from_dict(document["model"])
+        whole = alike(known, {name: document[name] for name in known}) and has_ended_well(document["finished"])
+    except (KeyError, UsageError) as error:
+        raise DamagedError(f"{path} is malformed ({error})") from None
+    if not whole:
+        raise DamagedError(f"{path} is malformed")
+    return document
+
+
+def has_ended_well(finished: Any) -> bool:
+    """Whether a JSON value says how a run ended, or, being None, that it has not."""
+    nothing = Scores(0, 0, Counter())
+    score = nothing.summary()
+    example = Finished("", 0, 0, 0.0, score, score, score | nothing.counts())
+    if finished is None:
+        return True
+    if isinstance(finished, dict) and finished.get("test") is None:
+        example = replace(example, test=None)
+    if not alike(asdict(example), finished):
+        return False
+    return finished["test"] is None or all(alike(["", "", 0], pair) for pair in finished["test"]["pairs"])
+
+
 def check_best(run: Path) -> dict[str, Any]:
     """What the best model of a run that has come past its first epoch says of itself; DamagedError if not whole."""
     try:
         facts: dict[str, Any] = check_whole(standing(run / BEST))["facts"]
+        known = {"epoch": 0, "validation": Scores(0, 0, Counter()).summary()}
+        check(alike(known, {name: facts.get(name) for name in known}), "its config.json is malformed")
         return facts
     except CaptchaOcrError as error:
         raise DamagedError(
@@ -189,7 +223,7 @@ def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
     for name in FOLDERS:
         recover(out / name)
     if is_run(out) and described["begun_from"] is None:
-        described = {**described, "begun_from": read_sealed(out / RUN_FILE, RUN_FORMAT, RUN_VERSION).get("begun_from")}
+        described = {**described, "begun_from": read_run(out)["begun_from"]}
     write_run(out, {**described, "finished": None})
 
 
@@ -200,7 +234,7 @@ def write_run(out: Path, content: dict[str, Any]) -> None:
 
 def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
     """Write into run.json how the run ended, and further facts (JSON types)."""
-    content = read_sealed(out / RUN_FILE, RUN_FORMAT, RUN_VERSION)
+    content = read_run(out)
     write_run(out, {**content, **facts, "finished": asdict(finished)})
 
 

@@ -5,6 +5,7 @@ A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint
 written last: a folder without one is unfinished.
 """
 
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -18,10 +19,12 @@ from safetensors import SafetensorError
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, check, is_int, read_charset
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_checked, read_sealed, sealed, sha256, write_atomic
+from captcha_ocr.files import alike, read_checked, read_sealed, sealed, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"
+SHARD_FILE = re.compile(r"(train|val|test)-\d{5,9}\.safetensors\.gz")
+HEADER_BYTES = 10_000  # of a payload, at most, beside its arrays
 MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 2
 GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
 
@@ -38,9 +41,9 @@ class Shard:
 
     def __post_init__(self) -> None:
         check(self.split in SPLITS, f"unknown split {self.split!r}")
-        check(self.file == Path(self.file).name and bool(self.file), f"not a file name: {self.file!r}")
-        check(is_int(self.count, 1, 10**6), f"{self.file} cannot hold {self.count} samples")
-        check(is_int(self.payload_bytes, 1, 2**40), f"{self.file} cannot have {self.payload_bytes} bytes")
+        check(bool(SHARD_FILE.fullmatch(self.file)), f"{self.file!r} is no shard's name")
+        check(is_int(self.count, 1, SAMPLES_PER_SHARD), f"{self.file} cannot hold {self.count} samples")
+        check(isinstance(self.sha256, str), f"the sha256 of {self.file} is no text")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,13 @@ class Manifest:
     inputs_sha256: str
     left_out: int
     shards: tuple[Shard, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest  # bytes a sample
+        for shard in self.shards:
+            most = shard.count * size + HEADER_BYTES
+            check(is_int(shard.payload_bytes, 1, most), f"{shard.file} cannot have {shard.payload_bytes} bytes")
+        check(len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice")
 
     def of_split(self, split: Split) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
@@ -143,6 +153,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise UsageError(f"{folder} holds no finished shards; make them with: captcha-ocr prepare")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
+        words: dict[str, Any] = {"source": "", "labels": None, "options": {}, "inputs_sha256": "", "left_out": 0}
+        check(alike(words, {name: document[name] for name in words}), "a value is of another type")
         return Manifest(
             charset=read_charset(document["charset"]),
             lengths=Lengths(**document["lengths"]),
@@ -169,7 +181,7 @@ def write_shard(path: Path, split: Split, images: np.ndarray, labels: np.ndarray
 def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
     """The images and labels of a shard; DamagedError unless they are what the manifest says."""
     path = folder / shard.file
-    payload = decompress(path, read_checked(path, shard.sha256), shard.payload_bytes)
+    payload = decompress(path, read_checked(path, shard.sha256, most_compressed(shard)), shard.payload_bytes)
     size = manifest.size
     image_shape = (shard.count, size.channels, size.height, size.width)
     try:
@@ -207,10 +219,15 @@ def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
     return payload
 
 
+def most_compressed(shard: Shard) -> int:
+    """How many bytes a shard's file can have: what gzip makes of chance is a little more than it was."""
+    return shard.payload_bytes + shard.payload_bytes // 1000 + 1000
+
+
 def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
     """Raise DamagedError unless each of these shard files has the manifest's sha256."""
     for shard in shards:
-        read_checked(folder / shard.file, shard.sha256)
+        read_checked(folder / shard.file, shard.sha256, most_compressed(shard))
 
 
 def check_places(places: Iterable[Place]) -> None:

@@ -1,6 +1,7 @@
 """Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ from captcha_ocr.synth import generate
 torch.set_num_threads(1)  # tiny tensors gain nothing from more, and on a busy machine lose much
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and theirs do too
 
+CAPTCHAS = GeneratorConfig(
+    count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=0
+)
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),
     network=NetworkConfig(width=8, stem="3x3"),
@@ -65,10 +69,7 @@ def tiny_preset():
 
 def draw(folder: Path, seed: int, count: int = 60) -> Path:
     """Images of two digits, with labels.csv."""
-    captchas = GeneratorConfig(
-        count=count, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=seed
-    )
-    generate(captchas, folder, 1)
+    generate(replace(CAPTCHAS, count=count, seed=seed), folder, 1)
     return folder
 
 

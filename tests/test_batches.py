@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
-from captcha_ocr.config import PrepareConfig
+from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.prepare import prepare
@@ -147,7 +147,9 @@ def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
 
 def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):
     manifest = read_manifest(shards)
-    huge = replace(manifest, shards=tuple(replace(shard, count=10**6) for shard in manifest.shards * 2000))
+    names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
+    shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
+    huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match=r"need .* GB on cpu.*--stream"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

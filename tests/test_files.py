@@ -211,7 +211,7 @@ def test_bytes_with_another_hash_are_refused(tmp_path):
 
 
 def test_a_missing_file_is_damage_and_named(tmp_path):
-    with pytest.raises(DamagedError, match=r"gone.* cannot be read"):
+    with pytest.raises(DamagedError, match="gone is missing"):
         read_checked(tmp_path / "gone", sha256(b""))
 
 

@@ -1,15 +1,18 @@
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.metrics import Scores
 from captcha_ocr.run import Finished, describe_run, end_run, find_run, is_run, start_run, write_metrics
 from captcha_ocr.shards import Dataset, read_dataset, read_manifest
 
-END = Finished(rule="all epochs done", epochs=3, best_epoch=2, seconds=1.5, training={}, validation={}, test=None)
+SCORE = Scores(2, 1, Counter({("1", "1"): 3, ("1", "7"): 1})).summary()
+END = Finished(rule="all epochs done", epochs=3, best_epoch=2, seconds=1.5, training=SCORE, validation=SCORE, test=None)
 
 
 @pytest.fixture

@@ -70,9 +70,10 @@ def test_images_and_labels_come_back_as_they_were(tmp_path, manifest):
 
 
 def test_equal_contents_give_equal_bytes(tmp_path):
-    for name in "ab":
-        write_shard(tmp_path / name, "train", IMAGES.copy(), LABELS.copy())
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    for number in (0, 1):
+        write_shard(tmp_path / f"train-0000{number}.safetensors.gz", "train", IMAGES.copy(), LABELS.copy())
+    first, second = sorted(tmp_path.iterdir())
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_shard_is_a_gzip_file_of_safetensors(tmp_path, manifest):
@@ -86,7 +87,10 @@ def test_a_manifest_comes_back_as_it_was(tmp_path, manifest):
 
 def test_counts_are_those_of_the_split(manifest):
     shard = manifest.shards[0]
-    both = replace(manifest, shards=(shard, replace(shard, count=2), replace(shard, split="val", count=5)))
+    second, third = "train-00001.safetensors.gz", "val-00000.safetensors.gz"
+    both = replace(
+        manifest, shards=(shard, replace(shard, file=second, count=2), replace(shard, file=third, split="val", count=5))
+    )
     assert [both.count(split) for split in ("train", "val", "test")] == [5, 5, 0]
 
 
@@ -136,14 +140,23 @@ def test_a_sealed_manifest_that_makes_no_sense_is_refused(tmp_path, manifest, ch
         {"split": "valid"},
         {"count": 0},
         {"count": 2.0},
+        {"count": 1001},
+        {"file": ".."},
+        {"file": "train-00000.safetensors.gz\n"},
+        {"sha256": None},
         {"payload_bytes": 0},
-        {"payload_bytes": 2**41},
+        {"payload_bytes": 2**31},
     ],
 )
 def test_a_manifest_cannot_list_a_shard_that_cannot_be(tmp_path, manifest, change):
     document = asdict(manifest.shards[0]) | change
     with pytest.raises(UsageError):
-        Shard(**document)
+        replace(manifest, shards=(Shard(**document),))
+
+
+def test_a_manifest_cannot_name_a_shard_twice(manifest):
+    with pytest.raises(UsageError, match="twice"):
+        replace(manifest, shards=manifest.shards * 2)
 
 
 @pytest.mark.parametrize("place", [0, 10, -1])

@@ -297,7 +297,7 @@ def test_metrics_come_by_step_too(run):
 def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, config, tmp_path, capsys):
     copied = shutil.copytree(run, tmp_path / "run")
     unfinished = json.loads((copied / "run.json").read_bytes())
-    training_run = {key: unfinished[key] for key in ("training", "model", "images", "data", "init")}
+    training_run = {key: unfinished[key] for key in ("training", "model", "images", "data", "init", "begun_from")}
     from captcha_ocr.run import write_run
 
     write_run(copied, {**training_run, "finished": None})

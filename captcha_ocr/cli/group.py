@@ -1,5 +1,6 @@
 """The group of commands, what turns errors and signals into a sentence and an exit code, and what options share."""
 
+import errno
 import io
 import json
 import os
@@ -63,9 +64,12 @@ class Commands(click.Group):
                 stream.reconfigure(errors=errors)
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here a full disk is a sentence
+            return result
         except CaptchaOcrError as error:
-            click.echo(f"captcha-ocr: {_speaker()}{error}", err=True)
+            click.echo(in_one_line(f"captcha-ocr: {_speaker()}{error}"), err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
@@ -77,11 +81,14 @@ class Commands(click.Group):
             raise
         except BrokenPipeError:
             # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence_output()
             sys.exit(1)
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"captcha-ocr: {where}{error.strerror or error}", err=True)
+            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+            if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                where = "standard output: "
+                _silence_output()
+            click.echo(in_one_line(f"captcha-ocr: {where}{error.strerror or error}"), err=True)
             sys.exit(1)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
@@ -113,6 +120,11 @@ def _speaker() -> str:
     except UsageError:
         return ""
     return f"process {rank} of {count}: " if count > 1 else ""
+
+
+def _silence_output() -> None:
+    """Let standard output lead nowhere: else Python would try once more, in the end, to write what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -203,12 +215,14 @@ def next_command(name: str, folder: Path, default: Path, option_name: str = "") 
     return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(str(folder))}")
 
 
-def escape(path: str) -> str:
-    """`path` without anything that could break a line or a terminal: such characters as \\xNN."""
-    keep_backslash = os.sep == "\\"
+def in_one_line(text: str) -> str:
+    """`text` without anything that could break a line or a terminal: such characters as \\xNN."""
     return "".join(
-        character
-        if character.isprintable() and (character != "\\" or keep_backslash)
-        else character.encode("unicode_escape", "surrogatepass").decode()
-        for character in path
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
     )
+
+
+def escape(path: str) -> str:
+    """As `in_one_line`, a backslash of the path's own doubled where it parts no folders."""
+    return in_one_line(path if os.sep == "\\" else path.replace("\\", "\\\\"))

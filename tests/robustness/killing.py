@@ -1,0 +1,89 @@
+"""Commands in processes of their own that are ended in the midst, at any moment or inside the saving."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# `captcha-ocr` as it is, but for a checkpoint several times a second and the shortest trial beforehand.
+BETWEEN_CHECKPOINTS_S = 0.3
+COMMAND = f"""
+import sys
+if sys.argv[1] == "train":
+    import captcha_ocr.train as train
+    train.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+from captcha_ocr.cli import main
+main()
+"""
+# Before it: ends itself just before the Nth operation that changes files or folders; else says how many there were.
+DYING = """
+import atexit, os, signal, sys
+last, done = int(sys.argv.pop()), 0
+def watch(event, arguments):
+    global done
+    writing = event == "open" and ("w" in (arguments[1] or "") or "+" in (arguments[1] or ""))
+    if writing or event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove"):
+        done += 1
+        if done == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(watch)
+atexit.register(lambda: print(done, file=sys.stderr))
+"""
+NEVER = 10**9
+
+
+class Command:
+    """A captcha-ocr command, and what is there once its work has begun."""
+
+    def __init__(self, arguments: list[str], begun: Callable[[], bool]) -> None:
+        self.arguments, self.begun = arguments, begun
+
+    def start(self, dying_at: int | None = None) -> subprocess.Popen[str]:
+        """Start it; it ends itself at an operation on files where one is named."""
+        code = COMMAND if dying_at is None else DYING + COMMAND
+        words = [sys.executable, "-c", code, *self.arguments, *([] if dying_at is None else [str(dying_at)])]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finish(self) -> None:
+        """Let it come to its end, which has to be a good one."""
+        with self.start() as process:
+            _, errors = process.communicate()
+        assert process.returncode == 0, errors
+
+    def measure(self) -> tuple[float, int]:
+        """How many seconds it works, and by how many operations on files."""
+        with self.start(NEVER) as process:
+            self.wait(process)
+            begun = time.monotonic()
+            _, errors = process.communicate()
+        assert process.returncode == 0, errors
+        return time.monotonic() - begun, int(errors.splitlines()[-1])
+
+    def wait(self, process: subprocess.Popen[str]) -> None:
+        """Wait until its work has begun."""
+        while process.poll() is None and not self.begun():
+            time.sleep(0.005)
+
+    def kill_inside_saving(self, operations: int, chance: random.Random) -> int:
+        """Let it end itself just before one of so many operations on files; its exit status."""
+        with self.start(chance.randint(1, operations)) as process:
+            process.communicate()
+        return process.returncode
+
+    def end_at_any_moment(self, number: signal.Signals, seconds: float, chance: random.Random) -> tuple[int, float]:
+        """Send a signal within so many seconds of its work; its exit status, and the seconds until it had ended."""
+        with self.start() as process:
+            self.wait(process)
+            time.sleep(chance.uniform(0, seconds))
+            process.send_signal(number)
+            sent = time.monotonic()
+            process.communicate()
+        return process.returncode, time.monotonic() - sent
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,201 @@
+"""Documents that a stranger wrote, with the right hashes, are read or refused with one of our own errors."""
+
+import copy
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import CAPTCHAS, TINY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from captcha_ocr import Recognizer
+from captcha_ocr.config import PrepareConfig
+from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.export import export
+from captcha_ocr.files import sealed, sha256
+from captcha_ocr.labels import read_labels
+from captcha_ocr.prepare import admit_labels, find_labels
+from captcha_ocr.resume import check_whole
+from captcha_ocr.shards import read_manifest, read_shard
+from captcha_ocr.synth import generate
+from captcha_ocr.train import train
+
+NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None]
+TEXTS = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "/etc/passwd",
+    "\0",
+    "\t",
+    "\ud800",
+    "\u202e",
+    "a" * 40_000,
+    "model.safetensors",
+    "digits",
+]
+HARMFUL = st.sampled_from([*NUMBERS, *TEXTS, [], {}, [[]] * 1000]).map(copy.deepcopy)
+VALUES = HARMFUL | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@st.composite
+def changed(draw, document):
+    """A document with one to three of its parts, wherever they are, replaced, removed or added."""
+    document = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        part = document
+        while True:
+            keys = list(part) if isinstance(part, dict) else list(range(len(part)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            if isinstance(part[key], (dict, list)) and part[key] and draw(st.integers(0, 3)):
+                part = part[key]
+                continue
+            way = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"]))
+            if way == "replace":
+                part[key] = draw(VALUES)
+            elif way == "remove":
+                del part[key]
+            elif isinstance(part, dict):
+                part[draw(st.text(max_size=5))] = draw(VALUES)
+            else:
+                part.append(draw(VALUES))
+            break
+    return document
+
+
+def examples(soak, number):
+    """Settings for so many examples in CI and fifty times as many with --soak, always the same."""
+    return settings(
+        max_examples=number * (50 if soak else 1),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def check_each(soak, figure, number, document, use):
+    """Call `use` with changed documents; anything but one of our own errors in it is a failure."""
+    outcomes, sentences = {"read": 0, "refused": 0}, []
+
+    @examples(soak, number)
+    @given(changed(document))
+    def check(changed_document):
+        try:
+            use(changed_document)
+            outcomes["read"] += 1
+        except CaptchaOcrError as error:
+            outcomes["refused"] += 1
+            sentences.append(str(error))
+
+    check()
+    figure(f"{sum(outcomes.values()):,} documents, {outcomes['refused']:,} refused")
+    assert outcomes["refused"]
+    assert not [sentence for sentence in sentences if "\n" in sentence]
+
+
+def write(path: Path, document) -> None:
+    """Write a document with its hash; one that has none, as it cannot be UTF-8, with none."""
+    try:
+        path.write_bytes(sealed(document))
+    except ValueError:
+        path.write_text(json.dumps(document))
+
+
+def test_manifests(soak, figure, shards, tmp_path):
+    folder = shutil.copytree(shards, tmp_path / "shards")
+
+    def use(document):
+        write(folder / "manifest.json", document)
+        manifest = read_manifest(folder)
+        for shard in manifest.shards:
+            read_shard(folder, manifest, shard)
+
+    check_each(soak, figure, 100, json.loads((shards / "manifest.json").read_bytes()), use)
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_models(soak, figure, run, images, tmp_path, engine):
+    folder = shutil.copytree(run / "best", tmp_path / "model")
+    if engine == "onnx":
+        export(folder, images, find_labels(images, None, None)[0])
+    image = next(images.glob("*.png"))
+
+    def use(document):
+        write(folder / "config.json", document)
+        Recognizer(folder, engine=engine).predict(image)
+        check_whole(folder)
+
+    check_each(soak, figure, 100, json.loads((folder / "config.json").read_bytes()), use)
+
+
+@pytest.mark.parametrize("file", ["run.json", "last/config.json", "last/state.json"])
+def test_runs_to_go_on_with(soak, figure, run, shards, tmp_path, file):
+    document = json.loads((run / file).read_bytes())
+    unfinished = json.loads((run / "run.json").read_bytes()) | {"finished": None}
+    if file == "run.json":
+        document = unfinished
+
+    def use(changed_document):
+        folder = tmp_path / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run, folder)
+        write(folder / "run.json", unfinished)
+        shutil.rmtree(folder / "previous", ignore_errors=True)
+        if file == "last/state.json":
+            state = json.dumps(changed_document).encode()
+            (folder / file).write_bytes(state)
+            config = json.loads((folder / "last/config.json").read_bytes())
+            config["files"]["state.json"] = sha256(state)
+            write(folder / "last/config.json", config)
+        else:
+            write(folder / file, changed_document)
+        train([shards], folder, TINY.training, "cpu", quiet=True)
+
+    check_each(soak, figure, 20, document, use)
+
+
+def test_generator_options(soak, figure, images, tmp_path):
+    folder = shutil.copytree(images, tmp_path / "images")
+
+    def use(document):
+        (folder / "generator.json").write_text(json.dumps(document))
+        generate(CAPTCHAS, folder, 1)
+
+    check_each(soak, figure, 100, json.loads((images / "generator.json").read_bytes()), use)
+
+
+CELLS = st.text(st.characters(exclude_characters="\r"), max_size=6) | st.sampled_from(
+    ["00000-12.png", "../a.png", "/etc/passwd", "a\0b.png", "C:\\a.png", "train", "tset", '"', "=1+1", "é", "\ufeff"]
+)
+ROWS = st.lists(st.lists(CELLS, max_size=4), max_size=6)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_labels_files(soak, figure, images, tmp_path, separator):
+    table = tmp_path / "table.csv"
+
+    @examples(soak, 100)
+    @given(ROWS, st.sampled_from(["filename", "text", ""]), st.binary(max_size=4))
+    def check(rows, header, noise):
+        lines = [separator.join(["filename", header, "split"]), *map(separator.join, rows)]
+        table.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass") + noise)
+        with suppress(CaptchaOcrError):
+            labels, _ = read_labels(table, images)
+            for label in labels:
+                assert Path(os.path.abspath(images / label.file)).is_relative_to(images)
+            found, problems = find_labels(images, table, None)
+            admit_labels(found, PrepareConfig(preset="tiny"), problems)
+
+    check()

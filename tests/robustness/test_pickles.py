@@ -1,0 +1,146 @@
+"""Nothing is unpickled: the code has no way to do it, and no file that a loader reads is run."""
+
+import ast
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CAPTCHAS, TINY
+
+import captcha_ocr
+from captcha_ocr import Recognizer
+from captcha_ocr.cli import main
+from captcha_ocr.config import PrepareConfig
+from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.export import export
+from captcha_ocr.files import sealed, sha256
+from captcha_ocr.labels import read_labels
+from captcha_ocr.prepare import find_labels, prepare
+from captcha_ocr.shards import read_manifest, read_shard
+from captcha_ocr.synth import generate
+from captcha_ocr.train import train
+
+PACKAGE = Path(captcha_ocr.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "copyreg", "yaml"}
+RUNNERS = {"eval", "exec", "compile", "__import__"}
+LOADERS = {"torch.load", "torch.jit.load", "torch.package", "torch.hub", "np.load", "numpy.load", "pandas.read_pickle"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[str(path.relative_to(PACKAGE)) for path in SOURCES])
+def test_the_code_has_no_way_to_unpickle_or_to_run_what_it_reads(source):
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert not {alias.name.split(".")[0] for alias in node.names} & UNPICKLERS
+        if isinstance(node, ast.ImportFrom):
+            assert (node.module or "").split(".")[0] not in UNPICKLERS
+        if isinstance(node, ast.Name):
+            assert node.id not in RUNNERS | UNPICKLERS
+        if isinstance(node, ast.Attribute):
+            assert ast.unparse(node) not in LOADERS
+        if isinstance(node, ast.keyword):
+            assert node.arg not in ("allow_pickle", "weights_only")
+
+
+class Trap:
+    """What, unpickled, makes a folder that a test then finds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def trapped(form: str, folder: Path, scratch: Path) -> bytes:
+    """A pickle that makes `folder`, in one of the forms in which such things lie about."""
+    if form == "torch":
+        torch.save(Trap(folder), scratch)
+        return scratch.read_bytes()
+    data = pickle.dumps(Trap(folder))
+    if form == "npy":
+        return b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(128) + data
+    if form == "zip":
+        with zipfile.ZipFile(scratch, "w") as archive:
+            archive.writestr("archive/data.pkl", data)
+        return scratch.read_bytes()
+    return data
+
+
+def with_hash(folder: Path, document: str, name: str, data: bytes) -> None:
+    """Write a file of a model folder, and its hash into the document that is to vouch for it."""
+    (folder / name).write_bytes(data)
+    content = json.loads((folder / document).read_bytes())
+    content["files"][name] = sha256(data)
+    (folder / document).write_bytes(sealed(content))
+
+
+def read_shards(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    for shard in manifest.shards:
+        read_shard(folder, manifest, shard)
+
+
+@pytest.fixture
+def whole(run, shards, images, tmp_path):
+    """A copy of everything that a loader reads."""
+    for name, source in (("run", run), ("shards", shards), ("images", images)):
+        shutil.copytree(source, tmp_path / name)
+    export(tmp_path / "run" / "best", images, find_labels(images, None, None)[0])
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["pickle", "torch", "npy", "zip"])
+def test_no_loader_runs_a_pickle(whole, form):
+    trap, scratch = whole / "sprung", whole / "scratch"
+    data = trapped(form, trap, scratch)
+    image, best, last = whole / "images" / "a.png", whole / "run" / "best", whole / "run" / "last"
+    image.write_bytes(data)
+    files = [
+        ("shards/manifest.json", lambda: read_shards(whole / "shards")),
+        ("shards/train-00000.safetensors.gz", lambda: read_shards(whole / "shards")),
+        ("images/labels.csv", lambda: read_labels(whole / "images" / "labels.csv")),
+        ("images/generator.json", lambda: generate(CAPTCHAS, whole / "images", 1)),
+        ("run/run.json", lambda: train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)),
+        ("run/best/config.json", lambda: Recognizer(best)),
+    ]
+    loaders = [
+        lambda: with_hash(best, "config.json", "model.safetensors", data) or Recognizer(best, engine="torch"),
+        lambda: with_hash(best, "config.json", "model.onnx", data) or Recognizer(best, engine="onnx"),
+        lambda: with_hash(last, "config.json", "state.json", data) or resume(whole),
+        lambda: with_hash(last, "config.json", "optimizer.safetensors", data) or resume(whole),
+        lambda: Recognizer().predict(image),
+        lambda: Recognizer().predict(data),
+        lambda: prepare(whole / "images", whole / "out", PrepareConfig(preset="tiny"), workers=1),
+        lambda: main(["generate", "--fonts", str(image), "--out", str(whole / "drawn")], standalone_mode=False),
+    ]
+
+    def overwrite(name, load):
+        before = (whole / name).read_bytes()
+        (whole / name).write_bytes(data)
+        try:
+            load()
+        finally:
+            (whole / name).write_bytes(before)
+
+    for load in [*(lambda name=name, load=load: overwrite(name, load) for name, load in files), *loaders]:
+        with suppress(CaptchaOcrError, SystemExit):
+            load()
+    assert not trap.exists()
+    with suppress(Exception):
+        torch.load(scratch, weights_only=False) if form == "torch" else pickle.loads(data)
+    assert trap.exists() or form in ("npy", "zip"), "this trap cannot be sprung"
+
+
+def resume(whole: Path) -> None:
+    """Go on with the run that lies there."""
+    document = json.loads((whole / "run" / "run.json").read_bytes()) | {"finished": None}
+    (whole / "run" / "run.json").write_bytes(sealed(document))
+    shutil.rmtree(whole / "run" / "previous", ignore_errors=True)
+    train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)
