@@ -30,13 +30,6 @@ def test_every_step_is_measured(what):
     assert line.startswith(f"{what}: {document['images_per_s']['median']:,.0f} images/s")
 
 
-def test_interrupted_runs_end_as_one_that_was_not():
-    done = run("interruptions.py", "--kills", "2", "--signals", "1")
-    document = json.loads(done.stdout)
-    assert done.returncode == 0, done.stderr
-    assert document["runs"] == document["identical"] == 4
-
-
 def test_two_kinds_of_images_are_told_apart_or_not_in_a_line_for_each_pair():
     done = run("discriminator.py", "--images", "200", "--unseen", "200", "--epochs", "1")
     pairs = [json.loads(line) for line in done.stdout.splitlines()]

@@ -87,6 +87,14 @@ def results(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in RESULTS]
 
 
+@pytest.fixture(scope="module")
+def undisturbed(some_shards, tmp_path_factory) -> tuple[float, int, list[bytes]]:
+    """A training that nobody touches: its seconds, its operations on files and its results."""
+    out = tmp_path_factory.mktemp("kills") / "run"
+    seconds, operations = train(some_shards, out).measure()
+    return seconds, operations, results(out)
+
+
 def has_finished(out: Path) -> bool:
     file = out / "run.json"
     return file.exists() and json.loads(file.read_bytes())["finished"] is not None
@@ -105,12 +113,13 @@ def age_of_newest_checkpoint(out: Path) -> float | None:
 
 
 @pytest.mark.parametrize("way", ["inside the saving", "SIGKILL", "SIGINT", "SIGTERM"])
-def test_training_that_was_ended_and_given_again_gives_the_same_bits(some_shards, tmp_path, soak, figure, way):
+def test_training_that_was_ended_and_given_again_gives_the_same_bits(
+    some_shards, undisturbed, tmp_path, soak, figure, way
+):
     many, few = (50, 2) if way in ("inside the saving", "SIGKILL") else (20, 1)
     chance, ends = random.Random(0), many if soak else few
     wanted = {"SIGINT": 130, "SIGTERM": 143}.get(way, -signal.SIGKILL)
-    seconds, operations = train(some_shards, tmp_path / "whole").measure()
-    expected, slowest_s, oldest_s = results(tmp_path / "whole"), 0.0, 0.0
+    (seconds, operations, expected), slowest_s, oldest_s = undisturbed, 0.0, 0.0
     for number in range(ends):
         out, status = tmp_path / str(number), None
         while status is None or has_finished(out):  # it came too late: once more
