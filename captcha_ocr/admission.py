@@ -78,7 +78,7 @@ def admit_png(data: bytes) -> Admitted:
         if end > len(data):
             raise truncated()
         if zlib.crc32(data[place + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
-            raise ImageError(f"damaged image: the checksum of its part {kind.decode('ascii', 'replace')} is wrong")
+            raise ImageError(f"damaged image: the checksum of its part {kind.decode('latin-1')!a} is wrong")
         if kind == b"IHDR":
             check_sides(*struct.unpack_from(">II", data, place + 8))
         if kind == b"eXIf":

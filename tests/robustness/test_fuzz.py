@@ -1,0 +1,133 @@
+"""Mutated images are read or refused with ImageError; with --soak a million, whose time and memory are measured."""
+
+import io
+import random
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile import BURDENED, FORMATS, PNG
+from PIL import Image
+
+from captcha_ocr.config import InputSize
+from captcha_ocr.errors import ImageError
+from captcha_ocr.images import to_array
+
+SIZE = InputSize(60, 160, 1)
+MOST_MS, MOST_GROWTH_MB = 20, 50
+INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
+
+
+def seeds() -> list[bytes]:
+    """Small images in every format and many of their variants."""
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 80, 3), np.uint8)).resize((160, 60))
+    found = []
+    for image_format in FORMATS:
+        for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
+            image = picture.convert("RGBA") if mode == "RGBA" else picture.convert("L" if mode == "I;16" else mode)
+            for options in VARIANTS[image_format]:
+                stream = io.BytesIO()
+                try:
+                    (image.convert(mode) if mode == "I;16" else image).save(stream, image_format, **options)
+                except (OSError, ValueError):  # a mode that the format does not have
+                    continue
+                found.append(stream.getvalue())
+    return found
+
+
+EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+VARIANTS = {
+    "PNG": [{}, {"exif": EXIF, "icc_profile": b"profile"}, {"interlace": 1, "transparency": 0}],
+    "JPEG": [{}, {"progressive": True, "exif": EXIF}, {"restart_marker_blocks": 3, "comment": b"text"}],
+    "GIF": [
+        {},
+        {"transparency": 0, "comment": b"text"},
+        {"save_all": True, "append_images": [Image.new("L", (160, 60))]},
+    ],
+    "BMP": [{}],
+    "WEBP": [{}, {"lossless": True, "exif": EXIF}, {"save_all": True, "append_images": [Image.new("RGB", (160, 60))]}],
+}
+
+
+def mutated(data: bytes, others: list[bytes], chance: random.Random) -> bytes:
+    """A few bytes of a file changed, removed, doubled, or taken from another file."""
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 4, 16))):
+        place = min(chance.randrange(len(changed)), chance.randrange(len(changed)))  # headers rather than pixels
+        way = chance.randrange(7)
+        if way == 0:
+            changed[place] ^= 1 << chance.randrange(8)
+        elif way == 1:
+            changed[place] = chance.choice(INTERESTING)
+        elif way == 2:
+            changed[place : place + 4] = chance.choice(
+                (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\x10\0")
+            )
+        elif way == 3:
+            del changed[place : place + chance.randrange(1, 32)]
+        elif way == 4:
+            changed[place:place] = changed[place : place + chance.randrange(1, 64)]
+        elif way == 5:
+            other = chance.choice(others)
+            start = chance.randrange(len(other))
+            changed[place : place + 32] = other[start : start + 32]
+        else:
+            del changed[max(8, place) :]
+        if not changed:
+            return b""
+    return bytes(changed)
+
+
+def with_right_checksums(data: bytes) -> bytes:
+    """A PNG whose parts have the checksums of what they hold, so that a decoder comes to see it."""
+    place, fixed = 8, bytearray(data)
+    while place + 12 <= len(fixed):
+        end = place + 12 + int.from_bytes(fixed[place : place + 4])
+        if end > len(fixed):
+            break
+        fixed[end - 4 : end] = zlib.crc32(fixed[place + 4 : end - 4]).to_bytes(4)
+        place = end
+    return bytes(fixed)
+
+
+def resident_mb() -> float:
+    """The memory that this process holds now (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmRSS"))
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow's, about the damage
+def test_mutated_images_are_read_or_refused(soak, figure):
+    files, chance, count = (
+        [*seeds(), *(data for data in BURDENED.values() if len(data) < 100_000)],
+        random.Random(0),
+        5_000,
+    )
+    read, times, before = 0, [], 0.0
+    for number in range(1_000_000 if soak else count):
+        data = mutated(chance.choice(files), files, chance)
+        if data.startswith(PNG) and chance.randrange(2):
+            data = with_right_checksums(data)
+        if number == count:  # the libraries are all there by now
+            before = resident_mb()
+        started = time.perf_counter()
+        try:
+            assert to_array(data, SIZE).shape == (1, 60, 160)
+            read += 1
+        except ImageError as error:
+            sentence = str(error)
+            assert sentence
+            assert "\n" not in sentence
+        if soak:
+            times.append(1e3 * (time.perf_counter() - started))
+    assert read
+    if soak:
+        growth, slow, slowest = resident_mb() - before - len(times) * 32e-6, float(np.percentile(times, 99)), max(times)
+        figure(
+            f"{len(times):,} images, {read:,} read, the others refused; 99th percentile {slow:.2f} ms, "
+            f"slowest {slowest:.0f} ms; memory grew by {growth:.1f} MB"
+        )
+        assert slow < MOST_MS
+        assert growth < MOST_GROWTH_MB
