@@ -68,11 +68,7 @@ def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.
     animation the first frame is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8.
     max_bytes: a larger file is refused; what else is, admission.py says.
     """
-    image = open_image(source, max_bytes)
-    try:
-        image = flatten(image, "L" if size.channels == 1 else "RGB")
-    except ValueError as error:  # LAB and other modes of a PIL image that no file format here has
-        raise ImageError(f"an image of a mode that is not read: {error}") from None
+    image = flatten(open_image(source, max_bytes), "L" if size.channels == 1 else "RGB")
     if image.size != (size.width, size.height):
         image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
@@ -201,6 +197,8 @@ def load(image: Image.Image, orientation: int = 1) -> Image.Image:
     check_sides(*image.size)
     try:
         image.load()
+        if image.mode == "P" and image.palette is None:
+            raise ImageError("damaged image: it has no palette")
         return image.transpose(TURNS[orientation]) if orientation in TURNS else image
     except DECODING_ERRORS as error:
         raise ImageError(f"damaged image: {error}") from None
@@ -227,7 +225,10 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image if image.mode == mode else image.convert(mode)
+    try:
+        return image if image.mode == mode else image.convert(mode)
+    except ValueError as error:  # LAB and other modes of a PIL image that no file format here has
+        raise ImageError(f"an image of a mode that is not read: {error}") from None
 
 
 def image_files(folder: Path) -> list[str]:

@@ -31,7 +31,11 @@ def flat(mode, colour):
 
 def png_claiming(width, height):
     """A PNG that claims a size but holds no pixels."""
-    chunks = [(b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", b""), (b"IEND", b"")]
+    return png_of([(b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", b""), (b"IEND", b"")])
+
+
+def png_of(chunks):
+    """A PNG of such parts."""
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )
@@ -341,3 +345,13 @@ def test_few_images_whose_contrast_is_only_in_colour_do_not_make_a_set_coloured(
     assert survey(files).channels == 1
     assert survey(files * 3).channels == 1
     assert survey(files[:1] * 4 + files).channels == 3
+
+
+def test_an_image_of_palette_colours_without_a_palette_is_refused():
+    parts = [
+        (b"IHDR", struct.pack(">2I5B", 16, 8, 8, 3, 0, 0, 0)),
+        (b"IDAT", zlib.compress(bytes(17 * 8))),
+        (b"IEND", b""),
+    ]
+    with pytest.raises(ImageError, match="no palette"):
+        to_array(png_of(parts), GREY)

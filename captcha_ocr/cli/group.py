@@ -53,6 +53,17 @@ class Commands(click.Group):
             import_module(f"captcha_ocr.cli.{MODULES[cmd_name]}")  # which adds it to the group
         return super().get_command(ctx, cmd_name)
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*args, **settings)
+        except OSError as error:
+            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+            if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                where = "standard output: "
+                _silence_output()
+            click.echo(in_one_line(f"captcha-ocr: {where}{error.strerror or error}"), err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters in them is said in our own words
         for stream, errors in (
@@ -82,13 +93,6 @@ class Commands(click.Group):
         except BrokenPipeError:
             # The reader of our output left (`| head`): nothing is wrong, and nobody listens.
             _silence_output()
-            sys.exit(1)
-        except OSError as error:
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-            if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-                where = "standard output: "
-                _silence_output()
-            click.echo(in_one_line(f"captcha-ocr: {where}{error.strerror or error}"), err=True)
             sys.exit(1)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]

@@ -1,0 +1,180 @@
+"""What is around the program: closed pipes, full and read-only disks, odd names, forbidden files, no network."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_full_disk import AS_ROOT
+
+OCR = [sys.executable, "-m", "captcha_ocr"]
+ODD = [
+    "with space.png",
+    "new\nline.png",
+    "tab\there.png",
+    "-dash.png",
+    "back\\slash.png",
+    "\udcff\udcfe.png",
+    "é.png",
+    "*.png",
+]
+
+
+def ocr(*arguments, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([*OCR, *map(os.fspath, arguments)], capture_output=True, **options)
+
+
+@pytest.fixture
+def odd(images, tmp_path) -> Path:
+    """Images with odd names in a folder with an odd name."""
+    folder = tmp_path / "an odd\nfolder \udcff"
+    folder.mkdir()
+    for path, name in zip(sorted(images.glob("*.png")), ODD, strict=False):
+        shutil.copy(path, folder / name)
+    return folder
+
+
+def test_every_odd_name_is_read_and_given_back_as_it_is(odd):
+    done = ocr("eval", "--json", odd)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert {row["path"] for row in rows} == {os.fspath(odd / name) for name in ODD}
+
+
+def test_every_odd_name_takes_one_line(odd):
+    done = ocr("eval", odd)
+    assert len(done.stdout.splitlines()) == len(ODD)
+    assert all(line.decode().count("\t") == 2 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_name_can_be_named(odd, name):
+    assert ocr("eval", "--", name, cwd=odd).returncode == 0
+
+
+def test_an_error_about_an_odd_name_is_one_line(odd):
+    (odd / "new\nline.png").write_bytes(b"no image")
+    done = ocr("eval", odd / "new\nline.png")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(rb"new\nline.png: not a PNG, JPEG, GIF, BMP or WEBP image")
+
+
+def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
+    folder = tmp_path / "an odd\nfolder \udcff"
+    shutil.copytree(images, folder / "images")
+    table = (folder / "images" / "labels.csv").read_text().splitlines()
+    first = table[1].split(",")[0]
+    (folder / "images" / first).rename(folder / "images" / "new\nline.png")
+    (folder / "images" / "labels.csv").write_text(
+        "\n".join([table[0], f'"new\nline.png",{table[1][-2:]}', *table[2:], ""])
+    )
+    done = ocr("prepare", folder / "images", "--out", folder / "shards", "--quiet", "--size", "48x16")
+    assert done.returncode == 0, done.stderr
+    done = ocr("train", "--data", folder / "shards", "--out", folder / "run", "--epochs", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert ocr("eval", "--model", folder / "run", folder / "images").returncode == 0
+
+
+def test_a_reader_that_left_is_no_error_of_ours(images):
+    process = subprocess.Popen([*OCR, "eval", images], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 1
+    assert b"Traceback" not in errors
+    assert b"Exception ignored" not in errors
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("arguments", [["eval"], ["eval", "--json"], ["eval", "--csv"], ["--help"]])
+def test_a_full_standard_output_is_a_sentence(images, arguments):
+    words = [*OCR, *arguments, *([images] if arguments[0] == "eval" else [])]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == b"captcha-ocr: standard output: No space left on device"
+
+
+def read_only(source: Path, folder: Path, command: list) -> subprocess.CompletedProcess:
+    """Run a command with `source` at `folder`, where nothing can be written, not even by root."""
+    mount = 'mount --bind "$0" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+    words = ["unshare", *AS_ROOT, "--mount", "sh", "-c", mount, source, folder, *command]
+    return subprocess.run(words, capture_output=True)
+
+
+@pytest.fixture
+def sealed_off(tmp_path) -> Path:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "read-only").mkdir()
+    if shutil.which("unshare") is None or read_only(tmp_path / "source", tmp_path / "read-only", ["true"]).returncode:
+        pytest.skip("a read-only folder can be had on Linux alone, by those who may use unshare")
+    return tmp_path / "read-only"
+
+
+def test_a_finished_step_in_a_read_only_folder_is_left_as_it_is(images, shards, run, sealed_off, tmp_path):
+    for name, source in (("images", images), ("shards", shards), ("run", run)):
+        shutil.copytree(source, tmp_path / "source" / name)
+    digits = ["--count", "60", "--length", "2", "--charset", "digits", "--size", "48x16", "--font-sizes", "14"]
+    for words in (
+        ["generate", "--out", sealed_off / "images", *digits],
+        ["eval", "--model", sealed_off / "run", sealed_off / "images"],
+    ):
+        done = read_only(tmp_path / "source", sealed_off, [*OCR, *words])
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["generate", "--count", "5", "--out"], ["prepare", "IMAGES", "--out"], ["inspect", "IMAGES", "--quiet", "--out"]],
+    ids=["generate", "prepare", "inspect"],
+)
+def test_a_read_only_folder_is_a_sentence(images, sealed_off, tmp_path, words):
+    words = [images if word == "IMAGES" else word for word in words]
+    done = read_only(tmp_path / "source", sealed_off, [*OCR, *words, sealed_off / "new"])
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].decode() == f"captcha-ocr: {sealed_off / 'new'}: Read-only file system"
+
+
+def test_a_file_that_may_not_be_read_is_a_sentence(images, tmp_path):
+    path = shutil.copy(next(images.glob("*.png")), tmp_path / "a.png")
+    path.chmod(0)
+    as_anybody = []
+    if os.geteuid() == 0:  # who may read all, unless that is taken away
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may read every file")
+        as_anybody = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    done = subprocess.run([*as_anybody, *OCR, "eval", path], capture_output=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].decode() == f"{path}: Permission denied"
+
+
+OFFLINE = """
+import sys
+ASKS = ("connect", "getaddrinfo", "gethostby", "sendto", "sendmsg", "urlopen", "http", "urllib", "ftplib", "smtplib")
+def watch(event, arguments):
+    if event.startswith(("socket.", "urllib.", "http.", "ftplib.", "smtplib.")) and any(word in event for word in ASKS):
+        sys.stderr.write(f"ASKED FOR THE NETWORK: {event} {arguments}")
+sys.addaudithook(watch)
+from captcha_ocr.cli import main
+main()
+"""
+
+
+def test_no_command_asks_for_the_network(images, tmp_path):
+    shards, run = tmp_path / "shards", tmp_path / "run"
+    for words in (
+        ["generate", "--count", "5", "--workers", "1", "--out", tmp_path / "images"],
+        ["prepare", images, "--size", "48x16", "--workers", "1", "--out", shards],
+        ["train", "--data", shards, "--out", run, "--epochs", "1", "--tensorboard"],
+        ["export", images, "--model", run],
+        ["inspect", images, "--model", run, "--workers", "1", "--out", tmp_path / "looked"],
+        ["eval", "--model", run, images],
+        ["eval", images],
+        ["doctor"],
+    ):
+        done = subprocess.run([sys.executable, "-c", OFFLINE, *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "ASKED FOR THE NETWORK" not in done.stderr
