@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 OCR := $(BIN)/captcha-ocr
 ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
-.PHONY: all generate prepare train eval accuracy pretrained test check clean help
+.PHONY: all generate prepare train eval accuracy pretrained test soak check clean help
 
 all: generate prepare train eval  ## generate, prepare, train and eval, whatever of it is not done yet
 
@@ -42,6 +42,9 @@ pretrained: $(VENV)/installed-dev  ## train the model in the package again: some
 
 test: $(VENV)/installed-dev  ## run the tests
 	$(BIN)/python -m pytest --cov --cov-report=term
+
+soak: $(VENV)/installed-dev  ## run the tests of damage, kills, full disks and hostile files at full length: some hours
+	$(BIN)/python -m pytest -q --soak tests/robustness
 
 check: $(VENV)/installed-dev  ## check format, lint and types
 	$(BIN)/ruff format --check

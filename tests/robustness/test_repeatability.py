@@ -21,11 +21,11 @@ def ocr(words: str, hash_seed: int) -> None:
 def all_steps(folder: Path, number: int, soak: bool) -> dict[str, bytes]:
     """Everything that generate, prepare and train make there, but for what tells of time."""
     folder.mkdir()
-    images, workers = ("--count 5000", number) if soak else (f"--count 300 {SMALL}", number)
+    images, workers = ("--count 5000", number) if soak else (f"--count 120 {SMALL}", number)
     size = "" if soak else "--size 48x16"
     ocr(f"generate --out {folder}/images --seed 3 --workers {workers} {images}", number)
     ocr(f"prepare {folder}/images --out {folder}/shards --seed 3 --workers {workers} {size}", number)
-    ocr(f"train --data {folder}/shards --out {folder}/run --seed 3 --epochs 2 --device cpu", number)
+    ocr(f"train --data {folder}/shards --out {folder}/run --seed 3 --epochs 1 --device cpu", number)
     found = contents(folder)
     manifest = found.pop("shards/manifest.json")  # which names the folder of images
     assert b'"inputs_sha256"' in manifest

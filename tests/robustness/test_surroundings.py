@@ -152,20 +152,24 @@ def test_a_file_that_may_not_be_read_is_a_sentence(images, tmp_path):
 
 
 OFFLINE = """
-import sys
+import json, sys
 ASKS = ("connect", "getaddrinfo", "gethostby", "sendto", "sendmsg", "urlopen", "http", "urllib", "ftplib", "smtplib")
 def watch(event, arguments):
     if event.startswith(("socket.", "urllib.", "http.", "ftplib.", "smtplib.")) and any(word in event for word in ASKS):
         sys.stderr.write(f"ASKED FOR THE NETWORK: {event} {arguments}")
 sys.addaudithook(watch)
 from captcha_ocr.cli import main
-main()
+for words in json.loads(sys.argv[1]):
+    try:
+        main(words)
+    except SystemExit as leaving:
+        assert not leaving.code, words
 """
 
 
 def test_no_command_asks_for_the_network(images, tmp_path):
     shards, run = tmp_path / "shards", tmp_path / "run"
-    for words in (
+    commands = [
         ["generate", "--count", "5", "--workers", "1", "--out", tmp_path / "images"],
         ["prepare", images, "--size", "48x16", "--workers", "1", "--out", shards],
         ["train", "--data", shards, "--out", run, "--epochs", "1", "--tensorboard"],
@@ -174,7 +178,8 @@ def test_no_command_asks_for_the_network(images, tmp_path):
         ["eval", "--model", run, images],
         ["eval", images],
         ["doctor"],
-    ):
-        done = subprocess.run([sys.executable, "-c", OFFLINE, *map(str, words)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert "ASKED FOR THE NETWORK" not in done.stderr
+    ]
+    words = json.dumps(commands, default=str)
+    done = subprocess.run([sys.executable, "-c", OFFLINE, words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ASKED FOR THE NETWORK" not in done.stderr
