@@ -15,7 +15,7 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import read_checked
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
-from captcha_ocr.model_folder import CONFIG_FILE, WEIGHTS_FILE, read_config, read_model_config, write_model_folder
+from captcha_ocr.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_config_in, read_config, write_model_folder
 from captcha_ocr.shards import Dataset
 
 HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers
@@ -39,13 +39,14 @@ def weights_of(model: ResNet18) -> bytes:
 
 def load_model(folder: Path) -> ResNet18:
     """The model in `folder`, on the CPU, in evaluation mode; its files are checked first."""
-    config = read_model_config(folder)
+    document = read_config(folder)
+    config = model_config_in(folder, document)
     # Built without memory of its own, so that a stranger's config.json cannot ask for any.
     with torch.device("meta"):
         model = ResNet18(config)
     known = model.state_dict()
     most_bytes = sum(8 * tensor.numel() for tensor in known.values()) + HEADER_BYTES
-    data = read_checked(folder / WEIGHTS_FILE, read_config(folder)["files"][WEIGHTS_FILE], most_bytes)
+    data = read_checked(folder / WEIGHTS_FILE, document["files"][WEIGHTS_FILE], most_bytes)
     try:
         # Weights may lie there in half precision, to be smaller; they are computed with in float32.
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in load_tensors(data).items()}

@@ -43,7 +43,7 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
     try:
         with room_for(files[0][0], size):
             for temporary, (_, data) in zip(staged, files, strict=True):
-                write_durably(temporary, data, durable)
+                write_new(temporary, data, durable)
             for temporary, (path, _) in zip(staged, files, strict=True):
                 os.replace(temporary, path)
     except BaseException:
@@ -54,7 +54,7 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
         sync_folder(folder)
 
 
-def write_durably(path: Path, data: bytes, durable: bool) -> None:
+def write_new(path: Path, data: bytes, durable: bool) -> None:
     """Write a file of which nobody knows yet, and wait until the disk has it, if it is to be durable."""
     with open(path, "wb") as stream:
         stream.write(data)

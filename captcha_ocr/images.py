@@ -161,7 +161,10 @@ def name_of(source: Source) -> str:
     """What to call an image in a sentence: its path; empty where it has none."""
     if is_file(source):
         source = str(getattr(source, "name", ""))
-    is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
+    try:
+        is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
+    except ImageError:  # too large an image, as text
+        is_path = False
     name = str(source) if is_path else ""
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 

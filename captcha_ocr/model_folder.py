@@ -114,7 +114,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_model_config(folder: Path) -> ModelConfig:
     """What the model in `folder` is made of; errors as `read_config`."""
-    document = read_config(folder)
+    return model_config_in(folder, read_config(folder))
+
+
+def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
+    """As `read_model_config`, from what `read_config` gave."""
     try:
         return ModelConfig.from_dict(document["model"])
     except UsageError as error:

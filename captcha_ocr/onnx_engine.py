@@ -9,7 +9,7 @@ import numpy as np
 
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import read_checked
-from captcha_ocr.model_folder import ONNX_FILE, read_config, read_model_config
+from captcha_ocr.model_folder import ONNX_FILE, model_config_in, read_config
 from captcha_ocr.workers import available_workers
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class OnnxEngine:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.config = folder, read_model_config(folder)
         document = read_config(folder)
+        self.folder, self.config = folder, model_config_in(folder, document)
         exported = document["facts"].get("exported")
         self.precision = "int8" if isinstance(exported, dict) and exported.get("int8") else "fp32"
         network = read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE])

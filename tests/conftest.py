@@ -18,6 +18,7 @@ from captcha_ocr.config import (
     TrainConfig,
 )
 from captcha_ocr.prepare import prepare
+from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more, and on a busy machine lose much
@@ -71,6 +72,13 @@ def draw(folder: Path, seed: int, count: int = 60) -> Path:
     """Images of two digits, with labels.csv."""
     generate(replace(CAPTCHAS, count=count, seed=seed), folder, 1)
     return folder
+
+
+def read_shards(folder: Path) -> None:
+    """Read the shards of a folder, all of them."""
+    manifest = read_manifest(folder)
+    for shard in manifest.shards:
+        read_shard(folder, manifest, shard)
 
 
 @pytest.fixture(scope="session")

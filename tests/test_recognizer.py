@@ -141,6 +141,13 @@ def test_an_image_larger_than_is_admitted_is_refused_by_every_way_in(images, way
         Recognizer(BrightnessEngine(), max_bytes=len(data) - 1).predict(source)
 
 
+def test_base64_of_too_large_an_image_is_an_error_among_others(images):
+    path = next(images.glob("*.png"))
+    large = base64.b64encode(path.read_bytes() + bytes(4_000_000)).decode()
+    results = list(Recognizer(BrightnessEngine()).read_all([path, large, path]))
+    assert [type(result) for result in results] == [Reading, ImageError, Reading]
+
+
 def test_a_model_of_another_device_is_refused(run):
     with pytest.raises(UsageError, match="no device"):
         Recognizer.load(run, device="cuda:99")

@@ -231,8 +231,8 @@ def inspect_images(
     with ProgressBar("inspect", quiet) as bar:
         found = inspection.inspect(folder, config, labels, workers, bar.show, corrections)
     recognizer = None if model_folder is None else Recognizer(model_folder, device, max_bytes=config.max_bytes)
-    tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
     out.mkdir(parents=True, exist_ok=True)
+    tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
     draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()

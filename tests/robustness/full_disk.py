@@ -15,6 +15,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from killing import contents
+
 PAGE = 4096
 
 
@@ -65,11 +67,6 @@ def run(arguments: list[str]) -> tuple[int, str]:
         except SystemExit as leaving:
             return int(leaving.code or 0), errors.getvalue()
     return 0, errors.getvalue()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file in a folder, by its path there."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def still_whole(scene: str, work: Path, before: dict[str, bytes]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest import TINY
+from conftest import TINY, read_shards
 
 from captcha_ocr import Recognizer
 from captcha_ocr.checkpoint import load_model
@@ -20,14 +20,8 @@ from captcha_ocr.files import sealed, sha256
 from captcha_ocr.prepare import find_labels
 from captcha_ocr.resume import check_whole
 from captcha_ocr.run import read_run
-from captcha_ocr.shards import read_manifest, read_shard
+from captcha_ocr.shards import read_manifest
 from captcha_ocr.train import train
-
-
-def read_shards(folder: Path) -> None:
-    manifest = read_manifest(folder)
-    for shard in manifest.shards:
-        read_shard(folder, manifest, shard)
 
 
 @pytest.fixture(scope="module")

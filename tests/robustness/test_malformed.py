@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import CAPTCHAS, TINY
+from conftest import CAPTCHAS, TINY, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,6 @@ from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
 from captcha_ocr.prepare import admit_labels, find_labels
 from captcha_ocr.resume import check_whole
-from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 from captcha_ocr.train import train
 
@@ -118,9 +117,7 @@ def test_manifests(soak, figure, shards, tmp_path):
 
     def use(document):
         write(folder / "manifest.json", document)
-        manifest = read_manifest(folder)
-        for shard in manifest.shards:
-            read_shard(folder, manifest, shard)
+        read_shards(folder)
 
     check_each(soak, figure, 100, json.loads((shards / "manifest.json").read_bytes()), use)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CAPTCHAS, TINY
+from conftest import CAPTCHAS, TINY, read_shards
 
 import captcha_ocr
 from captcha_ocr import Recognizer
@@ -22,7 +22,6 @@ from captcha_ocr.export import export
 from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
 from captcha_ocr.prepare import find_labels, prepare
-from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 from captcha_ocr.train import train
 
@@ -79,12 +78,6 @@ def with_hash(folder: Path, document: str, name: str, data: bytes) -> None:
     content = json.loads((folder / document).read_bytes())
     content["files"][name] = sha256(data)
     (folder / document).write_bytes(sealed(content))
-
-
-def read_shards(folder: Path) -> None:
-    manifest = read_manifest(folder)
-    for shard in manifest.shards:
-        read_shard(folder, manifest, shard)
 
 
 @pytest.fixture
