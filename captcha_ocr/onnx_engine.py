@@ -15,6 +15,8 @@ from captcha_ocr.workers import available_workers
 if TYPE_CHECKING:
     import onnxruntime
 
+EXTERNAL_DATA = b"location"  # the key, in ONNX, of the file that a tensor's data are in
+
 
 class OnnxEngine:
     """What a Recognizer reads with: numpy in, numpy out.
@@ -56,11 +58,20 @@ def errors_named(path: Path) -> Iterator[None]:
 
 
 def open_session(network: bytes) -> "onnxruntime.InferenceSession":
-    """A session over the bytes of an ONNX file, with one thread and without telemetry."""
+    """A session over the bytes of an ONNX file, with one thread and without telemetry, that reads nothing but them.
+
+    ValueError for a network with data in other files: onnxruntime would look for them from the current folder on.
+    """
     import onnxruntime
 
+    # Eight such bytes in a row among weights, by chance, are in one of a million million files.
+    if EXTERNAL_DATA in network:
+        raise ValueError("its data are in another file")
     onnxruntime.disable_telemetry_events()  # which its builds for Windows have
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is fatal: errors are raised, too
+    options.add_session_config_entry(
+        "session.load_model_format", "ONNX"
+    )  # not onnxruntime's own, which is less checked
     return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])

@@ -1,9 +1,11 @@
 """The run folder: what identifies a run, how it ended, and its metrics.
 
 runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/  previous/  epoch-0010/ …  tensorboard/
+               replaced/, while it is not finished: the run whose place it takes
 """
 
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -14,12 +16,13 @@ from typing import Any, get_args
 
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import alike, finite, is_ours, read_sealed, remove_files, sealed, sha256, to_json, write_atomic
+from captcha_ocr.files import alike, finite, is_ours, read_sealed, sealed, sha256, to_json, write_atomic
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import (
     WEIGHTS_FILE,
     aside,
     find_model_folder,
+    put_in_place,
     read_config,
     read_model_config,
     recover,
@@ -34,6 +37,7 @@ from captcha_ocr.shards import Dataset
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
+REPLACED = "replaced"
 KEPT = re.compile(r"epoch-\d{4,}(\.tmp|\.old)?")  # checkpoints that --keep-every keeps
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
 
@@ -216,10 +220,17 @@ def is_run(out: Path) -> bool:
     return is_ours(out / RUN_FILE, RUN_FORMAT)
 
 
+def may_be_replaced(out: Path) -> bool:
+    """Whether there is a run in `out`, and room beside it to keep it meanwhile; UsageError if another's lies there."""
+    older = out / REPLACED
+    check(is_run(older) or not older.exists(), f"{older} was not written by train; choose another --out")
+    return is_run(out)
+
+
 def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
     """Make `out` ready: a new run, one that goes on, or one in place of another."""
     if replace:
-        remove_run(out)
+        set_aside(out)
     for name in FOLDERS:
         recover(out / name)
     if is_run(out) and described["begun_from"] is None:
@@ -233,22 +244,43 @@ def write_run(out: Path, content: dict[str, Any]) -> None:
 
 
 def end_run(out: Path, finished: Finished, facts: dict[str, Any]) -> None:
-    """Write into run.json how the run ended, and further facts (JSON types)."""
+    """Write into run.json how the run ended, and further facts (JSON types); the run that it replaces goes."""
     content = read_run(out)
     write_run(out, {**content, **facts, "finished": asdict(finished)})
+    if is_run(out / REPLACED):
+        shutil.rmtree(out / REPLACED, ignore_errors=True)
 
 
-def remove_run(out: Path) -> None:
-    """Remove what an earlier run wrote into `out`, and nothing else."""
-    shutil.rmtree(out / BOARD, ignore_errors=True)
-    for name in FOLDERS:
-        for folder in (out / name, aside(out / name), temporary_of(out / name)):
-            shutil.rmtree(folder, ignore_errors=True)
-    for folder in out.iterdir():
-        if KEPT.fullmatch(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
-    # run.json last: without it the rest would be a stranger's, should this be interrupted.
-    remove_files(out / name for name in (*FILES, RUN_FILE))
+def set_aside(out: Path) -> None:
+    """Move what an earlier run wrote into `out`, and nothing else, to `replaced`, until the run to come has finished.
+
+    An unfinished run that was itself to replace the one that lies there is removed.
+    """
+    older = out / REPLACED
+    if is_run(older) and not has_finished(out):
+        for path in parts_of_run(out):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return
+    moving = temporary_of(older)
+    moving.mkdir(exist_ok=True)
+    for path in parts_of_run(out):
+        os.replace(path, moving / path.name)
+    put_in_place(moving, older)
+
+
+def has_finished(out: Path) -> bool:
+    """Whether a run is whole, as far as run.json goes, and has come to its end."""
+    try:
+        return read_run(out)["finished"] is not None
+    except DamagedError:
+        return False
+
+
+def parts_of_run(out: Path) -> list[Path]:
+    """What a run wrote into `out`; run.json last: without it the rest would be a stranger's, were one interrupted."""
+    names = [form(Path(name)).name for name in FOLDERS for form in (Path, aside, temporary_of)]
+    names += [path.name for path in out.iterdir() if KEPT.fullmatch(path.name) and path.is_dir()]
+    return [out / name for name in (*names, BOARD, *FILES, RUN_FILE) if (out / name).exists()]
 
 
 def kept(out: Path, epoch: int) -> Path:

@@ -40,14 +40,15 @@ from captcha_ocr.run import (
     BOARD,
     CONFUSION_FILE,
     CURVES_FILE,
+    REPLACED,
     Finished,
     Run,
     changes,
     describe_run,
     end_run,
     find_run,
-    is_run,
     kept,
+    may_be_replaced,
     model_for,
     origin_of,
     start_run,
@@ -125,7 +126,7 @@ def open_run(
     try:
         finished = find_run(out, described, resume)
     except CaptchaOcrError:
-        replace = force and is_run(out)
+        replace = force and may_be_replaced(out)
         if not replace:
             raise
     if finished is None:
@@ -168,6 +169,8 @@ def train_on(run: Run, share: Share, config: TrainConfig, init: Path | None, res
     trainer.network = processes.wrap(trainer.model)
     run.tell(expectation(trainer, training, dataset.count("val")))
     if processes.first:
+        if run.replace:
+            run.tell(f"replaces   the run in {run.out}, which {run.out / REPLACED} keeps until this one has finished")
         start_run(run.out, run.described, run.replace)
         if checkpoint is not None and trainer.progress.best_exact >= 0 and not (run.out / BEST).exists():
             copy_model(standing(checkpoint.parent / BEST), run.out / BEST)

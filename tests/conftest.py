@@ -34,6 +34,8 @@ TINY = Preset(
     images_seen=96,
 )
 
+MOST_GROWTH_MB = 50  # of the memory of a process that reads a great many images
+
 
 def pytest_addoption(parser):
     parser.addoption("--soak", action="store_true", help="tests/robustness at full length: hours (make soak)")
@@ -79,6 +81,12 @@ def read_shards(folder: Path) -> None:
     manifest = read_manifest(folder)
     for shard in manifest.shards:
         read_shard(folder, manifest, shard)
+
+
+def resident_mb() -> float:
+    """The memory that this process holds now (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmRSS"))
 
 
 @pytest.fixture(scope="session")

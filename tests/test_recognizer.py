@@ -1,7 +1,6 @@
 import base64
 import io
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 
 import numpy as np
@@ -211,12 +210,3 @@ def test_every_character_has_its_confidence_and_its_runner_up():
 def test_a_single_class_has_no_runner_up():
     reading = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
     assert [(c.character, c.confidence, c.runner_up) for c in reading.characters] == [("A", 1.0, "")] * 2
-
-
-def test_eight_threads_read_what_one_reads(recognizer, images):
-    paths = sorted(images.glob("*.png")) * 5
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(recognizer.predict, paths))
-    alone = [recognizer.predict(path) for path in paths]
-    assert [reading.code for reading in together] == [reading.code for reading in alone]
-    assert [r.confidence for r in together] == pytest.approx([r.confidence for r in alone], abs=1e-5)

@@ -16,6 +16,7 @@ from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.metrics import Scores
+from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.prepare import prepare
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
@@ -332,6 +333,26 @@ def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_pa
     train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert len(rows_of(copied)) == 1
     assert (copied / "notes.txt").read_text() == "mine"
+    assert not (copied / "replaced").exists()
+
+
+def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(run, shards, config, tmp_path, monkeypatch):
+    copied = shutil.copytree(run, tmp_path / "run")
+    for seed in (1, 2):  # the second replaces the first, which did not finish
+        stop_after_the_first_epoch(shards, copied, replace(config, seed=seed), monkeypatch, force=True)
+        assert {path.name for path in (copied / "replaced").iterdir()} == {path.name for path in run.iterdir()}
+        assert find_model_folder(copied / "replaced") == copied / "replaced" / "best"
+        assert weights(copied / "replaced" / "best") == weights(run / "best")
+    train([shards], copied, replace(config, seed=2), "cpu", quiet=True)
+    assert not (copied / "replaced").exists()
+
+
+def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, config, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "replaced").mkdir()
+    with pytest.raises(UsageError, match="replaced was not written by train; choose another --out"):
+        train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
+    assert weights(copied / "best") == weights(run / "best")
 
 
 def test_force_leaves_the_same_run_as_it_is(run, shards, config, tmp_path):
@@ -357,11 +378,11 @@ def test_force_replaces_a_damaged_run(run, shards, config, tmp_path):
     assert weights(copied / "last") == weights(run / "last")
 
 
-def stop_after_the_first_epoch(shards, out, config, monkeypatch):
+def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
     with monkeypatch.context() as context:
         context.setattr(training, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train([shards], out, config, "cpu", quiet=True)
+            train([shards], out, config, "cpu", quiet=True, **options)
 
 
 def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp_path, monkeypatch):

@@ -223,6 +223,7 @@ def inspect_images(
         from captcha_ocr import inspection
         from captcha_ocr.advice import advice_on_run
         from captcha_ocr.contact_sheet import draw_sheet
+        from captcha_ocr.files import writing_to
         from captcha_ocr.progress import ProgressBar
         from captcha_ocr.recognizer import Recognizer
 
@@ -231,16 +232,16 @@ def inspect_images(
     with ProgressBar("inspect", quiet) as bar:
         found = inspection.inspect(folder, config, labels, workers, bar.show, corrections)
     recognizer = None if model_folder is None else Recognizer(model_folder, device, max_bytes=config.max_bytes)
-    out.mkdir(parents=True, exist_ok=True)
-    tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
-    draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     advice = facts["advice"]
-    if model_folder is not None and recognizer is not None:
-        facts["wrong"], told = tell_wrong(recognizer, found, out, quiet)
-        lines += told
-        advice += advice_on_run(model_folder)
+    with writing_to(out):
+        tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
+        draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
+        if model_folder is not None and recognizer is not None:
+            facts["wrong"], told = tell_wrong(recognizer, found, out, quiet)
+            lines += told
+            advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     following = (
         next_command("prepare", folder, IMAGES) if model_folder is None else next_command("curve", SHARDS, SHARDS)

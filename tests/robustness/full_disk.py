@@ -72,24 +72,26 @@ def run(arguments: list[str]) -> tuple[int, str]:
 def still_whole(scene: str, work: Path, before: dict[str, bytes]) -> bool:
     """Whether what was there beforehand, or for a run what has been saved since, is whole."""
     from captcha_ocr.resume import check_whole, load_last
-    from captcha_ocr.run import check_best, read_run
+    from captcha_ocr.run import REPLACED, check_best, read_run
 
     if scene == "prepare":
         return contents(work / "shards") == before
     if scene == "export":
         return contents(work / "model") == before and bool(check_whole(work / "model"))
+    if scene == "train --force":
+        return before in (contents(work / "run"), contents(work / "run" / REPLACED))
     return bool(check_best(work / "run") and load_last(work / "run") and read_run(work / "run"))
 
 
 def folder_of(scene: str, work: Path) -> Path:
     """What the command writes to."""
-    return work / {"export": "model", "train": "run"}.get(scene, "shards")
+    return work / {"export": "model", "prepare": "shards"}.get(scene, "run")
 
 
 def results(scene: str, work: Path) -> dict[str, bytes]:
     """What has to be the same in the end: for a run its weights, for they are all that takes no time."""
     found = contents(folder_of(scene, work))
-    return {name: data for name, data in found.items() if scene != "train" or name.endswith(".safetensors")}
+    return {name: data for name, data in found.items() if "train" not in scene or name.endswith(".safetensors")}
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ AS_ROOT = [] if os.name == "posix" and os.geteuid() == 0 else ["--user", "--map-
 COMMANDS = {
     "prepare": "prepare WORK/images --out WORK/shards --preset tiny --seed 1 --force --quiet --workers 1",
     "train": "train --data WORK/shards --out WORK/run --preset tiny --epochs 4 --device cpu --quiet",
+    "train --force": "train --data WORK/shards --out WORK/run --preset tiny --seed 1 --force --device cpu --quiet",
     "export": "export WORK/images --model WORK/model",
 }
 
@@ -40,9 +41,9 @@ def test_a_disk_that_fills_at_any_write(scene, disk, images, shards, run, tmp_pa
     work = tmp_path / "source" / "work"
     if scene in ("prepare", "export"):
         shutil.copytree(images, work / "images")
-    if scene in ("prepare", "train"):
+    if scene != "export":
         shutil.copytree(shards, work / "shards")
-    if scene == "train":
+    if scene.startswith("train"):
         shutil.copytree(run, work / "run")
     if scene == "export":
         shutil.copytree(run / "best", work / "model")

@@ -4,10 +4,10 @@ import io
 import random
 import time
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import MOST_GROWTH_MB, resident_mb
 from hostile import BURDENED, FORMATS, PNG
 from PIL import Image
 
@@ -16,7 +16,7 @@ from captcha_ocr.errors import ImageError
 from captcha_ocr.images import to_array
 
 SIZE = InputSize(60, 160, 1)
-MOST_MS, MOST_GROWTH_MB = 20, 50
+MOST_MS = 20
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
 
 
@@ -90,12 +90,6 @@ def with_right_checksums(data: bytes) -> bytes:
         fixed[end - 4 : end] = zlib.crc32(fixed[place + 4 : end - 4]).to_bytes(4)
         place = end
     return bytes(fixed)
-
-
-def resident_mb() -> float:
-    """The memory that this process holds now (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmRSS"))
 
 
 @pytest.mark.filterwarnings("ignore")  # Pillow's, about the damage

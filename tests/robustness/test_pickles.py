@@ -1,4 +1,4 @@
-"""Nothing is unpickled: the code has no way to do it, and no file that a loader reads is run."""
+"""Nothing is unpickled: the code has no way to do it, no file that a loader reads is run, or has another one read."""
 
 import ast
 import json
@@ -9,6 +9,8 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
+import onnx
+import onnxruntime
 import pytest
 import torch
 from conftest import CAPTCHAS, TINY, read_shards
@@ -17,10 +19,11 @@ import captcha_ocr
 from captcha_ocr import Recognizer
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.export import export
 from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
+from captcha_ocr.model_folder import PRETRAINED
 from captcha_ocr.prepare import find_labels, prepare
 from captcha_ocr.synth import generate
 from captcha_ocr.train import train
@@ -129,6 +132,36 @@ def test_no_loader_runs_a_pickle(whole, form):
     with suppress(Exception):
         torch.load(scratch, weights_only=False) if form == "torch" else pickle.loads(data)
     assert trap.exists() or form in ("npy", "zip"), "this trap cannot be sprung"
+
+
+@pytest.fixture
+def stranger(tmp_path) -> Path:
+    """A model folder with a network, as a stranger could have sent it."""
+    return shutil.copytree(PRETRAINED, tmp_path / "model")
+
+
+@pytest.mark.parametrize("place", ["secret.bin", "./secret.bin", "../{here}/secret.bin", "{folder}/secret.bin"])
+def test_no_network_has_another_file_read(stranger, monkeypatch, place):
+    network = onnx.load(stranger / "model.onnx")
+    tensor = max(network.graph.initializer, key=lambda each: len(each.raw_data))
+    (stranger / "secret.bin").write_bytes(tensor.raw_data)  # with which it would be whole
+    monkeypatch.chdir(stranger)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=place.format(here=stranger.name, folder=stranger))
+    tensor.ClearField("raw_data")
+    with_hash(stranger, "config.json", "model.onnx", network.SerializeToString())
+    with pytest.raises(DamagedError, match=r"model\.onnx holds no network that reads images: its data are in another"):
+        Recognizer(stranger, engine="onnx")
+
+
+def test_a_network_in_onnxruntimes_own_format_is_refused(stranger):
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    options.optimized_model_filepath = str(stranger / "model.ort")
+    onnxruntime.InferenceSession(stranger / "model.onnx", options, providers=["CPUExecutionProvider"])
+    with_hash(stranger, "config.json", "model.onnx", (stranger / "model.ort").read_bytes())
+    with pytest.raises(DamagedError, match=r"model\.onnx holds no network that reads images"):
+        Recognizer(stranger, engine="onnx")
 
 
 def resume(whole: Path) -> None:
