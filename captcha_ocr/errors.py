@@ -8,10 +8,21 @@ CaptchaOcrError            1   something failed; the message is one sentence for
 """
 
 
+def in_one_line(text: str) -> str:
+    """`text` without anything that could break a line or a terminal: such characters as \\xNN."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
+    )
+
+
 class CaptchaOcrError(Exception):
     """Base of the project's own errors: `str(error)` is one sentence that a user can act on."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return in_one_line(super().__str__())  # whatever a file is called, or holds
 
 
 class UsageError(CaptchaOcrError):

@@ -19,7 +19,7 @@ import click
 
 from captcha_ocr import __version__
 from captcha_ocr.config import MAX_BYTES, Lengths
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.workers import rank_and_count
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -80,7 +80,7 @@ class Commands(click.Group):
                 sys.stdout.flush()  # here a full disk is a sentence
             return result
         except CaptchaOcrError as error:
-            click.echo(in_one_line(f"captcha-ocr: {_speaker()}{error}"), err=True)
+            click.echo(f"captcha-ocr: {_speaker()}{error}", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             repeat = "" if ctx.invoked_subcommand == "eval" else "; the same command again ends what is begun"
@@ -217,14 +217,6 @@ def report(as_json: bool, document: dict[str, Any], text: str, following: str) -
 def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
     """The command that follows; a folder that is its default goes unsaid."""
     return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(str(folder))}")
-
-
-def in_one_line(text: str) -> str:
-    """`text` without anything that could break a line or a terminal: such characters as \\xNN."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
-        for character in text
-    )
 
 
 def escape(path: str) -> str:

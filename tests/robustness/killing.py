@@ -1,11 +1,13 @@
 """Commands in processes of their own that are ended in the midst, at any moment or inside the saving."""
 
+import contextlib
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 # `captcha-ocr` as it is, but for a checkpoint several times a second and the shortest trial beforehand.
@@ -53,14 +55,19 @@ class Command:
             _, errors = process.communicate()
         assert process.returncode == 0, errors
 
-    def measure(self) -> tuple[float, int]:
-        """How many seconds it works, and by how many operations on files."""
+    def measure(self, watched: Path) -> tuple[float, int, float]:
+        """How many seconds it works, by how many operations on files, and for how long it leaves a file as it is."""
         with self.start(NEVER) as process:
             self.wait(process)
-            begun = time.monotonic()
+            begun = time.time()
+            moments = [begun]
+            while process.poll() is None:
+                with contextlib.suppress(FileNotFoundError):
+                    moments.append(max(moments[-1], watched.stat().st_mtime))
+                time.sleep(0.002)
             _, errors = process.communicate()
         assert process.returncode == 0, errors
-        return time.monotonic() - begun, int(errors.splitlines()[-1])
+        return time.time() - begun, int(errors.splitlines()[-1]), max(b - a for a, b in pairwise(moments))
 
     def wait(self, process: subprocess.Popen[str]) -> None:
         """Wait until its work has begun."""
