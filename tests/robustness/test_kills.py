@@ -137,6 +137,7 @@ def test_training_that_was_ended_and_given_again_gives_the_same_bits(
         shutil.rmtree(out)
     figure(
         f"{ends} of {ends} bit-identical ({operations} operations on files, {seconds:.1f} s); newest whole checkpoint "
-        f"{oldest_s:.2f} s old at most when it was ended, one being due every {BETWEEN_CHECKPOINTS_S} s and undisturbed written within "
+        f"{oldest_s:.2f} s old at most when it was ended, one being due "
+        f"every {BETWEEN_CHECKPOINTS_S} s and undisturbed written within "
         f"{between_s:.2f} s of the one before; {slowest_s:.1f} s to end at most"
     )
