@@ -28,7 +28,7 @@ from captcha_ocr.cli.group import (
     option,
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
-from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, in_one_line
 from captcha_ocr.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
 from captcha_ocr.signals import importing
 from captcha_ocr.workers import rank_and_count
@@ -221,7 +221,7 @@ class Show:
 
     def error(self, path: str, error: ImageError) -> int:
         """Print an error, in plain output to stderr; returns 1."""
-        reason = str(error).removeprefix(f"{path}: ")
+        reason = str(error).removeprefix(in_one_line(f"{path}: "))
         if self.as_json:
             click.echo(json.dumps({"path": path, "error": reason}))
         else:

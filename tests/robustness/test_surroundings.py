@@ -60,6 +60,7 @@ def test_an_error_about_an_odd_name_is_one_line(odd):
     done = ocr("eval", odd / "new\nline.png")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(rb"new\nline.png: not a PNG, JPEG, GIF, BMP or WEBP image")
+    assert done.stderr.count(rb"new\nline.png") == 1
 
 
 def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
