@@ -63,15 +63,16 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
 
 
 def fits(trainer: Trainer, state: dict[str, Any]) -> bool:
-    """Whether a checkpoint's state is of the trainer's kind: its schedule could else fail on the way."""
-    own = json.loads(json.dumps(trainer.state()))
-    if not alike(own, state):
+    """Whether a checkpoint's state, and its progress, are of the trainer's kind: its schedule could else fail later."""
+    own, progress, steps = json.loads(json.dumps(trainer.state())), trainer.progress, trainer.share.steps
+    has_come = progress.epoch >= 0 and 0 <= progress.batch <= steps
+    if not has_come or progress.step != progress.epoch * steps + progress.batch or not alike(own, state):
         return False
     before, now = state["schedule"], own["schedule"]
     is_longer = decays(trainer.config) and state["steps"] != trainer.steps  # whose schedule is made anew
     is_same = is_longer or all(before[name] == value for name, value in now.items() if name not in COURSE)
     by_epoch = trainer.config.schedule == "plateau"
-    return is_same and before["last_epoch"] == (trainer.progress.epoch if by_epoch else trainer.progress.step)
+    return is_same and before["last_epoch"] == (progress.epoch if by_epoch else progress.step)
 
 
 def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:

@@ -18,6 +18,7 @@ from captcha_ocr.model import ResNet18
 from captcha_ocr.model_folder import OPTIMIZER_FILE, STATE_FILE, put_in_place, read_config, recover
 
 LAST, PREVIOUS = "last", "previous"
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of every parameter, beside its step
 
 
 @dataclass
@@ -109,28 +110,37 @@ def restore(
     document: dict[str, Any], tensors: bytes, optimizer: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Any]]:
     """Bring the optimiser to what `read_checkpoint` read; returns the progress and the further state."""
-    if not alike(of_numbers(optimizer.state_dict()["param_groups"]), of_numbers(document["groups"])):
+    own, numbers = optimizer.state_dict()["param_groups"], of_numbers(document["groups"])
+    if not alike(of_numbers(own), numbers):
         raise DamagedError(f"a checkpoint's {STATE_FILE} is malformed: it is of another optimiser")
-    groups = [{**group, "betas": tuple(group["betas"])} for group in document["groups"]]
+    groups = [{**group, **row, "betas": tuple(row["betas"])} for group, row in zip(own, numbers, strict=True)]
     try:
         optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
     except (SafetensorError, ValueError) as error:
         raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
     for parameter, state in optimizer.state.items():
-        for name, tensor in state.items():
-            if tensor.shape == parameter.shape:
-                # In the parameter's own layout: the fused kernels walk both in the order of memory.
-                state[name] = torch.empty_like(parameter).copy_(tensor)
+        if not is_of_adam(parameter, state):
+            raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: it is of another network")
+        for name in MOMENTS:
+            # In the parameter's own layout: the fused kernels walk both in the order of memory.
+            state[name] = torch.empty_like(parameter).copy_(state[name])
     return Progress(**document["progress"]), document["state"]
 
 
+def is_of_adam(parameter: Any, state: dict[str, torch.Tensor]) -> bool:
+    """Whether Adam could have written this of a parameter; what it wrote of none has a number in its place."""
+    if not isinstance(parameter, torch.Tensor) or set(state) != {"step", *MOMENTS}:
+        return False
+    return state["step"].shape == () and all(state[name].shape == parameter.shape for name in MOMENTS)
+
+
 def of_numbers(groups: list[Any]) -> list[Any]:
-    """An optimiser's groups as JSON has them, without switches, which are others on another device."""
-    switches = (bool, type(None))
-    rows = [group for group in groups if isinstance(group, dict)]
+    """What of an optimiser's groups is a number, as JSON has it: switches are others on another device."""
     return [
-        {key: list(value) if key == "betas" else value for key, value in row.items() if type(value) not in switches}
-        for row in rows
+        {name: value for name, value in group.items() if name == "betas" or type(value) in (int, float)}
+        if isinstance(group, dict)
+        else group
+        for group in groups
     ]
 
 

@@ -8,8 +8,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 from conftest import TINY, read_shards
+from safetensors.torch import load_file, save_file
 
 from captcha_ocr import Recognizer
 from captcha_ocr.checkpoint import load_model
@@ -143,6 +145,34 @@ def test_where_all_checkpoints_are_damaged_nothing_is_begun_anew(whole, tmp_path
     assert "no checkpoint" in result.stderr
     assert "begin anew with --resume never --force" in result.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def cut_off(tensors: dict) -> None:
+    name, tensor = next((name, tensor) for name, tensor in tensors.items() if tensor.dim() > 1)
+    tensors[name] = tensor[1:].contiguous()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        cut_off,
+        lambda tensors: tensors.pop("0.exp_avg"),
+        lambda tensors: tensors.update({"9999.step": torch.zeros(())}),
+        lambda tensors: tensors.update({"0.step": torch.zeros(2)}),
+        lambda tensors: tensors.update({"exp_avg": torch.zeros(2)}),
+    ],
+)
+def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, change):
+    run = unfinished(whole, tmp_path / "run")
+    last = run / "last"
+    tensors = load_file(last / "optimizer.safetensors")
+    change(tensors)
+    save_file(tensors, last / "optimizer.safetensors")
+    document = json.loads((last / "config.json").read_bytes())
+    document["files"]["optimizer.safetensors"] = sha256((last / "optimizer.safetensors").read_bytes())
+    (last / "config.json").write_bytes(sealed(document))
+    with pytest.raises(DamagedError, match=r"optimizer\.safetensors is malformed"):
+        train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
 
 
 @pytest.mark.parametrize(
