@@ -11,10 +11,10 @@ from captcha_ocr.config import check, decays
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import alike
 from captcha_ocr.metrics import loss_of
-from captcha_ocr.model_folder import standing
+from captcha_ocr.model_folder import STATE_FILE, standing
 from captcha_ocr.progress import counted, say
 from captcha_ocr.resume import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
-from captcha_ocr.run import BEST, Run, changes, check_best, has_lost_its_checkpoints, is_longer
+from captcha_ocr.run import BEST, Run, changes, check_best, check_description, has_lost_its_checkpoints, is_longer
 from captcha_ocr.trainer import Trainer, make_schedule
 
 COURSE = (  # what changes in a schedule's state while it runs
@@ -50,9 +50,14 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
     progress, state = restore(json.loads(document), trainer.processes.from_first(lambda: tensors), trainer.optimizer)
     progress.run = run.described
     trainer.progress = progress
-    if not fits(trainer, state):
+    try:
+        whole = fits(trainer, state)
+        if whole:
+            trainer.restore(state)
+    except (RuntimeError, ValueError, OverflowError):  # a number that no tensor holds
+        whole = False
+    if not whole:
         raise DamagedError(f"the checkpoint in {run.out} is malformed: its state is of another kind of training")
-    trainer.restore(state)
     if decays(trainer.config) and state["steps"] != trainer.steps:
         lengthen(trainer)
     if checkpoint == run.out / PREVIOUS:
@@ -67,6 +72,8 @@ def fits(trainer: Trainer, state: dict[str, Any]) -> bool:
     own, progress, steps = json.loads(json.dumps(trainer.state())), trainer.progress, trainer.share.steps
     has_come = progress.epoch >= 0 and 0 <= progress.batch <= steps
     if not has_come or progress.step != progress.epoch * steps + progress.batch or not alike(own, state):
+        return False
+    if any(state[tally][name] < 0 for tally in ("epoch", "recent") for name in ("images", "seconds")):
         return False
     before, now = state["schedule"], own["schedule"]
     is_longer = decays(trainer.config) and state["steps"] != trainer.steps  # whose schedule is made anew
@@ -95,6 +102,7 @@ def find_checkpoint(out: Path, resume: str, replace: bool) -> Path | None:
 
 def check_goes_on(checkpoint: Path, begun: dict[str, Any], state: dict[str, Any], trainer: Trainer, run: Run) -> None:
     """Refuse a checkpoint of a run that was begun otherwise, with what differs."""
+    check_description(checkpoint / STATE_FILE, begun)
     changed = [] if is_longer(begun, run.described) else changes(begun, run.described)
     check(not changed, f"{checkpoint} is of another run ({'; '.join(changed)}); --init takes its weights alone")
     before, now = state.get("steps_per_epoch"), trainer.share.steps

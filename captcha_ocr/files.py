@@ -215,8 +215,11 @@ def is_sealed(document: dict[str, Any], data: bytes) -> bool:
 def alike(example: Any, value: Any) -> bool:
     """Whether a JSON value has the form of an example: the same keys, and in them, and in lists, the same types.
 
-    An empty list or object stands for any, a float for any number, and None for None, a number or a text.
+    An empty list or object stands for any, a float for any number, and None for None, a number or a text. Whole numbers
+    have 64 bits.
     """
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return False
     if isinstance(example, dict) and isinstance(value, dict):
         return not example or (example.keys() == value.keys() and all(alike(example[k], value[k]) for k in example))
     if isinstance(example, (list, tuple)) and isinstance(value, list):

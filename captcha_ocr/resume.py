@@ -101,9 +101,19 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, Any], bytes]:
     state, tensors = (read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE))
     document = parse_json(folder / STATE_FILE, state)
     example = {"progress": asdict(Progress({})), "state": {}, "groups": []}
-    if not alike(example, document) or not all(isinstance(row, dict) for row in document["progress"]["rows"]):
+    if not alike(example, document) or not all(map(is_row, document["progress"]["rows"])):
         raise DamagedError(f"{folder / STATE_FILE} is malformed")
     return document, tensors
+
+
+def is_row(row: Any) -> bool:
+    """Whether a JSON value is a row of metrics."""
+    if not isinstance(row, dict) or row.get("by") not in ("step", "epoch"):
+        return False
+    measured = ("seconds", "training_loss", "training_exact", "learning_rate", "images_per_s")
+    validated = ("validation_loss", "validation_exact") if row["by"] == "epoch" else ()
+    memory = {"peak_memory_mb": None, "peak_device_memory_mb": None}
+    return alike({"by": "", "epoch": 0, "step": 0, **dict.fromkeys(measured + validated, 0.0), **memory}, row)
 
 
 def restore(

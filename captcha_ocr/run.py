@@ -163,16 +163,23 @@ def read_run(out: Path) -> dict[str, Any]:
     """The checked content of run.json; DamagedError where it is not whole."""
     path = out / RUN_FILE
     document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    check_description(path, document)
+    if "finished" not in document or not has_ended_well(document["finished"]):
+        raise DamagedError(f"{path} is malformed")
+    return document
+
+
+def check_description(path: Path, described: dict[str, Any]) -> None:
+    """DamagedError unless this, out of `path`, is what `describe_run` gives, whatever else it holds."""
     known = {"images": dict.fromkeys(get_args(Split), 0), "data": "", "init": None, "begun_from": None}
     try:
-        TrainConfig.from_dict(document["training"])
-        ModelConfig.from_dict(document["model"])
-        whole = alike(known, {name: document[name] for name in known}) and has_ended_well(document["finished"])
+        TrainConfig.from_dict(described["training"])
+        ModelConfig.from_dict(described["model"])
+        whole = alike(known, {name: described[name] for name in known})
     except (KeyError, UsageError) as error:
         raise DamagedError(f"{path} is malformed ({error})") from None
     if not whole:
         raise DamagedError(f"{path} is malformed")
-    return document
 
 
 def has_ended_well(finished: Any) -> bool:
