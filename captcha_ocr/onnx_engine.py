@@ -1,5 +1,6 @@
 """Reading without torch: an exported network, which onnxruntime computes on the processor."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from captcha_ocr.workers import available_workers
 
 if TYPE_CHECKING:
     import onnxruntime
+
+# From 1.29 on its builds for Linux and macOS keep events in ~/.cache and send them, unless told this before the import.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 EXTERNAL_DATA = b"location"  # the key, in ONNX, of the file that a tensor's data are in
 
@@ -67,7 +71,7 @@ def open_session(network: bytes) -> "onnxruntime.InferenceSession":
     # Eight such bytes in a row among weights, by chance, are in one of a million million files.
     if EXTERNAL_DATA in network:
         raise ValueError("its data are in another file")
-    onnxruntime.disable_telemetry_events()  # which its builds for Windows have
+    onnxruntime.disable_telemetry_events()  # those of its builds for Windows, and where it was imported before us
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is fatal: errors are raised, too

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import onnx
-import onnxruntime
 import pytest
 import torch
 from conftest import CAPTCHAS, TINY, read_shards
@@ -155,6 +154,8 @@ def test_no_network_has_another_file_read(stranger, monkeypatch, place):
 
 
 def test_a_network_in_onnxruntimes_own_format_is_refused(stranger):
+    import onnxruntime  # after captcha_ocr.onnx_engine, which switches its telemetry off
+
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.save_model_format", "ORT")
     options.optimized_model_filepath = str(stranger / "model.ort")

@@ -11,6 +11,7 @@ import pytest
 from test_full_disk import AS_ROOT
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
+QUIETS_ONNXRUNTIME = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "XDG_CACHE_HOME")
 ODD = [
     "with space.png",
     "new\nline.png",
@@ -150,6 +151,14 @@ def test_a_file_that_may_not_be_read_is_a_sentence(images, tmp_path):
     done = subprocess.run([*as_anybody, *OCR, "eval", path], capture_output=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].decode() == f"{path}: Permission denied"
+
+
+def test_reading_leaves_nothing_in_the_home_folder(images, tmp_path):
+    """Where onnxruntime keeps the events that it means to send, if nobody tells it not to."""
+    told_by_nobody = {name: value for name, value in os.environ.items() if name not in QUIETS_ONNXRUNTIME}
+    done = ocr("eval", images, "--engine", "onnx", env=told_by_nobody | {"HOME": os.fspath(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 OFFLINE = """
