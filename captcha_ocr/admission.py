@@ -16,7 +16,7 @@ from captcha_ocr.config import MAX_AREA, MAX_BYTES
 from captcha_ocr.errors import ImageError
 
 MAX_SIDE = 4096
-MOST_PARTS = 10_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
+MOST_PARTS = 5_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
 MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as the whole image; encoders write ten
 MOST_TAGS = 100  # of EXIF data, among which the orientation is looked for
 ORIENTATION = 0x0112
