@@ -43,7 +43,7 @@ pretrained: $(VENV)/installed-dev  ## train the model in the package again: some
 test: $(VENV)/installed-dev  ## run the tests
 	$(BIN)/python -m pytest --cov --cov-report=term
 
-soak: $(VENV)/installed-dev  ## run the tests of damage, kills, full disks and hostile files at full length: some hours
+soak: $(VENV)/installed-dev  ## run the tests of damage, kills, full disks and hostile files at full length: an hour
 	$(BIN)/python -m pytest -q --soak tests/robustness
 
 check: $(VENV)/installed-dev  ## check format, lint and types

@@ -38,7 +38,7 @@ MOST_GROWTH_MB = 50  # of the memory of a process that reads a great many images
 
 
 def pytest_addoption(parser):
-    parser.addoption("--soak", action="store_true", help="tests/robustness at full length: hours (make soak)")
+    parser.addoption("--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)")
 
 
 @pytest.fixture(scope="session")
