@@ -140,7 +140,10 @@ class Recognizer:
 
 def _unless_error(result: Reading | ImageError) -> Reading:
     if isinstance(result, ImageError):
-        raise result
+        try:
+            raise result
+        finally:
+            del result  # or the error, by its traceback, would keep itself and all that its callers hold alive
     return result
 
 

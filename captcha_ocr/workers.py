@@ -71,7 +71,9 @@ def map_in_threads(
             yield from result
         slices.raise_error()
     finally:
-        pool.shutdown(cancel_futures=True)  # what nobody waits for any more is not begun
+        # What nobody waits for any more is not begun. What has begun is not waited for: an iterator left halfway
+        # may be collected by any thread, one of these too, and none can wait for itself.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Slices(Iterator[list[Job]]):

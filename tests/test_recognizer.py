@@ -1,6 +1,9 @@
 import base64
+import contextlib
+import gc
 import io
 import shutil
+import weakref
 from itertools import cycle, islice
 
 import numpy as np
@@ -158,6 +161,20 @@ def test_an_iterator_is_read_in_batches_as_its_readings_are_asked_for(recognizer
     assert list(islice(endless, 150)) == (recognizer.predict(paths) * 3)[:150]
     with pytest.raises(ImageError, match="no-such"):
         list(recognizer.predict(iter([paths[0], "no-such.png"])))
+
+
+def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
+    def holds_an_array_and_catches_an_error():
+        array = np.zeros(1)
+        with contextlib.suppress(ImageError):
+            recognizer.predict("no-such.png")
+        return weakref.ref(array)
+
+    gc.disable()  # counting references has to be enough
+    try:
+        assert holds_an_array_and_catches_an_error()() is None
+    finally:
+        gc.enable()
 
 
 def test_text_that_is_no_base64_image_is_a_path(recognizer, tmp_path):

@@ -1,6 +1,8 @@
+import gc
 import itertools
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -106,6 +108,34 @@ def test_jobs_without_end_are_taken_a_few_slices_ahead(monkeypatch):
     assert list(itertools.islice(results, 3)) == ["0", "1", "2"]
     results.close()
     assert next(taken) == 4 * SLICE  # one is used, and three are at work or next
+
+
+def test_an_iterator_left_halfway_may_be_collected_by_a_thread_of_its_own(monkeypatch):
+    errors = []
+    monkeypatch.setattr("sys.unraisablehook", errors.append)
+    left, collected = threading.Event(), threading.Event()
+
+    def collect(numbers):
+        if numbers[0]:
+            assert left.wait(60)
+            gc.collect()
+            collected.set()
+        return texts(numbers)
+
+    results = map_in_threads(collect, range(3 * SLICE), threads=2)
+    assert next(results) == "0"
+    ring = [results]
+    ring.append(ring)  # counting references does not free it
+    gone = weakref.ref(results)
+    gc.disable()  # but for the thread, which asks for it
+    try:
+        del results, ring
+        left.set()
+        assert collected.wait(60)
+    finally:
+        gc.enable()
+    assert gone() is None
+    assert not errors
 
 
 def test_the_error_of_a_job_in_a_thread_reaches_the_caller():
