@@ -93,9 +93,10 @@ def exported_and_compared(
     """The ONNX file of a model, and how it reads; errors as `export`."""
     arrays, texts = read_images(images, labels, model.config, max_bytes)
     check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
+    few = f"--int8 needs at least {LEAST} labelled images, and {images} has {len(arrays)}"
+    check(len(arrays) >= LEAST or not int8, few)
     network = to_onnx(model)
     if int8:
-        check(len(arrays) >= LEAST, f"--int8 needs at least {LEAST} labelled images, and {images} has {len(arrays)}")
         network = quantized(network, arrays[:CALIBRATED])
         arrays, texts = arrays[CALIBRATED:], texts[CALIBRATED:]
     data = network.SerializeToString()

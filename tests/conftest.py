@@ -1,5 +1,6 @@
 """Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
 
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from captcha_ocr.config import (
     Preset,
     TrainConfig,
 )
-from captcha_ocr.prepare import prepare
+from captcha_ocr.prepare import find_labels, prepare
 from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 
@@ -116,4 +117,14 @@ def run(shards, tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     train([shards], folder, TINY.training, "cpu", quiet=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(run, images, tmp_path_factory) -> Path:
+    """The best model of that run with its network exported, which takes as long as twenty other tests. Read only."""
+    from captcha_ocr.export import export
+
+    folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
+    export(folder, images, find_labels(images, None, None)[0])
     return folder

@@ -17,9 +17,7 @@ from captcha_ocr import Recognizer
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.cli import main
 from captcha_ocr.errors import DamagedError
-from captcha_ocr.export import export
 from captcha_ocr.files import sealed, sha256
-from captcha_ocr.prepare import find_labels
 from captcha_ocr.resume import check_whole
 from captcha_ocr.run import read_run
 from captcha_ocr.shards import read_manifest
@@ -27,12 +25,12 @@ from captcha_ocr.train import train
 
 
 @pytest.fixture(scope="module")
-def whole(run, shards, images, tmp_path_factory) -> Path:
+def whole(run, shards, exported, tmp_path_factory) -> Path:
     """Shards and a run with an exported model, in a folder of their own."""
     folder = tmp_path_factory.mktemp("whole")
     shutil.copytree(shards, folder / "shards")
     shutil.copytree(run, folder / "run")
-    export(folder / "run" / "best", images, find_labels(images, None, None)[0])
+    shutil.copytree(exported, folder / "run" / "best", dirs_exist_ok=True)
     return folder
 
 

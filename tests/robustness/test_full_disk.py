@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from captcha_ocr.export import export
-from captcha_ocr.prepare import find_labels
+from conftest import draw
 
 SCRIPT = Path(__file__).parent / "full_disk.py"
 AS_ROOT = [] if os.name == "posix" and os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -37,18 +35,17 @@ def disk(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("scene", COMMANDS)
-def test_a_disk_that_fills_at_any_write(scene, disk, images, shards, run, tmp_path, soak, figure):
+def test_a_disk_that_fills_at_any_write(scene, disk, images, shards, run, exported, tmp_path, soak, figure):
     work = tmp_path / "source" / "work"
-    if scene in ("prepare", "export"):
+    if scene == "prepare":
         shutil.copytree(images, work / "images")
     if scene != "export":
         shutil.copytree(shards, work / "shards")
     if scene.startswith("train"):
         shutil.copytree(run, work / "run")
     if scene == "export":
-        shutil.copytree(run / "best", work / "model")
-        labels, _ = find_labels(images, None, None)
-        export(work / "model", images, labels[:10])
+        shutil.copytree(exported, work / "model")
+        draw(work / "images", seed=2, count=10)  # others, so that the older config.json is not the new one
     (tmp_path / "source" / "command.json").write_text(json.dumps(COMMANDS[scene].split()))
     most = 10_000 if soak else 2
     script = f"'{sys.executable}' '{SCRIPT}' '{tmp_path / 'source'}' '{disk}' '{scene}' {most}"

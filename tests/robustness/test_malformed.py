@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from captcha_ocr import Recognizer
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.export import export
 from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
 from captcha_ocr.prepare import admit_labels, find_labels
@@ -123,10 +122,8 @@ def test_manifests(soak, figure, shards, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_models(soak, figure, run, images, tmp_path, engine):
-    folder = shutil.copytree(run / "best", tmp_path / "model")
-    if engine == "onnx":
-        export(folder, images, find_labels(images, None, None)[0])
+def test_models(soak, figure, run, exported, images, tmp_path, engine):
+    folder = shutil.copytree(exported if engine == "onnx" else run / "best", tmp_path / "model")
     image = next(images.glob("*.png"))
 
     def use(document):

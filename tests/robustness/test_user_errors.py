@@ -12,19 +12,17 @@ from hostile import BOMBS
 
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.export import export
 from captcha_ocr.files import sealed
-from captcha_ocr.prepare import find_labels, prepare_folds
+from captcha_ocr.prepare import prepare_folds
 
 
 @pytest.fixture(scope="module")
-def scene(images, shards, run, tmp_path_factory) -> Path:
+def scene(images, shards, run, exported, tmp_path_factory) -> Path:
     """A folder in which everything there is has a damaged, an empty and a foreign relative."""
     folder = tmp_path_factory.mktemp("scene")
-    for name, source in (("images", images), ("shards", shards), ("run", run), ("model", run / "best")):
+    sources = {"images": images, "shards": shards, "run": run, "model": run / "best", "exported": exported}
+    for name, source in sources.items():
         shutil.copytree(source, folder / name)
-    shutil.copytree(folder / "model", folder / "exported")
-    export(folder / "exported", images, find_labels(images, None, None)[0])
     prepare_folds(images, folder / "folds", 2, PrepareConfig(preset="tiny"), workers=1)
     make_files(folder, next(images.glob("*.png")).read_bytes())
     make_folders(folder, next(images.glob("*.png")).read_bytes())
