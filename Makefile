@@ -41,7 +41,7 @@ pretrained: $(VENV)/installed-dev  ## train the model in the package again: some
 	$(BIN)/python benchmarks/pretrained.py
 
 test: $(VENV)/installed-dev  ## run the tests
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
 
 soak: $(VENV)/installed-dev  ## run the tests of damage, kills, full disks and hostile files at full length: an hour
 	$(BIN)/python -m pytest -q --soak tests/robustness

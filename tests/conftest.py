@@ -1,8 +1,10 @@
 """Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
 
+import os
 import shutil
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,25 +44,28 @@ def pytest_addoption(parser):
     parser.addoption("--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)")
 
 
+def pytest_configure(config):
+    if not config.getoption("--soak"):
+        os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start, while other tests run beside them
+
+
 @pytest.fixture(scope="session")
 def soak(request) -> bool:
     """Whether tests are to be as long as docs/reliability.md has them, and may look at the clock."""
     return request.config.getoption("--soak")
 
 
-FIGURES = pytest.StashKey[list[str]]()
-
-
 @pytest.fixture
-def figure(request):
+def figure(record_property):
     """Notes a line of what was counted or measured, which the end of the run shows."""
-    lines = request.config.stash.setdefault(FIGURES, [])
-    return lambda line: lines.append(f"{request.node.name}: {line}")
+    return partial(record_property, "figure")
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    for line in config.stash.get(FIGURES, []):
-        terminalreporter.write_line(line)
+def pytest_terminal_summary(terminalreporter):
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, line in report.user_properties if report.when == "call" else []:
+            if name == "figure":
+                terminalreporter.write_line(f"{report.nodeid.partition('::')[2]}: {line}")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -80,15 +80,22 @@ class Command:
             process.communicate()
         return process.returncode
 
-    def end_at_any_moment(self, number: signal.Signals, seconds: float, chance: random.Random) -> tuple[int, float]:
-        """Send a signal within so many seconds of its work; its exit status, and the seconds until it had ended."""
+    def end_at_any_moment(
+        self, number: signal.Signals, seconds: float, chance: random.Random
+    ) -> tuple[int, float, float]:
+        """Send a signal within so many seconds of its work, or as many as there are.
+
+        Its exit status, the seconds that it worked, and those from the signal to its end.
+        """
         with self.start() as process:
             self.wait(process)
-            time.sleep(chance.uniform(0, seconds))
-            process.send_signal(number)
+            begun = time.monotonic()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0, seconds))
             sent = time.monotonic()
+            process.send_signal(number)
             process.communicate()
-        return process.returncode, time.monotonic() - sent
+        return process.returncode, sent - begun, time.monotonic() - sent
 
 
 def contents(folder: Path) -> dict[str, bytes]:
