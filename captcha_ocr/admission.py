@@ -7,6 +7,7 @@ under 2 MB were made that cost Pillow 13 a third of a second or 80 MB so (docs/r
 The formats: PNG (https://www.w3.org/TR/png/), JPEG (ITU T.81), GIF (GIF89a), BMP and WebP (RFC 9649).
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,12 +19,19 @@ from captcha_ocr.errors import ImageError
 MAX_SIDE = 4096
 MOST_PARTS = 5_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
 MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as the whole image; encoders write ten
+MOST_TABLES = 50_000  # bytes of a JPEG's tables, which take long to read; encoders write some hundred a scan
 MOST_TAGS = 100  # of EXIF data, among which the orientation is looked for
 ORIENTATION = 0x0112
 PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments that begin a frame
 JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
+JPEG_TABLES = frozenset({0xC4, 0xCC, 0xDB})
+JPEG_SCAN, JPEG_END = 0xDA, 0xD9
+JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends the data of a scan
+BMP_RUN_LENGTHS = (1, 2)  # of BMP's ways to store pixels those that Pillow decodes in Python, pixel by pixel
+WEBP_PIXELS = (b"VP8X", b"ANIM", b"ALPH", b"VP8 ", b"VP8L")
+WEBP_FLAGS = 0x12  # of those in VP8X: whether there is transparency, and animation
 
 
 class Admitted(NamedTuple):
@@ -79,6 +87,8 @@ def admit_png(data: bytes) -> Admitted:
             raise truncated()
         if zlib.crc32(data[place + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
             raise ImageError(f"damaged image: the checksum of its part {kind.decode('latin-1')!a} is wrong")
+        if (kind == b"IHDR") != (place == 8):  # for what follows is made for the first header, not for another
+            raise ImageError("damaged image: its header is not its first part, or not the only one")
         if kind == b"IHDR":
             check_sides(*struct.unpack_from(">II", data, place + 8))
         if kind == b"eXIf":
@@ -92,33 +102,39 @@ def admit_png(data: bytes) -> Admitted:
 
 
 def admit_jpeg(data: bytes) -> Admitted:
-    """The segments that make the pixels, and all that follows the first scan's beginning."""
-    kept, orientation, sized = [data[:2]], 1, False
+    """The segments that make the pixels."""
+    kept, orientation, sized, scans, tables = [data[:2]], 1, False, 0, 0
     for marker, segment in jpeg_segments(data):
         if marker in JPEG_SIZES:
             height, width = struct.unpack_from(">HH", segment, 5)
             check_sides(width, height)
             sized = True
+        scans += marker == JPEG_SCAN
+        tables += len(segment) if marker in JPEG_TABLES else 0
+        if scans > MOST_SCANS:
+            raise too_many(MOST_SCANS)
+        if tables > MOST_TABLES:
+            raise ImageError(f"more than the {MOST_TABLES:,} bytes of tables that a JPEG may have")
         if marker == 0xE1 and segment[4:10] == b"Exif\0\0":
             orientation = orientation_of(segment[10:])
         if marker not in JPEG_METADATA:
             kept.append(segment)
     if not sized:
         raise ImageError("damaged image: it does not say how large it is")
-    if kept[-1].count(b"\xff\xda") > MOST_SCANS:
-        raise too_many(MOST_SCANS)
     return Admitted(b"".join(kept), orientation)
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The marker and the whole of every segment; the last is that of the first scan, with all that follows."""
-    place = 2
+    """The marker and the whole of every segment, that of a scan with its pixels, to the image's end or the file's."""
+    place, in_pixels = 2, False
     for _ in range(MOST_PARTS):
+        if in_pixels and place >= len(data):
+            return  # as of many a file that was cut in its last bytes; a decoder sees what is missing
         if data[place] != 0xFF:
             raise ImageError("damaged image: a part of it does not begin as it should")
         marker = data[place + 1]
-        if marker == 0xDA:
-            yield marker, data[place:]
+        if marker == JPEG_END and in_pixels:
+            yield marker, data[place : place + 2]
             return
         if marker == 0xFF or marker in JPEG_ALONE:  # the first is there to fill
             place += 1 if marker == 0xFF else 2
@@ -126,6 +142,10 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
         end = place + 2 + int.from_bytes(data[place + 2 : place + 4])
         if end < place + 4 or end > len(data):
             raise truncated()
+        if marker == JPEG_SCAN:
+            in_pixels = True
+            following = JPEG_MARKER.search(data, end)
+            end = following.start() if following else len(data)
         yield marker, data[place:end]
         place = end
     raise too_many()
@@ -133,7 +153,9 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def admit_gif(data: bytes) -> Admitted:
     """The header, and the first frame with the block that says what is transparent in it."""
-    check_sides(*struct.unpack_from("<HH", data, 6))
+    screen = struct.unpack_from("<HH", data, 6)
+    if screen != (0, 0):  # which some encoders write: then it is as large as the frame
+        check_sides(*screen)
     place = 13 + colour_table_bytes(data[10])
     kept = [data[:place]]
     for _ in range(MOST_PARTS):
@@ -172,30 +194,48 @@ def admit_bmp(data: bytes) -> Admitted:
     (header,) = struct.unpack_from("<I", data, 14)
     width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
     check_sides(width, abs(height))
+    if header != 12 and struct.unpack_from("<I", data, 30)[0] in BMP_RUN_LENGTHS:
+        raise ImageError("a run-length encoded BMP, which takes too long to decode; save it as PNG")
     return Admitted(data)
 
 
 def admit_webp(data: bytes) -> Admitted:
-    """The whole file: what has no pixels in it is only decoded where it is asked for."""
+    """The chunks that make the pixels of the first frame."""
     if data[8:12] != b"WEBP":
         raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
-    kind = data[12:16]
-    if kind == b"VP8X":
-        width, height = (1 + int.from_bytes(part, "little") for part in (data[24:27], data[27:30]))
-    elif kind == b"VP8L":
-        (bits,) = struct.unpack_from("<I", data, 21)
-        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    else:
-        width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
-    check_sides(width, height)
-    place = 12
+    kept, orientation, framed = [b"WEBP"], 1, False
+    for kind, chunk in webp_chunks(data):
+        if kind == b"VP8X":
+            width, height = (1 + int.from_bytes(part, "little") for part in (chunk[12:15], chunk[15:18]))
+            check_sides(width, height)
+            chunk = chunk[:8] + bytes([chunk[8] & WEBP_FLAGS]) + chunk[9:]
+        if kind == b"VP8L":
+            (bits,) = struct.unpack_from("<I", chunk, 9)
+            check_sides((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+        if kind == b"VP8 ":
+            check_sides(*(side & 0x3FFF for side in struct.unpack_from("<HH", chunk, 14)))
+        if kind == b"EXIF":
+            orientation = orientation_of(chunk[8:])
+        is_frame = kind == b"ANMF" and not framed
+        framed |= is_frame
+        if kind in WEBP_PIXELS or is_frame:
+            kept.append(chunk)
+    body = b"".join(kept)
+    return Admitted(b"RIFF" + struct.pack("<I", len(body)) + body, orientation)
+
+
+def webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The kind and the whole of every chunk, filled up to an even length."""
+    place, stop = 12, 8 + int.from_bytes(data[4:8], "little")  # what follows is no part of it
     for _ in range(MOST_PARTS):
-        if place + 8 > len(data):
-            return Admitted(data)
+        if place + 8 > stop:
+            return
         (length,) = struct.unpack_from("<I", data, place + 4)
-        if data[place : place + 4] == b"EXIF":
-            return Admitted(data, orientation_of(data[place + 8 :]))
-        place += 8 + length + length % 2
+        end = place + 8 + length
+        if end > len(data):
+            raise truncated()
+        yield data[place : place + 4], data[place:end] + b"\0" * (length % 2)
+        place = end + length % 2
     raise too_many()
 
 

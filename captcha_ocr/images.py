@@ -7,8 +7,8 @@ import base64
 import io
 import os
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeGuard
 
@@ -45,7 +45,7 @@ TURNS = {  # what brings an image upright, by the orientation that its EXIF data
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# What Pillow's decoders raise for damaged data; DecompressionBombError is no OSError.
+# What Pillow raises for damaged data; DecompressionBombError is no OSError.
 DECODING_ERRORS = (
     OSError,  # among them UnidentifiedImageError
     SyntaxError,
@@ -70,7 +70,8 @@ def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.
     """
     image = flatten(open_image(source, max_bytes), "L" if size.channels == 1 else "RGB")
     if image.size != (size.width, size.height):
-        image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
+        with pillow_errors():
+            image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -80,14 +81,16 @@ def survey(files: Iterable[Path], max_bytes: int = MAX_BYTES) -> ImageKind | Non
 
     None where none of them can be read.
     """
-    images = []
+    sizes, kept = [], []
     for file in files:
         with suppress(ImageError):
-            images.append(open_image(file, max_bytes))
-    if not images:
+            image = open_image(file, max_bytes)
+            kept.append(contrast_in_grey(image))
+            sizes.append(image.size)
+    if not sizes:
         return None
-    widths, heights = zip(*(image.size for image in images), strict=True)
-    kept = sorted(contrast_in_grey(image) for image in images)
+    widths, heights = zip(*sizes, strict=True)
+    kept.sort()
     colour_tells = kept[len(kept) // 20] < GREY_SUFFICES
     height, width = (sorted(sides)[(len(sides) - 1) // 2] for sides in (heights, widths))
     return ImageKind(height, width, 3 if colour_tells else 1)
@@ -120,7 +123,7 @@ def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Re
         encoded = bytes_of_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        source = source.read(2 * max_bytes)  # for it may be base64, which is a third longer
+        source = all_of(source, 2 * max_bytes)  # for it may be base64, which is a third longer
     if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(source).__name__}"
@@ -133,6 +136,14 @@ def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Re
 def is_file(source: object) -> TypeGuard[Readable]:
     """Whether it has something to read."""
     return hasattr(source, "read")
+
+
+def all_of(stream: Readable, most: int) -> bytes:
+    """What an open file holds, `most` bytes at most; a raw one, or a pipe, gives a part of it at a time."""
+    found = bytearray()
+    while len(found) < most and (part := stream.read(most - len(found))):
+        found += part
+    return bytes(found)
 
 
 def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
@@ -176,7 +187,7 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
-            return stream.read(max_bytes + 1)  # it may be growing
+            return stream.read(max_bytes + 1) or b""  # it may be growing, or, of the kernel's, have nothing to say yet
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
@@ -198,13 +209,20 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
 def load(image: Image.Image, orientation: int = 1) -> Image.Image:
     """Decode an opened image's pixels, if it is within the limits, and turn it as its EXIF data say."""
     check_sides(*image.size)
-    try:
+    with pillow_errors():
         image.load()
         if image.mode == "P" and image.palette is None:
             raise ImageError("damaged image: it has no palette")
         return image.transpose(TURNS[orientation]) if orientation in TURNS else image
+
+
+@contextmanager
+def pillow_errors(what: str = "damaged image") -> Iterator[None]:
+    """Within it what Pillow raises for damaged data, when it decodes or afterwards, is an ImageError."""
+    try:
+        yield
     except DECODING_ERRORS as error:
-        raise ImageError(f"damaged image: {error}") from None
+        raise ImageError(f"{what}: {error}") from None
 
 
 def image_of(pixels: np.ndarray) -> Image.Image:
@@ -220,18 +238,16 @@ def image_of(pixels: np.ndarray) -> Image.Image:
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
     """Bring any Pillow mode to `mode` (L or RGB): transparency onto white, 16 bits to 8."""
-    if image.mode.startswith("I"):
-        # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I", which holds 8 bits, too.
-        wide = np.asarray(image).astype(np.int64).clip(0, 65535)
-        is_8_bit = image.mode == "I" and wide.max() <= 255
-        image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    try:
+    with pillow_errors(f"an image of mode {image.mode} that is not read"):
+        if image.mode.startswith("I"):
+            # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I", which holds 8 bits, too.
+            wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+            is_8_bit = image.mode == "I" and wide.max() <= 255
+            image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return image if image.mode == mode else image.convert(mode)
-    except ValueError as error:  # LAB and other modes of a PIL image that no file format here has
-        raise ImageError(f"an image of a mode that is not read: {error}") from None
 
 
 def image_files(folder: Path) -> list[str]:

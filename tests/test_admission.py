@@ -30,6 +30,8 @@ def exif_saying(orientation, order="<", tags=1):
         ("PNG", {"icc_profile": NOISE, "dpi": (72, 72)}),
         ("JPEG", {"icc_profile": NOISE, "comment": NOISE}),
         ("GIF", {"comment": NOISE}),
+        ("WEBP", {"icc_profile": NOISE, "exif": b"Exif\0\0" + NOISE, "xmp": NOISE}),
+        ("WEBP", {"icc_profile": NOISE, "lossless": True}),
     ],
 )
 def test_what_makes_no_pixels_stays_behind(image_format, options):
@@ -41,18 +43,22 @@ def test_what_makes_no_pixels_stays_behind(image_format, options):
         assert not {"icc_profile", "comment", "exif"} & set(admitted.info)
 
 
-def test_only_the_first_frame_of_a_gif_goes_on():
-    frames = [Image.new("L", (40, 20), grey) for grey in (10, 20, 30)]
-    data = admit(encoded("GIF", save_all=True, append_images=frames)).data
-    assert Image.open(io.BytesIO(data)).n_frames == 1
+@pytest.mark.parametrize("image_format", ["GIF", "WEBP"])
+def test_only_the_first_frame_goes_on_and_is_the_same(image_format):
+    file = encoded(image_format, save_all=True, append_images=[Image.new("L", (40, 20), grey) for grey in (10, 20, 30)])
+    with Image.open(io.BytesIO(admit(file).data)) as admitted, Image.open(io.BytesIO(file)) as whole:
+        assert (admitted.n_frames, whole.n_frames) == (1, 4)
+        assert np.array_equal(admitted, whole)
 
 
-@pytest.mark.parametrize("image_format", ["PNG", "GIF"])
+@pytest.mark.parametrize("image_format", ["PNG", "GIF", "WEBP"])
 def test_transparency_goes_on(image_format):
     stream = io.BytesIO()
-    Image.new("P", (40, 20)).save(stream, image_format, transparency=0)
-    with Image.open(io.BytesIO(admit(stream.getvalue()).data)) as image:
-        assert image.has_transparency_data
+    image = Image.merge("LA", [Image.linear_gradient("L"), Image.radial_gradient("L")]).convert("RGBA")
+    (image if image_format == "WEBP" else Image.new("P", (40, 20))).save(stream, image_format, transparency=0)
+    with Image.open(io.BytesIO(admit(stream.getvalue()).data)) as admitted, Image.open(stream) as whole:
+        assert admitted.has_transparency_data
+        assert np.array_equal(admitted, whole)
 
 
 @pytest.mark.parametrize("place", [20, 50, -13, -2], ids=["header", "pixels", "pixels' checksum", "end"])
@@ -63,18 +69,51 @@ def test_a_png_with_a_wrong_checksum_is_refused(place):
         admit(bytes(file))
 
 
-@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF"])
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_a_file_that_ends_too_soon_is_refused_wherever_it_ends(image_format):
     file = encoded(image_format)
     last = file.index(b"\xff\xda") if image_format == "JPEG" else len(file) - 2
-    for length in range(8, last):
+    for length in range(16 if image_format == "WEBP" else 8, last):
         with pytest.raises(ImageError, match="truncated"):
             admit(file[:length])
 
 
-def test_what_follows_the_end_of_a_png_or_a_gif_does_no_harm_and_goes_no_further():
-    for image_format in ("PNG", "GIF"):
-        assert admit(encoded(image_format) + b"more").data == admit(encoded(image_format)).data
+@pytest.mark.parametrize("more", [b"more", b"\xff\xda" * 100, NOISE])
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_what_follows_the_end_of_an_image_does_no_harm_and_goes_no_further(image_format, more):
+    assert admit(encoded(image_format) + more).data == admit(encoded(image_format)).data
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}, {"quality": 100}])
+def test_every_scan_of_a_jpeg_goes_on(options):
+    file = encoded("JPEG", **options)
+    assert admit(file).data == file
+
+
+def test_a_jpeg_that_has_lost_its_end_is_left_to_the_decoder():
+    file = encoded("JPEG")
+    assert [admit(file[:-lost]).data for lost in (1, 2)] == [file[:-1], file[:-2]]
+
+
+def test_a_jpeg_has_no_more_tables_than_encoders_write():
+    file = encoded("JPEG")
+    table = file[file.index(b"\xff\xdb") :][:69]
+    assert admit(file[:2] + table * 100 + file[2:]).data.count(table) == 101
+    with pytest.raises(ImageError, match="more than the 50,000 bytes of tables"):
+        admit(file[:2] + table * 1000 + file[2:])
+
+
+def test_a_gif_whose_screen_has_no_sides_is_as_large_as_its_frame():
+    file = encoded("GIF")
+    assert Image.open(io.BytesIO(admit(file[:6] + bytes(4) + file[10:]).data)).size == (40, 20)
+
+
+def test_a_png_has_one_header_and_it_comes_first():
+    file = encoded("PNG")
+    start, header, rest, end = file[:8], file[8:33], file[33:-12], file[-12:]
+    for parts in ((start, rest, header, end), (start, header, header, rest, end), (start, rest, end)):
+        with pytest.raises(ImageError, match="its header is not its first part, or not the only one"):
+            admit(b"".join(parts))
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

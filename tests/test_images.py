@@ -3,6 +3,7 @@ import os
 import random
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import MAX_BYTES, image_files, survey, to_array
+from captcha_ocr.images import MAX_BYTES, contrast_in_grey, image_files, open_image, survey, to_array
 
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
 # A picture without any symmetry: a black corner on a grey that falls off to the right.
@@ -299,9 +300,32 @@ def test_hidden_files_and_those_with_other_extensions_are_no_image_files(tmp_pat
     assert image_files(tmp_path) == []
 
 
-def test_a_mode_that_cannot_be_converted_is_an_image_error():
+@pytest.mark.parametrize("mode", ["LAB", "La"])
+def test_a_mode_that_cannot_be_converted_is_an_image_error(mode):
     with pytest.raises(ImageError, match="not read"):
-        to_array(Image.new("LAB", (8, 8)), GREY)
+        to_array(Image.new(mode, (8, 8)), GREY)
+
+
+class Dripping(io.RawIOBase):
+    """A raw file that gives a thousand bytes at a time, as a pipe may."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = data
+
+    def read(self, size: int = -1, /) -> bytes:
+        given, self.rest = self.rest[: min(size, 1000)], self.rest[min(size, 1000) :]
+        return given
+
+
+def test_an_open_file_is_read_to_its_end_however_little_it_gives_at_a_time():
+    stream = io.BytesIO()
+    Image.effect_noise((100, 100), 50).save(stream, "PNG")
+    assert np.array_equal(to_array(Dripping(stream.getvalue()), GREY), to_array(stream.getvalue(), GREY))
+
+
+def test_an_endless_file_is_too_large():
+    with open("/dev/zero", "rb", buffering=0) as endless, pytest.raises(ImageError, match="larger than"):
+        to_array(endless, GREY)
 
 
 # --- what a set of images is like -----------------------------------------------------------------
@@ -355,3 +379,20 @@ def test_an_image_of_palette_colours_without_a_palette_is_refused():
     ]
     with pytest.raises(ImageError, match="no palette"):
         to_array(png_of(parts), GREY)
+
+
+@pytest.mark.parametrize("colour", [0, 2, 3])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 6, 256, 257, 771])
+def test_odd_transparency_is_read_or_refused(colour, length):
+    parts = [
+        (b"IHDR", struct.pack(">2I5B", 16, 8, 8, colour, 0, 0, 0)),
+        (b"PLTE", bytes(768)),
+        (b"tRNS", bytes(length)),
+        (b"IDAT", zlib.compress(bytes((1 + 16 * (3 if colour == 2 else 1)) * 8))),
+        (b"IEND", b""),
+    ]
+    for size in (GREY, COLOUR):
+        with suppress(ImageError):
+            to_array(png_of(parts), size)
+    with suppress(ImageError):
+        contrast_in_grey(open_image(png_of(parts)))

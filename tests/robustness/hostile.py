@@ -55,6 +55,21 @@ def gif_with(extension: bytes) -> bytes:
     return data[: data.index(b",")] + extension + data[data.index(b",") :]
 
 
+def bmp_in_runs(width: int, height: int, runs: bytes, bits: int) -> bytes:
+    """A run-length encoded BMP, which Pillow decodes in Python."""
+    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 1 if bits == 8 else 2, len(runs), 0, 0, 16, 0)
+    return b"BM" + struct.pack("<IHHI", 118 + len(runs), 0, 0, 118) + header + bytes(64) + runs
+
+
+def webp_of_frames(count: int) -> bytes:
+    """An animation of so many frames of 2000x2000 that are all the first one."""
+    data = encoded("WEBP", "RGB", (2000, 2000), save_all=True, append_images=[Image.new("RGB", (2000, 2000), "red")])
+    first = data.index(b"ANMF")
+    frame = data[first : first + 8 + int.from_bytes(data[first + 4 : first + 8], "little")]
+    body = data[8:first] + frame * count
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
 def webp_canvas(width: int, height: int, frame: bytes = b"") -> bytes:
     """A WebP in the extended format that says it has such sides."""
     sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
@@ -102,6 +117,11 @@ BOMBS = {
     "gif: no end": encoded("GIF", "P")[:-20],
     "bmp: 60000x60000": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, 60_000)),
     "bmp: 60000 wide, upside down": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, -60_000)),
+    "bmp: a million runs of a pixel": bmp_in_runs(4096, 976, b"\x01\x55" * 990_000, 4),
+    "bmp: 160x60 in a million runs": bmp_in_runs(160, 60, b"\0\x02\0\0" * 490_000, 8),
+    "jpeg: 28,000 tables": b"\xff\xd8"
+    + (b"\xff\xdb" + struct.pack(">H", 2 + 65 * 1000) + (b"\0" + b"\x01" * 64) * 1000) * 28
+    + encoded("JPEG")[2:],
     "webp: a canvas of 16383x16383": webp_canvas(16_383, 16_383),
     "webp: a canvas of 16383x16383 with a frame": webp_canvas(16_383, 16_383, encoded("WEBP", "RGB")[12:]),
     "webp: lossless, 16383x16383": webp_lossless(16_383, 16_383),
@@ -123,5 +143,6 @@ BURDENED = {
     )[:12]
     + exif(2_600, 30_000)
     + encoded("JPEG")[2:],
+    "jpeg: 600,000 scans after its end": encoded("JPEG") + b"\xff\xda\0" * 600_000,
     "gif: a comment of 1.9 MB": gif_with(b"\x21\xfe" + (b"\xff" + bytes(255)) * 7_400 + b"\0"),
 }

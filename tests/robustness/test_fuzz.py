@@ -8,14 +8,14 @@ import zlib
 import numpy as np
 import pytest
 from conftest import MOST_GROWTH_MB, resident_mb
-from hostile import BURDENED, FORMATS, PNG
+from hostile import BURDENED, FORMATS, PNG, chunk
 from PIL import Image
 
 from captcha_ocr.config import InputSize
 from captcha_ocr.errors import ImageError
 from captcha_ocr.images import to_array
 
-SIZE = InputSize(60, 160, 1)
+SIZES = (InputSize(60, 160, 1), InputSize(60, 160, 3))
 MOST_MS = 20
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
 
@@ -92,6 +92,33 @@ def with_right_checksums(data: bytes) -> bytes:
     return bytes(fixed)
 
 
+def recombined(pngs: list[bytes], chance: random.Random) -> bytes:
+    """A PNG with parts of others, removed ones and ones of another length, all with the right checksums."""
+    parts = parts_of(chance.choice(pngs))
+    for _ in range(chance.randrange(1, 4)):
+        place, way = chance.randrange(len(parts)), chance.randrange(4)
+        if way == 0:
+            del parts[place]
+            parts = parts or [chunk(b"IEND", b"")]
+        elif way == 1:
+            kind, body = parts[place][4:8], parts[place][8:-4] or b"a"
+            length = chance.choice((0, 1, 2, 3, 6, 256, 257, 768, 771))
+            parts[place] = chunk(kind, (body * length)[:length])
+        else:
+            parts.insert(place, chance.choice(parts_of(chance.choice(pngs))))
+    return PNG + b"".join(parts)
+
+
+def parts_of(png: bytes) -> list[bytes]:
+    """The parts of a whole PNG."""
+    place, parts = 8, []
+    while place < len(png):
+        end = place + 12 + int.from_bytes(png[place : place + 4])
+        parts.append(png[place:end])
+        place = end
+    return parts
+
+
 @pytest.mark.filterwarnings("ignore")  # Pillow's, about the damage
 def test_mutated_images_are_read_or_refused(soak, figure):
     files, chance, count = (
@@ -99,16 +126,18 @@ def test_mutated_images_are_read_or_refused(soak, figure):
         random.Random(0),
         5_000,
     )
+    pngs = [data for data in files if data.startswith(PNG)]
     read, times, before = 0, [], 0.0
     for number in range(1_000_000 if soak else count):
-        data = mutated(chance.choice(files), files, chance)
+        data = mutated(chance.choice(files), files, chance) if chance.randrange(10) else recombined(pngs, chance)
         if data.startswith(PNG) and chance.randrange(2):
             data = with_right_checksums(data)
         if number == count:  # the libraries are all there by now
             before = resident_mb()
         started = time.perf_counter()
         try:
-            assert to_array(data, SIZE).shape == (1, 60, 160)
+            size = SIZES[number % 2]
+            assert to_array(data, size).shape == (size.channels, 60, 160)
             read += 1
         except ImageError as error:
             sentence = str(error)
