@@ -53,7 +53,7 @@ def load_model(folder: Path) -> ResNet18:
         if any(name in known and tensor.dtype != known[name].dtype for name, tensor in tensors.items()):
             raise RuntimeError("some of its numbers are of another type")
         model.load_state_dict(tensors, assign=True)
-    except (SafetensorError, RuntimeError) as error:
+    except (SafetensorError, RuntimeError, KeyError) as error:  # the last for a type of numbers that torch has not
         reason = " ".join(str(error).split())
         raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}") from None
     return model.eval()

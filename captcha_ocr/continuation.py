@@ -38,7 +38,7 @@ def go_on(trainer: Trainer, run: Run, resume: str) -> Path | None:
         check_goes_on(checkpoint, progress["run"], document["state"], trainer, run)
         load_into(trainer.model, checkpoint)
         if progress["best_exact"] >= 0 or standing(checkpoint.parent / BEST).exists():
-            progress |= best_beside(checkpoint, progress["epoch"], run)
+            progress |= best_beside(checkpoint, progress, run)
             left = trainer.epochs is None or progress["epoch"] < trainer.epochs
             refusal = f"{checkpoint} has done all its epochs, and no best model lies beside it; --epochs trains it on"
             check(left or progress["best_exact"] >= 0, refusal)
@@ -113,11 +113,11 @@ def check_goes_on(checkpoint: Path, begun: dict[str, Any], state: dict[str, Any]
     )
 
 
-def best_beside(checkpoint: Path, epoch: int, run: Run) -> dict[str, Any]:
+def best_beside(checkpoint: Path, progress: dict[str, Any], run: Run) -> dict[str, Any]:
     """What a run that goes on from a checkpoint knows of its best epoch, as fields of Progress."""
-    own = checkpoint.parent == run.out
+    own, epoch = checkpoint.parent == run.out, progress["epoch"]
     try:
-        best = check_best(checkpoint.parent)
+        best = check_best(checkpoint.parent, progress["run"])
     except DamagedError:
         if own:
             raise

@@ -7,6 +7,8 @@ CaptchaOcrError            1   something failed; the message is one sentence for
 └── DamagedError           3   a shard, manifest, checkpoint or model of ours that is not whole
 """
 
+LONGEST = 10_000  # characters of a sentence, which may name a path or two of 4,096
+
 
 def in_one_line(text: str) -> str:
     """`text` without anything that could break a line or a terminal: such characters as \\xNN."""
@@ -22,7 +24,8 @@ class CaptchaOcrError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        return in_one_line(super().__str__())  # whatever a file is called, or holds
+        text = super().__str__()  # whatever a file is called, or holds
+        return in_one_line(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
 class UsageError(CaptchaOcrError):

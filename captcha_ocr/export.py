@@ -31,6 +31,7 @@ from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
 from captcha_ocr.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
 from captcha_ocr.onnx_engine import open_session
 from captcha_ocr.reading import allowed_classes, read_logits
+from captcha_ocr.signals import deferred
 
 if TYPE_CHECKING:
     import onnx
@@ -126,7 +127,7 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
     """The network as ONNX, its norms worked into its convolutions; the number of images is left open."""
     size = model.config.size
     example = torch.zeros((2, size.channels, size.height, size.width), dtype=torch.uint8)
-    with quiet():
+    with quiet(), deferred():
         program = torch.onnx.export(
             fuse_norms(model),
             (example,),

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from captcha_ocr import __version__
-from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
 MOST_BYTES = 2**32  # of a file of ours, where nothing else says how large it can be
+MOST_DOCUMENT_BYTES = 2**27  # of a JSON document: a manifest of 100 million images has a fifth of it
+MOST_NESTED = 20  # levels of lists and objects in one; ours have six
 SEAL = "sha256"  # the key under which a sealed document carries the hash of its other content
 
 
@@ -70,10 +72,12 @@ def room_for(path: Path, size: int) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            error.filename = error.filename or str(path)  # which writing, unlike opening, does not say
             raise
         free = shutil.disk_usage(path.parent).free
+        although = " (so there are too many files, or there is a quota)" if free >= size else ""
         raise CaptchaOcrError(
-            f"the disk is full: {path} needs {size:,} bytes, and {free:,} are free; "
+            f"the disk is full: {path} needs {size:,} bytes, and {free:,} are free{although}; "
             "what was there before is whole, so make room and give the same command again"
         ) from None
 
@@ -86,7 +90,10 @@ def writing_to(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # a tenth of a second, which reading does without
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{folder} is no folder; choose another --out") from None
     lock = FileLock(folder / LOCK_FILE, timeout=0)
     try:
         lock.acquire()
@@ -100,8 +107,7 @@ def writing_to(folder: Path) -> Iterator[None]:
         yield  # where nobody can write there is nothing to keep others from: what tries says so
         return
     try:
-        for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_stale(folder)
         yield
     finally:
         with contextlib.suppress(OSError):  # Windows removes no file that is open; it may stay
@@ -109,6 +115,12 @@ def writing_to(folder: Path) -> Iterator[None]:
         lock.release()
         with contextlib.suppress(OSError):  # as nearly every folder is not empty
             folder.rmdir()
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove what a writer that was killed left half written in `folder`."""
+    for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def sync_folder(folder: Path) -> None:
@@ -149,7 +161,7 @@ def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
         with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_size > most_bytes:
                 raise DamagedError(f"{path} is larger than the {most_bytes:,} bytes that it can have")
-            return stream.read()
+            return stream.read() or b""
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
     except OSError as error:
@@ -172,7 +184,7 @@ def open_at_once(path: str, flags: int) -> int:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, raising DamagedError for a file that is missing, cut or malformed."""
-    return parse_json(path, read_whole(path))
+    return parse_json(path, read_whole(path, MOST_DOCUMENT_BYTES))
 
 
 def parse_json(path: Path, data: bytes) -> dict[str, Any]:
@@ -183,12 +195,23 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
         raise DamagedError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{path} does not hold a JSON object")
+    if nests_deeper(document, MOST_NESTED):
+        raise DamagedError(f"{path} nests deeper than the {MOST_NESTED} levels that a document of ours can have")
     return document
+
+
+def nests_deeper(value: Any, levels: int) -> bool:
+    """Whether there are more than so many levels of lists and objects in a JSON value."""
+    if not isinstance(value, (dict, list)):
+        return False
+    return levels == 0 or any(
+        nests_deeper(part, levels - 1) for part in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     """Read a sealed JSON object, which has to be byte for byte as it was written, of that format and version."""
-    data = read_whole(path)
+    data = read_whole(path, MOST_DOCUMENT_BYTES)
     document = parse_json(path, data)
     if document.get("format") != file_format:
         raise DamagedError(f"{path} is not a {file_format}")
@@ -196,9 +219,9 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
         raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
     written = document.get("version")
     if written != version:
-        whose = "a newer" if isinstance(written, int) and written > version else "another"
+        whose, shown = "a newer" if isinstance(written, int) and written > version else "another", str(written)[:20]
         raise DamagedError(
-            f"{path} was written by {whose} captcha-ocr: it has version {written}, and this one, {__version__}, "
+            f"{path} was written by {whose} captcha-ocr: it has version {shown}, and this one, {__version__}, "
             f"reads version {version}"
         )
     return document

@@ -1,6 +1,7 @@
 """What text an image shows: from its file name, a pattern or a labels file."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -10,8 +11,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from captcha_ocr.config import SPLITS, Split
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
+from captcha_ocr.files import open_regular
 
 LABELS_FILE = "labels.csv"
+LONGEST_SHOWN = 100  # characters of what somebody wrote, in a sentence
 Problems = dict[str, str]  # file name -> why it is left out
 
 
@@ -42,8 +45,13 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A --label-pattern: the group `text`, else the first group, else the whole match is the text."""
     try:
         return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"--label-pattern {pattern!r} is no regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError, ValueError) as error:
+        raise UsageError(f"--label-pattern {shortened(pattern)!r} is no regular expression: {error}") from None
+
+
+def shortened(text: str) -> str:
+    """As much of a text as a sentence has room for."""
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
 
 
 def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
@@ -102,18 +110,17 @@ def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Pr
 
 def within(folder: Path | None, file: str) -> str:
     """A file name as one relative to `folder`, where it names something else, or nothing, there but leads into it."""
-    if folder is None or not Path(file).exists() or (not Path(file).is_absolute() and (folder / file).exists()):
+    if folder is None or "\0" in file or (not Path(file).is_absolute() and os.path.exists(folder / file)):
         return file
-    place = Path(os.path.abspath(file))
-    return (
-        place.relative_to(os.path.abspath(folder)).as_posix() if place.is_relative_to(os.path.abspath(folder)) else file
-    )
+    place, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
+    # Nothing outside the folder is looked for.
+    return place.relative_to(inside).as_posix() if place.is_relative_to(inside) and os.path.exists(place) else file
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file with a header, or lines of JSON objects; CaptchaOcrError where it is none of ours."""
     try:
-        with open(path, encoding="utf-8-sig", newline="") as stream:
+        with open_regular(path) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as stream:
             lines = stream.readlines()
         if lines and lines[0].startswith("{"):
             return [row for line in lines if (row := row_of_json(line)) is not None]
@@ -121,10 +128,12 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         separator = max(",;\t", key=columns.count)  # spreadsheets take what is usual where one lives
         names = [name.strip().lower() for name in next(csv.reader([columns], delimiter=separator), [])]
         rows = list(csv.DictReader(lines[1:], names, delimiter=separator, strict=True))
-    except (OSError, ValueError, csv.Error) as error:
+    except OSError as error:
+        raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error.strerror or error}") from None
+    except (ValueError, RecursionError, csv.Error) as error:
         raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
-    if not {"filename", "text"} <= set(names):
-        raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split)")
+    if names.count("filename") != 1 or names.count("text") != 1:
+        raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split), each once")
     return rows
 
 

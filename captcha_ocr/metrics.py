@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from captcha_ocr.charset import merge_lookalikes, mixes_cases
+from captcha_ocr.errors import in_one_line
 from captcha_ocr.files import finite
 
 LEAST_TO_JUDGE, GROUPS, SUREST = 300, 15, 0.95  # for confidences
@@ -135,7 +136,8 @@ class Scores:
     def __str__(self) -> str:
         """Some lines for people; that on case only where there are letters of both."""
         low, high = self.interval
-        confusions = ", ".join(f"{true or 'nothing'} as {read or 'nothing'} {n}" for true, read, n in self.worst())
+        worst = [(in_one_line(true), in_one_line(read), number) for true, read, number in self.worst()]
+        confusions = ", ".join(f"{true or 'nothing'} as {read or 'nothing'} {number}" for true, read, number in worst)
         both_cases = mixes_cases({character for pair in self.pairs for character in pair})
         rows = [
             f"exact match     {self.exact_match:7.2%}  ({self.exact:,} of {self.images:,}; "

@@ -12,7 +12,7 @@ from typing import Any
 
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_sealed, sealed, sha256, sync_folder, write_atomic
+from captcha_ocr.files import TEMPORARY, read_sealed, sealed, sha256, sync_folder, write_atomic
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # beside them in a checkpoint
@@ -20,6 +20,7 @@ FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)  # whose sha256 co
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent / "pretrained"  # the model that comes with the package
 VARIABLE = "CAPTCHA_OCR_MODEL"
+ASIDE = ".captcha-ocr.old"
 
 
 def write_model_folder(
@@ -56,35 +57,42 @@ def copy_model(source: Path, folder: Path) -> None:
 def replacing(folder: Path) -> Iterator[Path]:
     """An empty folder to fill, which takes the place of `folder` in the end, or goes where filling it failed."""
     temporary = temporary_of(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
+    remove_folder(temporary)
     temporary.mkdir(parents=True)
     try:
         yield temporary
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(temporary)
         raise
     put_in_place(temporary, folder)
 
 
 def put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename `temporary` to `folder`, which steps aside to `.old` and is removed only afterwards."""
+    """Rename `temporary` to `folder`, which steps aside and is removed only afterwards."""
     old = aside(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_folder(old)
     if folder.exists():
         os.replace(folder, old)
     os.replace(temporary, folder)
     sync_folder(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_folder(old)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, if it is there; of a link the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def aside(folder: Path) -> Path:
     """Where `folder` steps to while its successor takes its place."""
-    return folder.with_name(folder.name + ".old")
+    return folder.with_name(folder.name + ASIDE)
 
 
 def temporary_of(folder: Path) -> Path:
     """Where the successor of `folder` is written."""
-    return folder.with_name(folder.name + ".tmp")
+    return folder.with_name(folder.name + TEMPORARY)
 
 
 def standing(folder: Path) -> Path:

@@ -58,6 +58,8 @@ def errors_named(path: Path) -> Iterator[None]:
         yield
     except Exception as error:  # onnxruntime's have no class in common, and nothing else is done here
         reason = str(error).partition("\n")[0][:200]
+        if "bad_alloc" in reason or "Failed to allocate memory" in reason:
+            raise MemoryError from None
         raise DamagedError(f"{path} holds no network that reads images: {reason}") from None
 
 

@@ -9,7 +9,7 @@ import os
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count as counting
 from itertools import takewhile
@@ -189,16 +189,29 @@ def prepare_folds(
     check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
     present = folds_in(out)
     change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
-    check(force or len(present) in (0, folds), change)
+    check(force or are_of(present, folds), change)
     prepared = []
     with writing_to(out):
         for fold in range(1, folds + 1):
             of_fold = replace(config, fold=(fold, folds))
             prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
         for folder in present[folds:]:
-            clear(folder)
-            folder.rmdir()
+            with writing_to(folder):
+                clear(folder)
+            check(not folder.exists(), f"{folder} holds files that prepare did not write; move them elsewhere")
     return prepared
+
+
+def are_of(present: Sequence[Path], folds: int) -> bool:
+    """Whether these are of so many folds, be it that not all of them are finished, or begun."""
+    for number, folder in enumerate(present, 1):
+        try:
+            fold = read_manifest(folder).options.get("fold")
+        except CaptchaOcrError:  # of what is unfinished, or damaged, preparing it has more to say
+            continue
+        if fold != [number, folds]:
+            return False
+    return len(present) <= folds
 
 
 def folds_in(folder: Path) -> list[Path]:
@@ -232,7 +245,7 @@ def find_first_labels(images: Path, labels_file: Path | None, pattern: str | Non
     files = image_files(images)
     if not files:
         raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
-    if labels_file is None and pattern is None and (images / LABELS_FILE).exists():
+    if labels_file is None and pattern is None and os.path.lexists(images / LABELS_FILE):
         labels_file = images / LABELS_FILE
     if labels_file is None:
         labels, problems = labels_from_names(files, pattern)
@@ -332,10 +345,12 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     usual, words = options_of(PrepareConfig()), ["--preset", preset]
     if manifest.labels is not None:
         words += ["--labels", manifest.labels]
-    if manifest.options.get("fold") is not None:
-        out, words = out.parent, [*words, "--folds", str(manifest.options["fold"][1])]
-    for name, value in manifest.options.items():
-        if value != usual.get(name) and name != "fold":
+    fold = manifest.options.get("fold")
+    if isinstance(fold, list) and len(fold) == 2:
+        out, words = out.parent, [*words, "--folds", str(fold[1])]
+    for name, default in {**usual, "max_bytes": MAX_BYTES}.items():
+        value = manifest.options.get(name, default)
+        if value != default and name != "fold":
             words.append("--" + name.replace("_", "-"))
             if not isinstance(value, bool):
                 words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
@@ -377,7 +392,8 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
     except DamagedError as error:
         if force:
             return None
-        raise DamagedError(f"{error}; make the shards anew with --force") from None
+        way_out = "make the shards anew with --force" if is_ours(path, MANIFEST_FORMAT) else "choose another --out"
+        raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
     changed = ["the images or labels"] if existing.inputs_sha256 != planned.inputs_sha256 else []

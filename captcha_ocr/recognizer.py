@@ -59,9 +59,10 @@ class Recognizer:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         check_max_bytes(max_bytes)
-        self.max_bytes = max_bytes
+        self.max_bytes, self.called = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(Path(model))
+            self.called = f" in {folder}"
             model = open_engine(folder, device, engine)
         self.engine = model
         self.config = model.config
@@ -130,9 +131,10 @@ class Recognizer:
         for first in range(0, len(arrays), at_once):
             images = np.stack(arrays[first : first + at_once])
             logits = self.engine.logits(images)
-            if logits.shape != (len(images), *self.allowed.shape) or not np.isfinite(logits).all():
+            fits = logits.shape == (len(images), *self.allowed.shape) and logits.dtype == np.float32
+            if not fits or not np.isfinite(logits).all():
                 raise DamagedError(
-                    "the model gives no logits that could be read; its weights are damaged or not trained"
+                    f"the model{self.called} gives no logits that could be read; its weights are damaged or not trained"
                 )
             readings += read_logits(logits, self.config, self.allowed)
         return readings

@@ -126,7 +126,7 @@ def restore(
     groups = [{**group, **row, "betas": tuple(row["betas"])} for group, row in zip(own, numbers, strict=True)]
     try:
         optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, RuntimeError, KeyError, ValueError) as error:
         raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
     for parameter, state in optimizer.state.items():
         if not is_of_adam(parameter, state):

@@ -16,9 +16,10 @@ from typing import Any, get_args
 
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import alike, finite, is_ours, read_sealed, sealed, sha256, to_json, write_atomic
+from captcha_ocr.files import alike, finite, is_ours, read_sealed, remove_stale, sealed, sha256, to_json, write_atomic
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import (
+    ASIDE,
     WEIGHTS_FILE,
     aside,
     find_model_folder,
@@ -26,8 +27,8 @@ from captcha_ocr.model_folder import (
     read_config,
     read_model_config,
     recover,
+    remove_folder,
     standing,
-    temporary_of,
 )
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import say
@@ -37,9 +38,10 @@ from captcha_ocr.shards import Dataset
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
-REPLACED = "replaced"
-KEPT = re.compile(r"epoch-\d{4,}(\.tmp|\.old)?")  # checkpoints that --keep-every keeps
+REPLACED, MOVING = "replaced", ".captcha-ocr.part"  # the latter while it is moved there
+KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(ASIDE)})?")  # checkpoints that --keep-every keeps
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
+DESCRIBED = ("model", "images", "data", "init")  # with "training": what `describe_run` says that does not change
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,8 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     """
     path = out / RUN_FILE
     if not path.exists():
-        for name in FOLDERS + FILES:
-            if (out / name).exists():
-                raise UsageError(f"{out} holds {name} but no {RUN_FILE}, so it is no whole run; choose another --out")
+        for part in parts_of_run(out):
+            raise UsageError(f"{out} holds {part.name} but no {RUN_FILE}, so it is no whole run; choose another --out")
         return None
     try:
         existing = read_run(out)
@@ -150,12 +151,12 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
             "or choose another --out, or replace it with --force"
         )
     if existing["finished"] is not None and not longer:
-        check_best(out)
+        check_best(out, existing)
         return Finished(**existing["finished"])
     if resume == "never":
         raise UsageError(f"{out} holds a run to go on with; do so with --resume auto, or replace it with --force")
     if standing(out / BEST).exists():
-        check_best(out)
+        check_best(out, existing)
     return None
 
 
@@ -196,12 +197,22 @@ def has_ended_well(finished: Any) -> bool:
     return finished["test"] is None or all(alike(["", "", 0], pair) for pair in finished["test"]["pairs"])
 
 
-def check_best(run: Path) -> dict[str, Any]:
-    """What the best model of a run that has come past its first epoch says of itself; DamagedError if not whole."""
+def identity(described: dict[str, Any]) -> str:
+    """What tells a run's models from those of another: the hash of its description, but for where it ends and began."""
+    training = {**described["training"], "epochs": None}
+    return sha256(to_json({**{name: described[name] for name in DESCRIBED}, "training": training}))
+
+
+def check_best(run: Path, described: dict[str, Any]) -> dict[str, Any]:
+    """What the best model of a run that has come past its first epoch says of itself.
+
+    DamagedError if it is not whole, or of another run than the one `described`.
+    """
     try:
         facts: dict[str, Any] = check_whole(standing(run / BEST))["facts"]
-        known = {"epoch": 0, "validation": Scores(0, 0, Counter()).summary()}
+        known = {"epoch": 0, "validation": Scores(0, 0, Counter()).summary(), "run": ""}
         check(alike(known, {name: facts.get(name) for name in known}), "its config.json is malformed")
+        check(facts["run"] == identity(described), "it is the model of another run")
         return facts
     except CaptchaOcrError as error:
         raise DamagedError(
@@ -218,8 +229,9 @@ def origin_of(out: Path, resume: str) -> str | None:
 
 
 def has_lost_its_checkpoints(out: Path) -> bool:
-    """Whether a run in `out` that has no checkpoint had one: metrics are written after it."""
-    return (out / METRICS_FILE).exists() and (out / METRICS_FILE).stat().st_size > 0
+    """Whether a run in `out` that has no checkpoint had one: metrics are written after it, and the end is."""
+    has_metrics = (out / METRICS_FILE).exists() and (out / METRICS_FILE).stat().st_size > 0
+    return has_metrics or (is_run(out) and read_run(out)["finished"] is not None)
 
 
 def is_run(out: Path) -> bool:
@@ -234,12 +246,16 @@ def may_be_replaced(out: Path) -> bool:
     return is_run(out)
 
 
-def start_run(out: Path, described: dict[str, Any], replace: bool) -> None:
-    """Make `out` ready: a new run, one that goes on, or one in place of another."""
+def start_run(out: Path, described: dict[str, Any], replace: bool, checkpoint: Path | None) -> None:
+    """Make `out` ready: a new run, one that goes on from a checkpoint, or one in place of another."""
     if replace:
         set_aside(out)
     for name in FOLDERS:
         recover(out / name)
+    if checkpoint == out / PREVIOUS:
+        remove_folder(out / LAST)  # which is not whole, and would take the place of the one that is
+    if (out / BEST).exists():
+        remove_stale(out / BEST)
     if is_run(out) and described["begun_from"] is None:
         described = {**described, "begun_from": read_run(out)["begun_from"]}
     write_run(out, {**described, "finished": None})
@@ -268,7 +284,7 @@ def set_aside(out: Path) -> None:
         for path in parts_of_run(out):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return
-    moving = temporary_of(older)
+    moving = older.with_name(older.name + MOVING)
     moving.mkdir(exist_ok=True)
     for path in parts_of_run(out):
         os.replace(path, moving / path.name)
@@ -285,8 +301,8 @@ def has_finished(out: Path) -> bool:
 
 def parts_of_run(out: Path) -> list[Path]:
     """What a run wrote into `out`; run.json last: without it the rest would be a stranger's, were one interrupted."""
-    names = [form(Path(name)).name for name in FOLDERS for form in (Path, aside, temporary_of)]
-    names += [path.name for path in out.iterdir() if KEPT.fullmatch(path.name) and path.is_dir()]
+    names = [form(Path(name)).name for name in FOLDERS for form in (Path, aside)]
+    names += [path.name for path in out.glob("*") if KEPT.fullmatch(path.name) and path.is_dir()]
     return [out / name for name in (*names, BOARD, *FILES, RUN_FILE) if (out / name).exists()]
 
 

@@ -187,7 +187,7 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     try:
         tensors = safetensors.numpy.load(payload)
         images, labels = tensors["images"], tensors["labels"]
-    except (SafetensorError, KeyError) as error:
+    except (SafetensorError, KeyError, ValueError) as error:  # the last are numpy's, of shapes that no array has
         raise DamagedError(f"{path} does not hold images and labels ({error})") from None
     fits = images.shape == image_shape and labels.shape == (shard.count, manifest.lengths.longest)
     if not fits or images.dtype != np.uint8 or labels.dtype != np.int16:

@@ -39,8 +39,9 @@ def ended_at_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """Within it signals wait: torch, while it is imported, swallows what they raise, or is left half imported.
+def deferred() -> Iterator[None]:
+    """Within it signals wait, until its end: what they raise torch swallows while it is imported, or is left half so,
+    and its exporter, in C++, ends the process by it.
 
     To block them would not do: what numpy imports has a thread of its own, which takes those that this one does not.
     """

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from importlib.metadata import version
@@ -17,11 +18,10 @@ from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
 from captcha_ocr.images import image_files
-from captcha_ocr.labels import LABELS_FILE
+from captcha_ocr.labels import LABELS_FILE, shortened
 from captcha_ocr.workers import map_jobs
 
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
-LONGEST_SHOWN = 100  # characters of a value in a sentence
 WAY_OUT = "remove the folder, or choose another --out"
 OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
 
@@ -144,8 +144,8 @@ def read_options(path: Path) -> dict[str, Any]:
 
 def shown(value: Any) -> str:
     """A value of a file that anybody may have written, in a sentence."""
-    text = str(value)
-    return text if text.isprintable() and len(text) <= LONGEST_SHOWN else repr(text[:LONGEST_SHOWN])
+    text = shortened(str(value))
+    return text if text.isprintable() else repr(text)
 
 
 def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) -> None:
@@ -173,8 +173,20 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
     kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
     try:
         kept |= {"fonts": (), "font_sizes": (42,), "lengths": Lengths.parse(str(old.get("length")))}
-        written = names_in(labels_csv(GeneratorConfig(**kept)))
+        written = written_with(GeneratorConfig(**kept), out)
     except UsageError as error:
         raise DamagedError(f"{options_path} was changed ({error}); {WAY_OUT}") from None
     # generator.json last: without it the rest would be a stranger's, should this be interrupted.
-    remove_files([*(out / name for name in written), labels_path, options_path])
+    remove_files([*written, labels_path, options_path])
+
+
+def written_with(config: GeneratorConfig, out: Path) -> list[Path]:
+    """The images in `out` that `generate` wrote with such options: what is there is asked, however many it may be."""
+    found = []
+    for entry in os.scandir(out):
+        number = re.match(r"[0-9]{5,13}(?=-)", entry.name)
+        index = int(number[0]) if number else -1
+        is_one = config.start <= index < config.start + config.count
+        if is_one and entry.name == file_name(index, seeded_text(config, index)[0]):
+            found.append(out / entry.name)
+    return found

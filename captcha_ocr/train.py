@@ -47,6 +47,7 @@ from captcha_ocr.run import (
     describe_run,
     end_run,
     find_run,
+    identity,
     kept,
     may_be_replaced,
     model_for,
@@ -146,6 +147,7 @@ def memory_advice(batch_size: int, out: Path) -> str:
 def train_on(run: Run, share: Share, config: TrainConfig, init: Path | None, resume: str) -> Finished:
     """Load what is needed, go on where a run was stopped, train and score."""
     dataset, processes = run.dataset, run.processes
+    check(dataset.count("val") > 0, f"{dataset.name} has no images to validate; prepare others")
     check(share.total >= 2, f"{dataset.name} has {share.total} training image; at least 2 are needed")
     check(share.steps > 0, f"{dataset.name} has too few training images for {counted(processes.count, 'process')}")
     test = pieces_of(dataset.of_split("test"), processes.portion(dataset.count("test")))
@@ -171,7 +173,7 @@ def train_on(run: Run, share: Share, config: TrainConfig, init: Path | None, res
     if processes.first:
         if run.replace:
             run.tell(f"replaces   the run in {run.out}, which {run.out / REPLACED} keeps until this one has finished")
-        start_run(run.out, run.described, run.replace)
+        start_run(run.out, run.described, run.replace, checkpoint)
         if checkpoint is not None and trainer.progress.best_exact >= 0 and not (run.out / BEST).exists():
             copy_model(standing(checkpoint.parent / BEST), run.out / BEST)
     with Interruption() as interruption:
@@ -360,6 +362,7 @@ def save_best(trainer: Trainer, run: Run, validation: Batches, scores: Scores, i
     model = calibrated(trainer.model, batches)
     epoch = trainer.progress.epoch + 1
     facts = {
+        "run": identity(run.described),
         "preset": trainer.config.preset,
         "epoch": epoch,
         "training_images": trainer.share.total,

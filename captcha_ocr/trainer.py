@@ -22,7 +22,7 @@ from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.processes import Processes
 from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
-from captcha_ocr.signals import importing
+from captcha_ocr.signals import deferred
 from captcha_ocr.transfer import take_over
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
@@ -233,7 +233,7 @@ def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimize
     """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
     kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     fused = model.device.type in ("cpu", "cuda")
-    with importing():  # torch does so here, for a second
+    with deferred():  # torch does so here, for a second
         return kinds[config.optimizer](
             model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
         )

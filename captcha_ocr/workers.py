@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.signals import held
+from captcha_ocr.signals import deferred, held
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -121,7 +121,9 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
     try:
-        with held(signal.SIGINT):  # all workers start here, and inherit it
+        # All workers start here, and inherit that it is held. This process waits, too: what a worker is to do it hands
+        # over when that has started, and another thread than this one may hear of the signal.
+        with deferred(), held(signal.SIGINT):
             results = deque(pool.submit(function, job) for job in jobs)
         # Not pool.map: it cancels futures behind the executor's back, which ends in a traceback
         # or for ever waiting where a worker was killed by the same signal.

@@ -151,6 +151,18 @@ def test_put_in_place_replaces_the_folder_and_leaves_nothing_beside_it(tmp_path)
     assert list(tmp_path.rglob("*")) == [tmp_path / "best"]
 
 
+def test_a_link_to_a_folder_elsewhere_gives_way_and_what_it_leads_to_stays(tmp_path):
+    for name in ("elsewhere", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    for name in ("best", aside(tmp_path / "best").name):
+        (tmp_path / name).symlink_to("elsewhere")
+    put_in_place(tmp_path / "new", tmp_path / "best")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "elsewhere"]
+    assert (tmp_path / "best" / "new").exists()
+    assert (tmp_path / "elsewhere" / "elsewhere").exists()
+
+
 def test_a_run_folder_means_its_best_model(run):
     assert find_model_folder(run) == run / "best"
     assert find_model_folder(run / "best") == run / "best"

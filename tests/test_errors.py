@@ -31,3 +31,7 @@ def test_the_tree_at_the_top_of_the_file_is_true():
 
 def test_an_error_prints_as_its_sentence():
     assert str(errors.ImageError("not a readable image")) == "not a readable image"
+
+
+def test_a_sentence_has_an_end():
+    assert len(str(CaptchaOcrError("a" * 1_000_000))) < 20_000

@@ -2,6 +2,7 @@ import copy
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from conftest import draw
 from captcha_ocr import Recognizer, export
 from captcha_ocr.checkpoint import load_model, save_model
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.export import to_onnx
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import labels_from_names
 from captcha_ocr.model import ResNet18, TorchEngine
@@ -189,3 +191,17 @@ def test_what_is_not_installed_is_said(exported, run, monkeypatch):
         Recognizer(exported, engine="onnx")
     with pytest.raises(UsageError, match="torch is not installed"):
         Recognizer(run)
+
+
+def test_a_signal_waits_until_the_network_is_exported(run, monkeypatch):
+    ended = []
+
+    def exporter(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+        ended.append(True)
+        raise CaptchaOcrError("exported")
+
+    monkeypatch.setattr(torch.onnx, "export", exporter)
+    with pytest.raises(KeyboardInterrupt):
+        to_onnx(load_model(run / "best"))
+    assert ended

@@ -7,9 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.files import (
     LOCK_FILE,
+    MOST_DOCUMENT_BYTES,
+    MOST_NESTED,
     TEMPORARY,
     read_checked,
     read_json,
@@ -219,3 +221,37 @@ def test_files_that_are_not_there_need_no_removing(tmp_path):
     (tmp_path / "a").touch()
     remove_files([tmp_path / "gone", tmp_path / "a"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_a_file_or_a_link_to_nothing_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nothing")
+    for name in ("file", "link"):
+        with pytest.raises(UsageError, match=f"{name} is no folder"), writing_to(tmp_path / name):
+            raise AssertionError
+
+
+def test_an_error_of_writing_names_the_file(tmp_path, monkeypatch):
+    def too_large(_):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "fsync", too_large)
+    with pytest.raises(OSError, match="File too large") as error:
+        write_atomic(tmp_path / "a.json", b"new")
+    assert error.value.filename == str(tmp_path / "a.json")
+
+
+def test_a_document_nests_no_deeper_than_ours_do(tmp_path):
+    deep = b'{"a":' * MOST_NESTED + b"0" + b"}" * MOST_NESTED
+    (tmp_path / "a.json").write_bytes(deep)
+    read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_bytes(b'{"a":' + deep + b"}")
+    with pytest.raises(DamagedError, match="nests deeper"):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_document_has_a_size_that_it_cannot_exceed(tmp_path):
+    with open(tmp_path / "a.json", "wb") as stream:
+        stream.truncate(MOST_DOCUMENT_BYTES + 1)
+    with pytest.raises(DamagedError, match=r"a\.json is larger than"):
+        read_json(tmp_path / "a.json")

@@ -1,9 +1,18 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
-from captcha_ocr.labels import Label, are_serial_numbers, label_from_name, labels_from_names, read_labels
+from captcha_ocr.labels import (
+    Label,
+    are_serial_numbers,
+    compile_pattern,
+    label_from_name,
+    labels_from_names,
+    read_labels,
+    within,
+)
 
 
 @pytest.fixture
@@ -219,3 +228,41 @@ def test_names_that_number_the_images_are_noticed(texts, serial):
     labels, problems = labels_from_names([f"{text}_ab.png" for text in texts])
     assert problems == {}
     assert are_serial_numbers(labels) == serial
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"])
+def test_a_pattern_that_is_none_is_refused(pattern):
+    with pytest.raises(UsageError, match="is no regular expression") as refusal:
+        compile_pattern(pattern)
+    assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_labels_file_is_a_file(tmp_path):
+    os.mkfifo(tmp_path / "labels.csv")
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv cannot be read as a labels file: not a regular file"):
+        read_labels(tmp_path / "labels.csv")
+
+
+def test_lines_of_json_that_nest_too_deep_are_no_labels(read):
+    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+        read('{"path": "a.png", "code": "AB"}\n' + "[" * 200_000)
+
+
+@pytest.mark.parametrize("header", ["filename,text,text", "filename,filename,text"])
+def test_a_column_that_comes_twice_is_refused(read, header):
+    with pytest.raises(CaptchaOcrError, match="each once"):
+        read(f"{header}\na.png,AB,CD\n")
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".png", "/" + "a" * 300, "a\0.png", "b/" * 3000 + "a.png"])
+def test_a_name_that_no_file_can_have_is_as_it_is(tmp_path, name):
+    assert within(tmp_path, name) == name
+
+
+def test_nothing_outside_the_folder_is_looked_for(tmp_path, monkeypatch):
+    exists, asked = os.path.exists, []
+    monkeypatch.setattr(os.path, "exists", lambda path: asked.append(os.fspath(path)) or exists(path))
+    for name in ("/elsewhere/a.png", "../a.png", "a.png"):
+        within(tmp_path / "images", name)
+    assert all(path.startswith(str(tmp_path)) for path in asked)

@@ -102,3 +102,8 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
 
 def test_a_few_confidences_are_not_judged():
     assert reliability_of([(1.0, True)] * 299).summary() == {"calibration_error": None, "surest_95_match": None}
+
+
+def test_no_character_of_a_label_disturbs_a_terminal():
+    lines = str(score_texts(["\x1b\n"], ["ab"])).split("\n")
+    assert lines[-1] == r"confusions      \n as b 1, \x1b as a 1"

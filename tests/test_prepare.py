@@ -1,5 +1,6 @@
 import csv
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -223,6 +224,47 @@ def test_another_number_of_folds_is_refused_and_forced(images, tmp_path):
         prepare_folds(images, out, 2, tiny(), workers=1)
     prepare_folds(images, out, 2, tiny(), workers=1, force=True)
     assert sorted(out.iterdir()) == folds_in(out) == [out / "fold-1", out / "fold-2"]
+
+
+def test_folds_that_were_begun_go_on_but_not_as_others(images, tmp_path, monkeypatch):
+    out, whole = tmp_path / "folds", tmp_path / "whole"
+    prepare_folds(images, whole, 4, tiny(), workers=1)
+    shutil.copytree(whole, out)
+    shutil.rmtree(out / "fold-4")
+    (out / "fold-3" / MANIFEST_FILE).unlink()
+    with pytest.raises(UsageError, match="holds 3 folds"):
+        prepare_folds(images, out, 3, tiny(), workers=1)
+    prepared = prepare_folds(images, out, 4, tiny(), workers=1)
+    assert [fold.already_there for fold in prepared] == [True, True, False, False]
+    assert all(contents(out / f"fold-{n}") == contents(whole / f"fold-{n}") for n in range(1, 5))
+
+
+def test_folds_too_many_go_with_what_a_killed_writer_left_but_not_with_what_is_a_strangers(images, tmp_path):
+    out = tmp_path / "folds"
+    prepare_folds(images, out, 4, tiny(), workers=1)
+    (out / "fold-4" / LOCK_FILE).touch()
+    prepare_folds(images, out, 3, tiny(), workers=1, force=True)
+    assert folds_in(out) == [out / f"fold-{number}" for number in (1, 2, 3)]
+    (out / "fold-3" / "mine").touch()
+    with pytest.raises(UsageError, match="fold-3 holds files that prepare did not write"):
+        prepare_folds(images, out, 2, tiny(), workers=1, force=True)
+    assert [path.name for path in (out / "fold-3").iterdir()] == ["mine"]
+
+
+def test_a_strangers_options_are_no_commands(shards):
+    options = {"fold": 5, "out": "/elsewhere", "force": True, "seed": 7, "split": [1, 2], "length": {"a": []}}
+    manifest = replace(read_manifest(shards), source="images", options=options)
+    words = shlex.split(prepare_command(manifest, Path("out"), "seed"))
+    assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
+    assert words[7:] == ["--split", "1/2", "--seed", "7", "--length", "{'a': []}", "--force"]
+
+
+def test_a_labels_file_that_leads_nowhere_is_no_missing_one(tmp_path):
+    images = labelled(tmp_path / "images", [(0, "ab"), (1, "ba")])
+    (images / "labels.csv").unlink()
+    (images / "labels.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv cannot be read as a labels file: No such file"):
+        prepare(images, tmp_path / "out", SMALL, workers=1)
 
 
 def test_folds_are_not_made_among_shards(images, shards):

@@ -7,8 +7,9 @@ import pytest
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.files import sealed
 from captcha_ocr.metrics import Scores
-from captcha_ocr.run import Finished, describe_run, end_run, find_run, is_run, start_run, write_metrics
+from captcha_ocr.run import Finished, describe_run, end_run, find_run, identity, is_run, start_run, write_metrics
 from captcha_ocr.shards import Dataset, read_dataset, read_manifest
 
 SCORE = Scores(2, 1, Counter({("1", "1"): 3, ("1", "7"): 1})).summary()
@@ -26,19 +27,22 @@ def test_where_there_is_no_run_nothing_is_found_and_nothing_made(described, tmp_
 
 
 def test_a_started_run_has_not_finished(described, tmp_path):
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     assert find_run(tmp_path, described, "auto") is None
 
 
 def test_a_finished_run_remembers_how_it_ended(described, run, tmp_path):
     shutil.copytree(run / "best", tmp_path / "best")
-    start_run(tmp_path, described, replace=False)
+    document = json.loads((tmp_path / "best" / "config.json").read_bytes())
+    document["facts"]["run"] = identity(described)
+    (tmp_path / "best" / "config.json").write_bytes(sealed(document))
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     end_run(tmp_path, END, {"device": "cpu"})
     assert find_run(tmp_path, described, "auto") == END
 
 
 def test_a_run_without_its_best_model_is_not_finished(described, tmp_path):
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     end_run(tmp_path, END, {})
     with pytest.raises(DamagedError, match="begin anew with --resume never --force"):
         find_run(tmp_path, described, "auto")
@@ -56,7 +60,7 @@ def test_the_same_data_prepared_from_another_place_are_the_same_data(described, 
 
 
 def test_starting_weights_tell_runs_apart(described, shards, run, tmp_path):
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     begun_elsewhere = describe_run(read_dataset([shards]), TrainConfig(), run)
     with pytest.raises(UsageError, match="other starting weights"):
         find_run(tmp_path, begun_elsewhere, "auto")
@@ -66,12 +70,12 @@ def test_only_a_run_is_taken_for_a_run(described, tmp_path):
     assert not is_run(tmp_path)
     (tmp_path / "run.json").write_text('{"format": "another program"}')
     assert not is_run(tmp_path)
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     assert is_run(tmp_path)
 
 
 def test_an_unfinished_run_is_not_resumed_against_the_users_wish(described, tmp_path):
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     with pytest.raises(UsageError, match="holds a run to go on with"):
         find_run(tmp_path, described, "never")
 
@@ -90,7 +94,7 @@ def test_a_file_that_no_run_made_is_not_overwritten(described, tmp_path, name):
 
 
 def test_a_changed_run_json_is_refused(described, tmp_path):
-    start_run(tmp_path, described, replace=False)
+    start_run(tmp_path, described, replace=False, checkpoint=None)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
     with pytest.raises(DamagedError, match=r"run\.json was changed.*; begin anew with --force"):

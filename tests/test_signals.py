@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from captcha_ocr.signals import importing
+from captcha_ocr.signals import deferred
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process cannot send itself signals there")
@@ -15,7 +15,7 @@ def test_signals_wait_whatever_other_threads_there_are(number):
     other.start()
     before = signal.signal(number, lambda number, _: heard.append(number))
     try:
-        with importing():
+        with deferred():
             os.kill(os.getpid(), number)
             os.kill(os.getpid(), number)
             assert heard == []

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import captcha.image
 import pytest
+from conftest import CAPTCHAS
 from PIL import Image
 
 from captcha_ocr.config import GeneratorConfig, Lengths
@@ -336,3 +337,12 @@ def test_an_options_file_with_an_impossible_value_is_named(drawn):
     with pytest.raises(DamagedError, match=r"generator\.json was changed"):
         generate(TINY, drawn, 1, force=True)
     assert len(list(drawn.glob("*.png"))) == 30
+
+
+def test_force_asks_what_is_there_and_not_how_much_there_may_be(tmp_path):
+    generate(CAPTCHAS, tmp_path, 1)
+    (tmp_path / "00000-mine.png").touch()
+    options = json.loads((tmp_path / "generator.json").read_bytes()) | {"count": 10**9}
+    (tmp_path / "generator.json").write_text(json.dumps(options))
+    generate(replace(CAPTCHAS, count=2, seed=5), tmp_path, 1, force=True)
+    assert len(list(tmp_path.glob("*.png"))) == 3

@@ -15,6 +15,7 @@ from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
+from captcha_ocr.files import TEMPORARY
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.prepare import prepare
@@ -273,7 +274,7 @@ def test_checkpoints_are_kept_for_good_where_that_is_wanted(run, shards, config,
     assert weights(tmp_path / "other" / "last") == weights(tmp_path / "run" / "last")
     assert weights(tmp_path / "other" / "best") == weights(tmp_path / "run" / "best")
     (tmp_path / "run" / "epoch-notes").mkdir()
-    (tmp_path / "run" / "epoch-0006.tmp").mkdir()
+    (tmp_path / "run" / ("epoch-0006" + TEMPORARY)).mkdir()
     train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert [path.name for path in (tmp_path / "run").glob("epoch-*")] == ["epoch-notes"]
 

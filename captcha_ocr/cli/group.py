@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -59,12 +60,18 @@ class Commands(click.Group):
         except OSError as error:
             where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
             if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-                where = "standard output: "
-                _silence_output()
+                if _is_of_output(error):
+                    where = "standard output: "
+                    _silence_output()
+                else:
+                    import tempfile  # which starting does without
+
+                    where = f"a temporary file in {tempfile.gettempdir()}: "
             click.echo(in_one_line(f"captcha-ocr: {where}{error.strerror or error}"), err=True)
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
+        _open_what_is_closed()
         warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters in them is said in our own words
         for stream, errors in (
             (sys.stdin, "surrogateescape"),
@@ -124,6 +131,23 @@ def _speaker() -> str:
     except UsageError:
         return ""
     return f"process {rank} of {count}: " if count > 1 else ""
+
+
+def _open_what_is_closed() -> None:
+    """Let standard streams that were closed (`2>&-`) lead nowhere: else the next files to be opened would be they."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)  # for progress, which asks it whether it is a terminal
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether an error that names no file came of printing: our own files name themselves, a library's do not."""
+    raised_in = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1].f_globals["__name__"]
+    return bool(raised_in.startswith(("click.", "captcha_ocr.cli.")))
 
 
 def _silence_output() -> None:
@@ -216,7 +240,8 @@ def report(as_json: bool, document: dict[str, Any], text: str, following: str) -
 
 def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
     """The command that follows; a folder that is its default goes unsaid."""
-    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(str(folder))}")
+    named = f"./{folder}" if str(folder).startswith("-") else str(folder)
+    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(named)}")
 
 
 def escape(path: str) -> str:

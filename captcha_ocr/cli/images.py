@@ -31,7 +31,7 @@ from captcha_ocr.cli.group import (
     workers_option,
 )
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, PrepareConfig, Renderer, Warp, check
-from captcha_ocr.signals import importing
+from captcha_ocr.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.inspection import Inspection
@@ -80,7 +80,7 @@ def generate(
 
     Example: captcha-ocr generate --count 1000 --charset digits --length 6
     """
-    with importing():
+    with deferred():
         from captcha_ocr import synth
         from captcha_ocr.progress import ProgressBar, counted
 
@@ -154,7 +154,7 @@ def prepare(
 
     Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
     """
-    with importing():
+    with deferred():
         from captcha_ocr import prepare as preparation
         from captcha_ocr.progress import ProgressBar
 
@@ -219,7 +219,7 @@ def inspect_images(
 
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
-    with importing():
+    with deferred():
         from captcha_ocr import inspection
         from captcha_ocr.advice import advice_on_run
         from captcha_ocr.contact_sheet import draw_sheet

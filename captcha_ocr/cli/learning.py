@@ -29,7 +29,7 @@ from captcha_ocr.cli.group import (
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
 from captcha_ocr.model_folder import default_model, find_model_folder
-from captcha_ocr.signals import importing
+from captcha_ocr.signals import deferred
 from captcha_ocr.workers import rank_and_count
 
 
@@ -98,7 +98,7 @@ def train(
     """
     from dataclasses import asdict
 
-    with importing():
+    with deferred():
         from captcha_ocr import cross_validation
         from captcha_ocr import train as training
         from captcha_ocr.run import BEST
@@ -175,7 +175,7 @@ def curve(
     """
     from dataclasses import asdict
 
-    with importing():
+    with deferred():
         from captcha_ocr import learning_curve as curves
 
     def recipe_for(number: int) -> TrainConfig:
@@ -207,7 +207,7 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
     """
     from dataclasses import asdict
 
-    with importing():
+    with deferred():
         from captcha_ocr import export as exporting
         from captcha_ocr.prepare import find_labels
 
@@ -227,7 +227,7 @@ def bench(preset: str, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    with importing():
+    with deferred():
         from captcha_ocr.bench import measure_speed
         from captcha_ocr.device import available_devices
 
@@ -249,7 +249,7 @@ def doctor(model_folder: Path | None, as_json: bool) -> None:
 
     Example: captcha-ocr doctor --json
     """
-    with importing():
+    with deferred():
         from captcha_ocr.doctor import examine, in_words
 
     facts = examine(model_folder or default_model(RUN))

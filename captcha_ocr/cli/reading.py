@@ -30,7 +30,7 @@ from captcha_ocr.cli.group import (
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, in_one_line
 from captcha_ocr.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
-from captcha_ocr.signals import importing
+from captcha_ocr.signals import deferred
 from captcha_ocr.workers import rank_and_count
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    with importing():
+    with deferred():
         from captcha_ocr.recognizer import Recognizer
 
     if as_csv and (as_json or labels is not None or rank_and_count()[1] > 1):
@@ -130,7 +130,7 @@ def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[
     if rank_and_count()[1] == 1 and choose_engine(folder, device, engine) == "onnx":
         yield device, Alone()
         return
-    with importing():
+    with deferred():
         from captcha_ocr.device import choose_device, enough_memory, keep_freed_memory
         from captcha_ocr.processes import joined, local_device
     chosen = choose_device(local_device(device))

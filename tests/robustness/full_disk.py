@@ -80,7 +80,7 @@ def still_whole(scene: str, work: Path, before: dict[str, bytes]) -> bool:
         return contents(work / "model") == before and bool(check_whole(work / "model"))
     if scene == "train --force":
         return before in (contents(work / "run"), contents(work / "run" / REPLACED))
-    return bool(check_best(work / "run") and load_last(work / "run") and read_run(work / "run"))
+    return bool(check_best(work / "run", read_run(work / "run")) and load_last(work / "run"))
 
 
 def folder_of(scene: str, work: Path) -> Path:

@@ -5,6 +5,7 @@ import random
 import shutil
 import tracemalloc
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,13 @@ from click.testing import CliRunner
 from conftest import TINY, read_shards
 from safetensors.torch import load_file, save_file
 
+import captcha_ocr.resume
 from captcha_ocr import Recognizer
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.cli import main
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import sealed, sha256
-from captcha_ocr.resume import check_whole
+from captcha_ocr.resume import check_whole, load_last
 from captcha_ocr.run import read_run
 from captcha_ocr.shards import read_manifest
 from captcha_ocr.train import train
@@ -129,6 +131,45 @@ def test_a_damaged_newest_checkpoint_is_passed_over_aloud_for_the_one_before(who
     assert f"{run / 'last'} is not whole: going on from the checkpoint before it" in capsys.readouterr().err
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (run / "last" / name).read_bytes() == (whole / "run" / "last" / name).read_bytes()
+
+
+def test_the_checkpoint_before_a_damaged_one_stays_until_there_is_another(whole, tmp_path, monkeypatch):
+    run = unfinished(whole, tmp_path / "run")
+    (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(captcha_ocr.resume, "save_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train([whole / "shards"], run, replace(TINY.training, epochs=9), "cpu", quiet=True)
+    assert load_last(run) == run / "previous"
+
+
+def another_run(whole: Path, folder: Path) -> Path:
+    """A run of another seed on the same shards."""
+    train([whole / "shards"], folder, replace(TINY.training, seed=1, epochs=1), "cpu", quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path, has_ended):
+    run = unfinished(whole, tmp_path / "run")
+    if has_ended:
+        shutil.copy(whole / "run" / "run.json", run)
+    shutil.rmtree(run / "best")
+    shutil.copytree(another_run(whole, tmp_path / "other") / "best", run / "best")
+    with pytest.raises(DamagedError, match=r"the best model of .* \(it is the model of another run\)"):
+        train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+
+
+def test_a_run_that_ended_and_lost_its_checkpoints_is_not_silently_begun_anew(whole, tmp_path):
+    run = shutil.copytree(whole / "run", tmp_path / "run")
+    for name in ("last", "previous"):
+        shutil.rmtree(run / name)
+    (run / "metrics.jsonl").unlink()
+    with pytest.raises(DamagedError, match="has no checkpoint to go on from any more"):
+        train([whole / "shards"], run, replace(TINY.training, epochs=99), "cpu", quiet=True)
 
 
 @pytest.mark.parametrize("options", [[], ["--resume", "auto"], ["--force"]])

@@ -4,9 +4,11 @@ import copy
 import json
 import os
 import shutil
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
+import onnx
 import pytest
 from conftest import CAPTCHAS, TINY, read_shards
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from captcha_ocr import Recognizer
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
 from captcha_ocr.prepare import admit_labels, find_labels
@@ -168,6 +170,92 @@ def test_generator_options(soak, figure, images, tmp_path):
         generate(CAPTCHAS, folder, 1)
 
     check_each(soak, figure, 100, json.loads((images / "generator.json").read_bytes()), use)
+
+
+def payload(arrays: dict[str, tuple[str, list[int], int]]) -> bytes:
+    """A safetensors payload of zeros: name -> (type, shape, bytes)."""
+    header, end = {}, 0
+    for name, (kind, shape, size) in arrays.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(end)
+
+
+ODD_ARRAYS = [("F4", [2], 1), ("F8_E8M0", [1], 1), ("U8", [0, 2**62], 0), ("U8", [1] * 70, 1), ("U8", [2**63], 0)]
+
+
+@pytest.mark.parametrize("odd", ODD_ARRAYS, ids=str)
+def test_a_shard_with_an_odd_array_is_refused_or_read(shards, tmp_path, odd):
+    folder = shutil.copytree(shards, tmp_path / "shards")
+    document = json.loads((folder / "manifest.json").read_bytes())
+    shard = document["shards"][0]
+    size = document["size"]["height"] * document["size"]["width"]
+    arrays = {
+        "images": ("U8", [shard["count"], 1, *(document["size"][side] for side in ("height", "width"))], size),
+        "labels": ("I16", [shard["count"], 2], 4),
+    }
+    arrays = {name: (kind, shape, bytes_each * shard["count"]) for name, (kind, shape, bytes_each) in arrays.items()}
+    data = payload({**arrays, "odd": odd})
+    compressed = zlib.compress(data, wbits=31)
+    (folder / shard["file"]).write_bytes(compressed)
+    shard |= {"payload_bytes": len(data), "sha256": sha256(compressed)}
+    write(folder / "manifest.json", document)
+    with suppress(CaptchaOcrError):
+        read_shards(folder)
+
+
+@pytest.mark.parametrize("odd", ODD_ARRAYS, ids=str)
+@pytest.mark.parametrize("file", ["best/model.safetensors", "last/optimizer.safetensors"])
+def test_an_odd_array_among_weights_is_refused(run, shards, tmp_path, file, odd):
+    folder = shutil.copytree(run, tmp_path / "run")
+    write(folder / "run.json", json.loads((folder / "run.json").read_bytes()) | {"finished": None})
+    shutil.rmtree(folder / "previous")
+    (folder / file).write_bytes(payload({"0.odd": odd}))
+    config = (folder / file).with_name("config.json")
+    document = json.loads(config.read_bytes())
+    document["files"][Path(file).name] = sha256((folder / file).read_bytes())
+    write(config, document)
+    if file.startswith("best"):
+        with pytest.raises(DamagedError, match=Path(file).name):
+            Recognizer(folder, engine="torch")
+    else:
+        with pytest.raises(DamagedError, match=Path(file).name):
+            train([shards], folder, TINY.training, "cpu", quiet=True)
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.STRING, onnx.TensorProto.BOOL, onnx.TensorProto.DOUBLE])
+def test_a_network_that_gives_no_numbers_is_refused_by_name(exported, images, tmp_path, kind):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    shape = onnx.load(folder / "model.onnx").graph.output[0].type.tensor_type.shape
+    shape = [1, *(dimension.dim_value for dimension in shape.dim[1:])]
+    count = shape[1] * shape[2]
+    values = [b"1"] * count if kind == onnx.TensorProto.STRING else [0] * count
+    constant = onnx.helper.make_node(
+        "Constant", [], ["logits"], value=onnx.helper.make_tensor("a", kind, shape, values)
+    )
+    graph = onnx.helper.make_graph(
+        [constant],
+        "odd",
+        [onnx.helper.make_tensor_value_info("images", onnx.TensorProto.UINT8, [1, 1, 16, 48])],
+        [onnx.helper.make_tensor_value_info("logits", kind, shape)],
+    )
+    odd = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    (folder / "model.onnx").write_bytes(odd.SerializeToString())
+    document = json.loads((folder / "config.json").read_bytes())
+    document["files"]["model.onnx"] = sha256((folder / "model.onnx").read_bytes())
+    write(folder / "config.json", document)
+    with pytest.raises(DamagedError, match=f"the model in {folder} gives no logits"):
+        Recognizer(folder, engine="onnx").predict(next(images.glob("*.png")))
+
+
+def test_shards_with_nothing_to_validate_are_no_shards_to_train_on(shards, tmp_path):
+    folder = shutil.copytree(shards, tmp_path / "shards")
+    document = json.loads((folder / "manifest.json").read_bytes())
+    document["shards"] = [shard for shard in document["shards"] if shard["split"] == "train"]
+    write(folder / "manifest.json", document)
+    with pytest.raises(CaptchaOcrError, match="has no images to validate"):
+        train([folder], tmp_path / "run", TINY.training, "cpu", quiet=True)
 
 
 CELLS = st.text(st.characters(exclude_characters="\r"), max_size=6) | st.sampled_from(

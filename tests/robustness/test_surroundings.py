@@ -5,10 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from test_full_disk import AS_ROOT
+
+import captcha_ocr.export
+from captcha_ocr.cli import main
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 QUIETS_ONNXRUNTIME = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "XDG_CACHE_HOME")
@@ -98,6 +102,43 @@ def test_a_full_standard_output_is_a_sentence(images, arguments):
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == b"captcha-ocr: standard output: No space left on device"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes them")
+@pytest.mark.parametrize("closed", ["2>&-", "1>&-", "0<&- 1>&- 2>&-"])
+def test_every_step_does_without_the_standard_streams(images, tmp_path, closed):
+    script = """
+        ocr() { "$0" -m captcha_ocr "$@" CLOSED; }
+        ocr generate --count 5 --workers 1 --out "$2/images" && ocr prepare "$1" --size 48x16 --out "$2/shards" &&
+        ocr train --data "$2/shards" --epochs 1 --out "$2/run" && ocr eval "$1" --model "$2/run"
+    """.replace("CLOSED", closed)
+    done = subprocess.run(["sh", "-c", script, sys.executable, images, tmp_path], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "images").glob("*.png"))) == 5
+    assert (tmp_path / "run" / "confusion.png").exists()
+
+
+def test_a_full_temporary_folder_is_not_taken_for_standard_output(run, images, monkeypatch, capsys):
+    def full(*_):
+        with open("/dev/full", "wb", buffering=0) as stream:
+            stream.write(b"a")
+
+    monkeypatch.setattr(captcha_ocr.export, "to_onnx", full)
+    with pytest.raises(SystemExit) as leaving:
+        main(["export", str(images), "--model", str(run)])
+    assert leaving.value.code == 1
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence == f"captcha-ocr: a temporary file in {tempfile.gettempdir()}: No space left on device"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell sets the limit")
+def test_a_file_that_may_not_be_as_large_is_named(images, tmp_path):
+    script = 'ulimit -f 10; exec "$0" -m captcha_ocr prepare "$1" --size 480x160 --out "$2/shards"'
+    done = subprocess.run(["sh", "-c", script, sys.executable, images, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"captcha-ocr: {tmp_path}/shards/" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].endswith(": File too large")
+    assert not (tmp_path / "shards").exists()
 
 
 def read_only(source: Path, folder: Path, command: list) -> subprocess.CompletedProcess:

@@ -39,6 +39,10 @@ def make_files(folder: Path, image: bytes) -> None:
     with open(folder / "large.png", "wb") as stream:
         stream.truncate(3_000_000)
     os.mkfifo(folder / "fifo.png")
+    os.mkfifo(folder / "fifo.csv")
+    (folder / "deep.jsonl").write_text('{"path": "a.png", "code": "12"}\n' + "[" * 100_000)
+    (folder / "twice.csv").write_text("filename,text,text\na.png,12,34\n")
+    (folder / "to-nothing").symlink_to(folder / "is-not")
     (folder / "loop.png").symlink_to(folder / "loop.png")
     (folder / "file").touch()
     (folder / "headless.csv").write_text("a.png,12\n")
@@ -135,6 +139,13 @@ CASES = [  # command, exit status, what the sentence says
     ("prepare images --out new --labels gone.csv", 2, "'gone.csv' does not exist"),
     ("prepare images --out new --labels headless.csv", 1, "headless.csv needs a first line with filename,text"),
     ("prepare images --out new --labels latin.csv", 1, "latin.csv cannot be read as a labels file"),
+    ("prepare images --out new --labels fifo.csv", 1, "fifo.csv cannot be read as a labels file: not a regular file"),
+    ("prepare images --out new --labels /dev/zero", 1, "/dev/zero cannot be read as a labels file: not a regular file"),
+    ("prepare images --out new --labels twice.csv", 1, "twice.csv needs a first line with filename,text"),
+    ("prepare images --out new --corrections deep.jsonl", 1, "deep.jsonl cannot be read as a labels file"),
+    ("prepare images --out to-nothing", 2, "to-nothing is no folder; choose another --out"),
+    ("prepare images --out foreign", 3, "foreign/manifest.json is not a captcha-ocr shards; choose another --out"),
+    ("prepare images --out new --label-pattern a{99999999999999999999}", 2, "is no regular expression"),
     ("prepare images --out new --labels strangers.csv", 2, "no row of strangers.csv names an image below images"),
     ("prepare images --out new --labels leaving.csv", 2, "no row of leaving.csv names an image below images"),
     ("prepare images --out new --corrections strangers.csv", 2, "no row of strangers.csv names an image below images"),
@@ -233,6 +244,8 @@ CASES = [  # command, exit status, what the sentence says
     ("eval images --length 9", 2, "not of 9"),
     ("eval images --min-confidence 2", 2, "--min-confidence is a number from 0 to 1"),
     ("eval images --labels gone.csv", 2, "'gone.csv' does not exist"),
+    ("eval images --labels fifo.csv", 1, "fifo.csv cannot be read as a labels file: not a regular file"),
+    ("eval images --labels deep.jsonl", 1, "deep.jsonl cannot be read as a labels file"),
     ("eval images --labels headless.csv", 1, "headless.csv needs a first line with filename,text"),
     ("eval --labels strangers.csv", 1, "nothing to score: of the images named in strangers.csv"),
     ("eval images --csv --json", 2, "--csv goes with neither --json nor --labels"),
