@@ -28,7 +28,8 @@ JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
 JPEG_TABLES = frozenset({0xC4, 0xCC, 0xDB})
 JPEG_SCAN, JPEG_END = 0xDA, 0xD9
-JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends the data of a scan
+JPEG_RESTARTS = range(0xD0, 0xD8)  # which part the pixels of a scan
+JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends them, or fills up to a marker
 BMP_RUN_LENGTHS = (1, 2)  # of BMP's ways to store pixels those that Pillow decodes in Python, pixel by pixel
 WEBP_PIXELS = (b"VP8X", b"ANIM", b"ALPH", b"VP8 ", b"VP8L")
 WEBP_FLAGS = 0x12  # of those in VP8X: whether there is transparency, and animation
@@ -130,19 +131,23 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
     for _ in range(MOST_PARTS):
         if in_pixels and place >= len(data):
             return  # as of many a file that was cut in its last bytes; a decoder sees what is missing
+        if data[place] == 0:  # between two segments, where some encoders pad
+            place += 1
+            continue
         if data[place] != 0xFF:
             raise ImageError("damaged image: a part of it does not begin as it should")
         marker = data[place + 1]
         if marker == JPEG_END and in_pixels:
             yield marker, data[place : place + 2]
             return
-        if marker == 0xFF or marker in JPEG_ALONE:  # the first is there to fill
+        restarts = in_pixels and marker in JPEG_RESTARTS
+        if marker == 0xFF or (marker in JPEG_ALONE and not restarts):  # the first is there to fill
             place += 1 if marker == 0xFF else 2
             continue
-        end = place + 2 + int.from_bytes(data[place + 2 : place + 4])
-        if end < place + 4 or end > len(data):
+        end = place + 2 + (0 if restarts else int.from_bytes(data[place + 2 : place + 4]))
+        if end > len(data) or (end < place + 4 and not restarts):
             raise truncated()
-        if marker == JPEG_SCAN:
+        if marker == JPEG_SCAN or restarts:
             in_pixels = True
             following = JPEG_MARKER.search(data, end)
             end = following.start() if following else len(data)

@@ -90,6 +90,15 @@ def test_every_scan_of_a_jpeg_goes_on(options):
     assert admit(file).data == file
 
 
+def test_a_jpeg_may_be_padded_and_filled_where_pillow_reads_on():
+    file = encoded("JPEG", restart_marker_blocks=1)
+    second = file.index(b"\xff\xdb")
+    restart = file.index(b"\xff\xd0", file.index(b"\xff\xda"))
+    padded = file[:second] + b"\0\0" + file[second:restart] + b"\xff\xff" + file[restart:-2] + b"\xff" + file[-2:]
+    with Image.open(io.BytesIO(admit(padded).data)) as admitted, Image.open(io.BytesIO(padded)) as whole:
+        assert np.array_equal(admitted, whole)
+
+
 def test_a_jpeg_that_has_lost_its_end_is_left_to_the_decoder():
     file = encoded("JPEG")
     assert [admit(file[:-lost]).data for lost in (1, 2)] == [file[:-1], file[:-2]]
@@ -158,7 +167,8 @@ def test_a_jpeg_may_fill_between_segments_but_not_for_ever():
     [
         (b"\xff\xd8\xff\xda\0\x02", "how large"),
         (b"\xff\xd8\xff\xe0\0\x01", "truncated"),
-        (b"\xff\xd8\0\0\0\0", "does not begin"),
+        (b"\xff\xd8\0\0\0\0", "truncated"),
+        (b"\xff\xd8\x01\0\0\0", "does not begin"),
         (b"GIF89a\x10\0\x10\0\0\0\0;", "no frame"),
         (b"RIFF\x10\0\0\0WAVEfmt ", "not a PNG"),
         (b"BM", "truncated"),
