@@ -23,6 +23,7 @@ MOST_TABLES = 50_000  # bytes of a JPEG's tables, which take long to read; encod
 MOST_TAGS = 100  # of EXIF data, among which the orientation is looked for
 ORIENTATION = 0x0112
 PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+PNG_ONCE = (b"PLTE", b"tRNS")
 JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments that begin a frame
 JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
@@ -30,6 +31,7 @@ JPEG_TABLES = frozenset({0xC4, 0xCC, 0xDB})
 JPEG_SCAN, JPEG_END = 0xDA, 0xD9
 JPEG_RESTARTS = range(0xD0, 0xD8)  # which part the pixels of a scan
 JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends them, or fills up to a marker
+MOST_COLOURS = 256  # in the table of a BMP
 BMP_RUN_LENGTHS = (1, 2)  # of BMP's ways to store pixels those that Pillow decodes in Python, pixel by pixel
 WEBP_PIXELS = (b"VP8X", b"ANIM", b"ALPH", b"VP8 ", b"VP8L")
 WEBP_FLAGS = 0x12  # of those in VP8X: whether there is transparency, and animation
@@ -80,7 +82,7 @@ def too_many(most: int = MOST_PARTS) -> ImageError:
 
 def admit_png(data: bytes) -> Admitted:
     """The chunks that make the pixels; every checksum is looked at."""
-    kept, place, orientation = [data[:8]], 8, 1
+    kept, place, exif, seen = [data[:8]], 8, b"", set[bytes]()
     for _ in range(MOST_PARTS):
         (length,) = struct.unpack_from(">I", data, place)
         kind, end = data[place + 4 : place + 8], place + length + 12
@@ -93,36 +95,39 @@ def admit_png(data: bytes) -> Admitted:
         if kind == b"IHDR":
             check_sides(*struct.unpack_from(">II", data, place + 8))
         if kind == b"eXIf":
-            orientation = orientation_of(data[place + 8 : end - 4])
+            exif = exif or data[place + 8 : end - 4]
+        if kind in PNG_ONCE and kind in seen:
+            raise ImageError(f"damaged image: it has two parts {kind.decode()}")
+        seen.add(kind)
         if kind in PNG_PIXELS:
             kept.append(data[place:end])
         if kind == b"IEND":
-            return Admitted(b"".join(kept), orientation)
+            return Admitted(b"".join(kept), orientation_of(exif))
         place = end
     raise too_many()
 
 
 def admit_jpeg(data: bytes) -> Admitted:
     """The segments that make the pixels."""
-    kept, orientation, sized, scans, tables = [data[:2]], 1, False, 0, 0
+    kept, exif, sizes, scans, tables = [data[:2]], b"", 0, 0, 0
     for marker, segment in jpeg_segments(data):
         if marker in JPEG_SIZES:
             height, width = struct.unpack_from(">HH", segment, 5)
             check_sides(width, height)
-            sized = True
+            sizes += 1
         scans += marker == JPEG_SCAN
-        tables += len(segment) if marker in JPEG_TABLES else 0
+        tables += len(segment) if marker in JPEG_TABLES | JPEG_SIZES else 0
         if scans > MOST_SCANS:
             raise too_many(MOST_SCANS)
         if tables > MOST_TABLES:
             raise ImageError(f"more than the {MOST_TABLES:,} bytes of tables that a JPEG may have")
         if marker == 0xE1 and segment[4:10] == b"Exif\0\0":
-            orientation = orientation_of(segment[10:])
+            exif = exif or segment[10:]
         if marker not in JPEG_METADATA:
             kept.append(segment)
-    if not sized:
-        raise ImageError("damaged image: it does not say how large it is")
-    return Admitted(b"".join(kept), orientation)
+    if sizes != 1:
+        raise ImageError("damaged image: it does not say, or more than once, how large it is")
+    return Admitted(b"".join(kept), orientation_of(exif))
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -199,8 +204,11 @@ def admit_bmp(data: bytes) -> Admitted:
     (header,) = struct.unpack_from("<I", data, 14)
     width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
     check_sides(width, abs(height))
-    if header != 12 and struct.unpack_from("<I", data, 30)[0] in BMP_RUN_LENGTHS:
-        raise ImageError("a run-length encoded BMP, which takes too long to decode; save it as PNG")
+    if header != 12:
+        if struct.unpack_from("<I", data, 30)[0] in BMP_RUN_LENGTHS:
+            raise ImageError("a run-length encoded BMP, which takes too long to decode; save it as PNG")
+        if struct.unpack_from("<I", data, 46)[0] > MOST_COLOURS:
+            raise ImageError(f"damaged image: it says that it has more than {MOST_COLOURS} colours in its table")
     return Admitted(data)
 
 
@@ -208,7 +216,7 @@ def admit_webp(data: bytes) -> Admitted:
     """The chunks that make the pixels of the first frame."""
     if data[8:12] != b"WEBP":
         raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
-    kept, orientation, framed = [b"WEBP"], 1, False
+    kept, exif, framed = [b"WEBP"], b"", False
     for kind, chunk in webp_chunks(data):
         if kind == b"VP8X":
             width, height = (1 + int.from_bytes(part, "little") for part in (chunk[12:15], chunk[15:18]))
@@ -220,13 +228,13 @@ def admit_webp(data: bytes) -> Admitted:
         if kind == b"VP8 ":
             check_sides(*(side & 0x3FFF for side in struct.unpack_from("<HH", chunk, 14)))
         if kind == b"EXIF":
-            orientation = orientation_of(chunk[8:])
+            exif = exif or chunk[8:]
         is_frame = kind == b"ANMF" and not framed
         framed |= is_frame
         if kind in WEBP_PIXELS or is_frame:
             kept.append(chunk)
     body = b"".join(kept)
-    return Admitted(b"RIFF" + struct.pack("<I", len(body)) + body, orientation)
+    return Admitted(b"RIFF" + struct.pack("<I", len(body)) + body, orientation_of(exif))
 
 
 def webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -110,7 +110,9 @@ def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Pr
 
 def within(folder: Path | None, file: str) -> str:
     """A file name as one relative to `folder`, where it names something else, or nothing, there but leads into it."""
-    if folder is None or "\0" in file or (not Path(file).is_absolute() and os.path.exists(folder / file)):
+    path = Path(file)
+    is_relative = not path.is_absolute() and ".." not in path.parts
+    if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
         return file
     place, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
     # Nothing outside the folder is looked for.

@@ -248,6 +248,9 @@ def may_be_replaced(out: Path) -> bool:
 
 def start_run(out: Path, described: dict[str, Any], replace: bool, checkpoint: Path | None) -> None:
     """Make `out` ready: a new run, one that goes on from a checkpoint, or one in place of another."""
+    moving = out / (REPLACED + MOVING)
+    if is_run(moving):  # all of it, run.json being the last, when the program was killed
+        put_in_place(moving, out / REPLACED)
     if replace:
         set_aside(out)
     for name in FOLDERS:

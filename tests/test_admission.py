@@ -169,6 +169,8 @@ def test_a_jpeg_may_fill_between_segments_but_not_for_ever():
         (b"\xff\xd8\xff\xe0\0\x01", "truncated"),
         (b"\xff\xd8\0\0\0\0", "truncated"),
         (b"\xff\xd8\x01\0\0\0", "does not begin"),
+        (encoded("BMP")[:46] + b"\x01\x01" + encoded("BMP")[48:], "more than 256 colours"),
+        (encoded("JPEG")[:-2] + encoded("JPEG")[2:], "more than once, how large"),
         (b"GIF89a\x10\0\x10\0\0\0\0;", "no frame"),
         (b"RIFF\x10\0\0\0WAVEfmt ", "not a PNG"),
         (b"BM", "truncated"),

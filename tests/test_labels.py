@@ -260,6 +260,15 @@ def test_a_name_that_no_file_can_have_is_as_it_is(tmp_path, name):
     assert within(tmp_path, name) == name
 
 
+def test_a_path_from_a_folder_beside_leads_into_the_folder(tmp_path, monkeypatch):
+    for name in ("images", "beside"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "images" / "a.png").touch()
+    monkeypatch.chdir(tmp_path / "beside")
+    assert within(Path("../images"), "../images/a.png") == "a.png"
+    assert within(Path("../images"), "../beside/a.png") == "../beside/a.png"
+
+
 def test_nothing_outside_the_folder_is_looked_for(tmp_path, monkeypatch):
     exists, asked = os.path.exists, []
     monkeypatch.setattr(os.path, "exists", lambda path: asked.append(os.fspath(path)) or exists(path))

@@ -348,6 +348,14 @@ def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(run,
     assert not (copied / "replaced").exists()
 
 
+def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(run, shards, config, tmp_path):
+    (tmp_path / "run").mkdir()
+    shutil.copytree(run, tmp_path / "run" / "replaced.captcha-ocr.part")
+    train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True, keep_every=1)
+    assert not list((tmp_path / "run").glob("replaced*"))  # the new one has finished
+    train([shards], tmp_path / "run", replace(config, epochs=1, seed=9), "cpu", quiet=True, force=True)
+
+
 def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "replaced").mkdir()

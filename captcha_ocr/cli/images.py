@@ -166,10 +166,13 @@ def prepare(
         how: dict[str, Any] = {"labels_file": labels, "corrections": corrections, "workers": workers, "force": force}
         how |= {"progress": bar.show}
         if folds is None:
-            prepared = preparation.prepare(images, out, config, **how)
+            prepared = first = preparation.prepare(images, out, config, **how)
         else:
-            prepared = preparation.prepare_folds(images, out, folds, config, **how)[0]
-    manifest = prepared.manifest
+            first, *others = preparation.prepare_folds(images, out, folds, config, **how)
+            prepared = next(
+                (fold for fold in (first, *others) if not fold.already_there), first
+            )  # in all it is the same
+    manifest = first.manifest
     for file, reason in sorted(prepared.problems.items()):
         click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
     if prepared.copies:

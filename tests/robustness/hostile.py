@@ -119,6 +119,11 @@ BOMBS = {
     "bmp: 60000 wide, upside down": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, -60_000)),
     "bmp: a million runs of a pixel": bmp_in_runs(4096, 976, b"\x01\x55" * 990_000, 4),
     "bmp: 160x60 in a million runs": bmp_in_runs(160, 60, b"\0\x02\0\0" * 490_000, 8),
+    "jpeg: 30 frames of 22,000 components": encoded("JPEG")[:2]
+    + (b"\xff\xc0" + struct.pack(">H", 65_534) + b"\x08\0\x10\0\x10\x03" + b"\1\x11\0" * 21_842) * 30
+    + encoded("JPEG")[2:],
+    "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
+    "bmp: a table of 60,000 colours": changed(encoded("BMP", "P"), 46, struct.pack("<I", 60_000)) + bytes(240_000),
     "jpeg: 28,000 tables": b"\xff\xd8"
     + (b"\xff\xdb" + struct.pack(">H", 2 + 65 * 1000) + (b"\0" + b"\x01" * 64) * 1000) * 28
     + encoded("JPEG")[2:],
