@@ -27,7 +27,7 @@ PNG_ONCE = (b"PLTE", b"tRNS")
 JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments that begin a frame
 JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
-JPEG_TABLES = frozenset({0xC4, 0xCC, 0xDB})
+JPEG_TABLES = JPEG_SIZES | {0xC4, 0xCC, 0xDB}  # the header of a frame is one, too: of its components
 JPEG_SCAN, JPEG_END = 0xDA, 0xD9
 JPEG_RESTARTS = range(0xD0, 0xD8)  # which part the pixels of a scan
 JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends them, or fills up to a marker
@@ -116,7 +116,7 @@ def admit_jpeg(data: bytes) -> Admitted:
             check_sides(width, height)
             sizes += 1
         scans += marker == JPEG_SCAN
-        tables += len(segment) if marker in JPEG_TABLES | JPEG_SIZES else 0
+        tables += len(segment) if marker in JPEG_TABLES else 0
         if scans > MOST_SCANS:
             raise too_many(MOST_SCANS)
         if tables > MOST_TABLES:

@@ -38,7 +38,7 @@ from captcha_ocr.shards import Dataset
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
-REPLACED, MOVING = "replaced", ".captcha-ocr.part"  # the latter while it is moved there
+REPLACED, MOVING = "replaced", "replaced.captcha-ocr.part"  # the latter while it is moved there
 KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(ASIDE)})?")  # checkpoints that --keep-every keeps
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
 DESCRIBED = ("model", "images", "data", "init")  # with "training": what `describe_run` says that does not change
@@ -132,8 +132,11 @@ def find_run(out: Path, described: dict[str, Any], resume: str) -> Finished | No
     """
     path = out / RUN_FILE
     if not path.exists():
-        for part in parts_of_run(out):
-            raise UsageError(f"{out} holds {part.name} but no {RUN_FILE}, so it is no whole run; choose another --out")
+        parts = parts_of_run(out)
+        if parts:
+            raise UsageError(
+                f"{out} holds {parts[0].name} but no {RUN_FILE}, so it is no whole run; choose another --out"
+            )
         return None
     try:
         existing = read_run(out)
@@ -248,9 +251,8 @@ def may_be_replaced(out: Path) -> bool:
 
 def start_run(out: Path, described: dict[str, Any], replace: bool, checkpoint: Path | None) -> None:
     """Make `out` ready: a new run, one that goes on from a checkpoint, or one in place of another."""
-    moving = out / (REPLACED + MOVING)
-    if is_run(moving):  # all of it, run.json being the last, when the program was killed
-        put_in_place(moving, out / REPLACED)
+    if is_run(out / MOVING):  # all of it, run.json being the last, when the program was killed
+        put_in_place(out / MOVING, out / REPLACED)
     if replace:
         set_aside(out)
     for name in FOLDERS:
@@ -287,7 +289,7 @@ def set_aside(out: Path) -> None:
         for path in parts_of_run(out):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return
-    moving = older.with_name(older.name + MOVING)
+    moving = out / MOVING
     moving.mkdir(exist_ok=True)
     for path in parts_of_run(out):
         os.replace(path, moving / path.name)

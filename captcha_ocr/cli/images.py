@@ -169,9 +169,8 @@ def prepare(
             prepared = first = preparation.prepare(images, out, config, **how)
         else:
             first, *others = preparation.prepare_folds(images, out, folds, config, **how)
-            prepared = next(
-                (fold for fold in (first, *others) if not fold.already_there), first
-            )  # in all it is the same
+            # What was left out is the same in every fold, but only known of those that were made now.
+            prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     manifest = first.manifest
     for file, reason in sorted(prepared.problems.items()):
         click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
