@@ -1,6 +1,7 @@
 """Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
 
 import os
+import re
 import shutil
 import signal
 from dataclasses import replace
@@ -87,6 +88,11 @@ def read_shards(folder: Path) -> None:
     manifest = read_manifest(folder)
     for shard in manifest.shards:
         read_shard(folder, manifest, shard)
+
+
+def naming(*names: object) -> str:
+    """A pattern for `pytest.raises`: the message holds all of these names, in any order."""
+    return "".join(f"(?=.*{re.escape(str(name))})" for name in names)
 
 
 def resident_mb() -> float:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from captcha_ocr.advice import advice, advice_on_run
@@ -17,25 +19,25 @@ def finished(trained: int, validated: int, images: int = 200, per_character: flo
 
 def test_guessing_is_called_so():
     (sentence,) = advice(finished(0, 0, per_character=0), 36, False)
-    assert "0.0% of the characters in the images to validate are right, which is guessing" in sentence
+    assert "0.0%" in sentence
     assert "captcha-ocr inspect" in sentence
 
 
 def test_overfitting_is_called_so():
     (sentence,) = advice(finished(200, 150), 36, False)
-    assert sentence.startswith("100.0% of images that were trained on are right and 75.0% of others")
-    assert "overfitting: more images, --preset few, or --init" in sentence
+    assert all(word in sentence for word in ("100.0%", "75.0%", "--preset few", "--init"))
 
 
 def test_who_augments_is_not_advised_to_do_so():
     (sentence,) = advice(finished(200, 150), 36, True)
-    assert "overfitting: more images, or --init" in sentence
+    assert "--init" in sentence
+    assert "--preset" not in sentence
 
 
 def test_a_run_that_has_not_learnt_what_it_was_shown_is_still_learning():
     (sentence,) = advice(finished(100, 98), 36, False)
-    assert "50.0% of the images that were trained on are right, so it is still learning" in sentence
-    assert "it had 7" in sentence
+    assert all(word in sentence for word in ("50.0%", "--epochs"))
+    assert re.search(r"\b7\b", sentence)
 
 
 @pytest.mark.parametrize(("trained", "validated"), [(200, 199), (200, 192), (196, 198)])
@@ -49,7 +51,7 @@ def test_a_difference_within_chance_is_no_overfitting():
 
 def test_the_advice_on_a_run_is_that_on_how_it_ended(run):
     (sentence,) = advice_on_run(run)
-    assert "guessing" in sentence or "still learning" in sentence
+    assert "--epochs" in sentence
 
 
 def test_there_is_no_advice_on_a_model_alone(run):

@@ -145,11 +145,11 @@ def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
     assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
 
 
-def test_a_set_too_large_for_the_memory_is_one_sentence(shards, monkeypatch):
+def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     manifest = read_manifest(shards)
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2**60)
-    with pytest.raises(CaptchaOcrError, match=r"need .* GB on cpu.*--stream"):
+    with pytest.raises(CaptchaOcrError, match="--stream"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

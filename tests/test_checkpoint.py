@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from conftest import naming
 
 from captcha_ocr.checkpoint import load_into, load_model, save_model
 from captcha_ocr.errors import DamagedError, UsageError
@@ -64,25 +65,25 @@ def test_cut_weights_are_refused(folder):
 
 def test_missing_weights_are_refused(folder):
     (folder / "model.safetensors").unlink()
-    with pytest.raises(DamagedError, match="is missing"):
+    with pytest.raises(DamagedError, match=r"model\.safetensors"):
         load_model(folder)
 
 
 def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="no model folder"):
+    with pytest.raises(UsageError, match=tmp_path.name):
         load_model(tmp_path)
 
 
 def test_a_newer_version_is_refused_by_name(folder):
     reseal(folder, version=99)
-    with pytest.raises(DamagedError, match="version 99"):
+    with pytest.raises(DamagedError, match=naming("config.json", "99")):
         load_model(folder)
 
 
 def test_weights_that_do_not_fit_the_configuration_are_refused_without_allocating_it(folder):
     document = json.loads((folder / "config.json").read_bytes())
     reseal(folder, model={**document["model"], "network": {**document["model"]["network"], "width": 512}})
-    with pytest.raises(DamagedError, match="does not fit"):
+    with pytest.raises(DamagedError, match=r"model\.safetensors"):
         load_model(folder)
 
 
@@ -98,7 +99,7 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_without_allocatin
 def test_a_configuration_out_of_bounds_is_refused(folder, change):
     document = json.loads((folder / "config.json").read_bytes())
     reseal(folder, model={**document["model"], **change})
-    with pytest.raises(DamagedError, match="malformed"):
+    with pytest.raises(DamagedError, match=r"config\.json"):
         load_model(folder)
 
 
@@ -174,5 +175,5 @@ def test_weights_of_another_alphabet_are_not_taken_over(folder):
     from captcha_ocr.charset import Charset
 
     other = ResNet18(replace(load_model(folder).config, charset=Charset("abc")))
-    with pytest.raises(UsageError, match="characters: "):
+    with pytest.raises(UsageError, match="characters"):
         load_into(other, folder)

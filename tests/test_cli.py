@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from conftest import naming
 
 from captcha_ocr.cli import main
 from captcha_ocr.cli.group import escape
@@ -41,16 +42,14 @@ def flip_bit(path: Path) -> None:
 
 def test_four_commands_lead_from_nothing_to_read_codes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    drawn = invoke(
-        "generate", "--count", 400, "--charset", "0123", "--length", 2, "--size", "80x40", "--workers", 1, "--seed", 5
-    )
-    assert "400 images" in drawn.stdout
-    assert "next: captcha-ocr prepare" in drawn.stderr
-    prepared = invoke("prepare", "--size", "80x40", "--workers", 1)
-    assert "320 train, 40 val, 40 test; 0 left out" in prepared.stdout
-    trained = invoke("train", "--epochs", 20, "--device", "cpu", "--quiet")
-    share = float(re.search(r"test exact match ([\d.]+)%", trained.stdout)[1])
-    assert share > 60  # guessing gives 6
+    options = ["--count", 400, "--charset", "0123", "--length", 2, "--size", "80x40", "--workers", 1, "--seed", 5]
+    drawn = invoke("generate", *options, "--json")
+    assert json.loads(drawn.stdout)["drawn"] == 400
+    assert "captcha-ocr prepare" in drawn.stderr
+    prepared = json.loads(invoke("prepare", "--size", "80x40", "--workers", 1, "--json").stdout)
+    assert [prepared[split] for split in ("train", "val", "test")] == [320, 40, 40]
+    trained = json.loads(invoke("train", "--epochs", 20, "--device", "cpu", "--quiet", "--json").stdout)
+    assert trained["test"]["exact_match"] > 0.6  # guessing gives 6 %
     read = invoke("eval", "data/images", "--device", "cpu")
     lines = [line.split("\t") for line in read.stdout.splitlines()]
     assert len(lines) == 400
@@ -62,13 +61,13 @@ def test_four_commands_lead_from_nothing_to_read_codes(tmp_path, monkeypatch):
 def test_a_finished_step_is_left_as_it_is(images, shards, run):
     options = ["--length", 2, "--charset", "digits", "--size", "48x16", "--font-sizes", 14, "--count", 60]
     before = [(path, path.stat().st_mtime_ns) for path in sorted(images.iterdir())]
-    assert "all were there" in invoke("generate", *options, "--out", images).stdout
+    assert json.loads(invoke("generate", *options, "--out", images, "--json").stdout)["drawn"] == 0
     assert before == [(path, path.stat().st_mtime_ns) for path in sorted(images.iterdir())]
 
 
 def test_the_next_command_names_folders_that_are_not_the_default(images, tmp_path):
     result = invoke("prepare", images, "--out", tmp_path / "my shards", "--size", "48x16", "--workers", 1, "--json")
-    assert f"next: captcha-ocr train --data '{tmp_path / 'my shards'}'" in result.stderr
+    assert f"captcha-ocr train --data '{tmp_path / 'my shards'}'" in result.stderr
     assert json.loads(result.stdout)["train"] == 48
 
 
@@ -90,9 +89,8 @@ def some(images, tmp_path) -> list[Path]:
 
 def after_device(stderr: str) -> list[str]:
     """The lines of eval's stderr after the first two, which name the model, and the device with its precision."""
-    first, second, *others = stderr.splitlines()
-    assert first.startswith("model      ")
-    assert re.fullmatch(r"device     cpu \(\d+ threads?, \S+\), fp32", second)
+    _, second, *others = stderr.splitlines()
+    assert re.search(naming("cpu", "fp32"), second)
     return others
 
 
@@ -123,7 +121,7 @@ def test_a_path_that_exists_is_never_a_glob(read, some):
 def test_a_glob_that_matches_nothing_is_named_and_fails(read, tmp_path):
     result = read(tmp_path / "*.png")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "*.png: No such file" in result.stderr
+    assert str(tmp_path / "*.png") in result.stderr
 
 
 def test_a_folder_without_images_is_said_to_be_one_and_the_rest_is_read(read, some, tmp_path):
@@ -131,7 +129,8 @@ def test_a_folder_without_images_is_said_to_be_one_and_the_rest_is_read(read, so
     result = read(tmp_path / "empty", some[0])
     assert result.exit_code == 1
     assert result.stdout.startswith(f"{some[0]}\t")
-    assert after_device(result.stderr) == [f"{tmp_path / 'empty'}: a folder, not an image"]
+    (line,) = after_device(result.stderr)
+    assert line.startswith(f"{tmp_path / 'empty'}: ")
 
 
 def test_damaged_files_are_named_and_the_rest_is_read(read, images, tmp_path):
@@ -173,9 +172,8 @@ def test_what_cannot_be_printed_is_escaped(path, shown):
 
 def test_scores_compare_with_a_labels_file(read, images):
     result = read("--labels", images / "labels.csv")
-    assert re.search(r"exact match +[\d.]+%  \(\d+ of 60; 95 % interval", result.stdout)
-    assert "per character" in result.stdout
-    assert "whatever is read" not in result.stderr
+    assert re.search(r"\d%.*\b60\b", result.stdout)
+    assert after_device(result.stderr) == []
     assert result.exit_code == 0
 
 
@@ -191,14 +189,15 @@ def test_labels_that_the_model_cannot_read_are_counted_beside_the_score(read, so
     table = some[0].with_name("labels.csv")
     table.write_text("filename,text\n" + "".join(f"{path.name},{text}\n" for path in some[:2]) + f"{some[2].name},12\n")
     result = read("--labels", table)
-    assert "2 of 3 labels count as wrong whatever is read: this model reads texts of 2 of the" in result.stderr
+    (line,) = after_device(result.stderr)
+    assert re.search(r"\b2\b.*\b3\b.*\b2\b.*0123456789", line)
     assert result.exit_code == 0
 
 
 def test_images_without_a_row_are_named_and_not_scored(read, images, some):
     shutil.copy(some[0], some[0].with_name("stranger.png"))
     result = read("--labels", images / "labels.csv", some[0].parent, "--json")
-    assert "stranger.png: labels.csv has no row for it" in result.stderr
+    assert re.search(naming("stranger.png", "labels.csv"), result.stderr)
     assert json.loads(result.stdout.splitlines()[-1])["summary"]["images"] == 3
     assert result.exit_code == 1
 
@@ -215,7 +214,7 @@ def test_a_score_of_nothing_is_a_failure(read, tmp_path):
     (tmp_path / "labels.csv").write_text("filename,text\na.png,12\n")
     result = read("--labels", tmp_path / "labels.csv")
     assert result.exit_code == 1
-    assert "nothing to score: of the images named in" in result.stderr
+    assert str(tmp_path / "labels.csv") in result.stderr
 
 
 def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp_path):
@@ -230,16 +229,15 @@ def test_two_labels_of_one_name_in_two_folders_are_told_apart_by_their_place(tmp
 def test_an_image_where_paths_should_be_is_one_sentence(read, images):
     result = read(input=next(images.glob("*.png")).read_bytes())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[2:] == [
-        "captcha-ocr: standard input holds no paths; to read the image that it is: captcha-ocr eval -"
-    ]
+    (line,) = after_device(result.stderr)
+    assert line.endswith("captcha-ocr eval -")
 
 
 @pytest.mark.parametrize("least", ["nan", "-0.1", "1.1"])
 def test_what_is_no_confidence_is_refused(read, some, least):
     result = read(*some, "--min-confidence", least)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--min-confidence is a number from 0 to 1" in result.stderr
+    assert "--min-confidence" in result.stderr
 
 
 def test_what_is_less_sure_than_asked_for_is_left_unread(read, images, some):
@@ -247,7 +245,7 @@ def test_what_is_less_sure_than_asked_for_is_left_unread(read, images, some):
     result = read(*some, "--min-confidence", max(sure))
     assert result.exit_code == 0
     assert [code != "" for code in codes(result)] == [each == max(sure) for each in sure]
-    assert "2 of 3 left unread, being less sure than" in result.stderr
+    assert re.search(naming(2, 3, f"{max(sure):g}"), after_device(result.stderr)[-1])
     unsure = read(*some, "--min-confidence", 1, "--json")
     assert [json.loads(line)["code"] for line in unsure.stdout.splitlines()] == [None] * 3
     table = read(*some, "--min-confidence", 1, "--csv")
@@ -262,7 +260,7 @@ def test_a_score_is_of_what_was_read(read, images):
     assert (summary["images"], summary["unread"]) == (40, 20)
     nothing = read("--labels", images / "labels.csv", "--min-confidence", 1)
     assert (nothing.exit_code, nothing.stdout) == (1, "")
-    assert "all 60 that can be read are less sure than 1" in nothing.stderr
+    assert re.search(naming(60, 1), nothing.stderr.splitlines()[-1])
 
 
 def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run, images, tmp_path, monkeypatch):
@@ -277,22 +275,22 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run,
     said.append(invoke("eval", path).stderr.splitlines()[0])
     shutil.rmtree("runs")
     said.append(invoke("eval", path).stderr.splitlines()[0])
-    assert [line.removeprefix("model      ") for line in said] == [
-        str(Path("option", "best")), str(Path("variable", "best")), str(Path("runs", "default", "best")),
-        "the one in the package",
-    ]  # fmt: skip
+    folders = [Path("option", "best"), Path("variable", "best"), Path("runs", "default", "best")]
+    assert all(line.endswith(f" {folder}") for line, folder in zip(said[:3], folders, strict=True))
+    assert "package" in said[3]
     missing = invoke("eval", path, env={"CAPTCHA_OCR_MODEL": "nowhere"})
     assert (missing.exit_code, missing.stdout) == (2, "")
-    assert "CAPTCHA_OCR_MODEL is nowhere, which is no model folder" in missing.stderr
+    assert re.search(naming("CAPTCHA_OCR_MODEL", "nowhere"), missing.stderr)
 
 
 def test_export_writes_a_file_that_reads_the_same(run, images, tmp_path):
     model = shutil.copytree(run, tmp_path / "run")
     expected = codes(invoke("eval", images, "--model", model))
-    result = invoke("export", images, "--model", model)
+    result = invoke("export", images, "--model", model, "--json")
     assert result.exit_code == 0
-    assert "of 60 images 0 are read otherwise than by torch" in result.stdout
-    assert f"next: captcha-ocr eval image.png --model {model}" in result.stderr
+    found = json.loads(result.stdout)
+    assert (found["images"], found["codes_changed"]) == (60, 0)
+    assert f"captcha-ocr eval image.png --model {model}" in result.stderr
     by_onnx = invoke("eval", images, "--model", model)
     assert codes(by_onnx) == expected
     assert "onnxruntime" in by_onnx.stderr.splitlines()[1]
@@ -312,7 +310,7 @@ def test_odd_names_pass_through_every_encoding(run, some, tmp_path, encoding):
     assert (result.returncode, after_device(result.stderr.decode(encoding))) == (0, [])
     result = spawn("eval", "--model", run, env=environment, input=b"\xff\xe4.png\n")
     assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.rstrip().endswith(b".png: No such file or directory")
+    assert b".png: " in result.stderr.splitlines()[-1]
 
 
 def test_a_prompt_survives_every_error(run, some):
@@ -327,8 +325,8 @@ def test_a_prompt_survives_every_error(run, some):
     output, errors = process.communicate(timeout=120)
     os.close(parent)
     assert str(some[0]).encode() + b"\t" in output
-    assert b"nowhere.png: No such file" in errors
-    assert b"a folder, not an image" in errors
+    assert b"nowhere.png: " in errors
+    assert os.path.dirname(COMMAND[0]).encode() + b": " in errors
     assert process.returncode == 0
 
 
@@ -336,34 +334,34 @@ def test_a_prompt_survives_every_error(run, some):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "name"),
     [
-        (["generate", "--count", "0"], "--count must be 1 to 1,000,000,000, not 0"),
-        (["generate", "--size", "9" * 5000 + "x60"], "is not WIDTHxHEIGHT"),
-        (["generate", "--font-sizes", "9" * 5000], "is not whole numbers"),
-        (["generate", "--charset", "中"], "no glyph for '中'"),
-        (["generate", "--charset", "AA"], "names the character 'A' twice"),
-        (["generate", "--length", "8", "--size", "100x60"], "8 characters need at least 128"),
-        (["generate", "--size", "100"], "not WIDTHxHEIGHT"),
-        (["generate", "--size", "0x60"], "not WIDTHxHEIGHT"),
-        (["generate", "--font-sizes", "big"], "not whole numbers"),
-        (["generate", "--fonts", "no.ttf"], "does not exist"),
-        (["prepare", "nowhere"], "nowhere is not a folder"),
-        (["prepare", ".", "--split", "80/10"], "three percentages"),
-        (["prepare", "."], "holds no PNG"),
-        (["train"], "holds no finished shards"),
-        (["eval", "x.png", "--device", "tpu"], "there is no device"),
-        (["train", "--lr", "-1"], "--lr must lie between"),
-        (["train", "--preset", "best"], "'best' is not one of"),
-        (["eval", "x.png", "--model", "."], "no model folder"),
-        (["eval", "--nonsense"], "No such option"),
+        (["generate", "--count", "0"], "--count"),
+        (["generate", "--size", "9" * 5000 + "x60"], "--size"),
+        (["generate", "--font-sizes", "9" * 5000], "--font-sizes"),
+        (["generate", "--charset", "中"], "'中'"),
+        (["generate", "--charset", "AA"], "'A'"),
+        (["generate", "--length", "8", "--size", "100x60"], "128"),
+        (["generate", "--size", "100"], "--size"),
+        (["generate", "--size", "0x60"], "--size"),
+        (["generate", "--font-sizes", "big"], "--font-sizes"),
+        (["generate", "--fonts", "no.ttf"], "no.ttf"),
+        (["prepare", "nowhere"], "nowhere"),
+        (["prepare", ".", "--split", "80/10"], "--split"),
+        (["prepare", "."], "PNG"),
+        (["train"], "data/shards"),
+        (["eval", "x.png", "--device", "tpu"], "'tpu'"),
+        (["train", "--lr", "-1"], "--lr"),
+        (["train", "--preset", "best"], "'best'"),
+        (["eval", "x.png", "--model", "."], "config.json"),
+        (["eval", "--nonsense"], "--nonsense"),
     ],
 )
-def test_a_users_mistake_is_one_sentence_and_exit_2(tmp_path, monkeypatch, arguments, sentence):
+def test_a_users_mistake_is_one_sentence_and_exit_2(tmp_path, monkeypatch, arguments, name):
     monkeypatch.chdir(tmp_path)
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert sentence in result.stderr
+    assert name in result.stderr
     assert "Traceback" not in result.output
     assert not list(tmp_path.iterdir())
 
@@ -373,17 +371,17 @@ def test_a_fonts_file_that_is_none_is_refused(tmp_path, monkeypatch):
     Path("no.ttf").write_bytes(b"no font")
     result = invoke("generate", "--fonts", "no.ttf")
     assert (result.exit_code, Path("data").exists()) == (2, False)
-    assert "no.ttf cannot be read" in result.stderr
+    assert "no.ttf" in result.stderr
 
 
 def test_a_folder_with_a_damaged_image_is_prepared_and_exits_1(images, tmp_path):
     folder = shutil.copytree(images, tmp_path / "images")
     damaged = sorted(folder.glob("*.png"))[0]
     damaged.write_bytes(b"no image")
-    result = invoke("prepare", folder, "--out", tmp_path / "shards", "--size", "48x16", "--workers", 1)
+    result = invoke("prepare", folder, "--out", tmp_path / "shards", "--size", "48x16", "--workers", 1, "--json")
     assert result.exit_code == 1
-    assert f"left out {damaged.name}: not a PNG" in result.stderr
-    assert "1 left out" in result.stdout
+    assert f"{damaged.name}: " in result.stderr
+    assert json.loads(result.stdout)["left_out"] == 1
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
@@ -409,15 +407,13 @@ def test_an_output_folder_that_is_a_file_is_one_sentence(images, tmp_path):
     (tmp_path / "file").touch()
     result = invoke("prepare", images, "--out", tmp_path / "file" / "shards", "--workers", 1)
     assert result.exit_code == 1
-    assert "Not a directory" in result.stderr
+    assert str(tmp_path / "file" / "shards") in result.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
-@pytest.mark.parametrize(
-    ("number", "code", "sentence"), [(signal.SIGINT, 130, b"interrupted;"), (signal.SIGTERM, 143, b"terminated")]
-)
-def test_signals_have_their_sentences_and_exit_codes(tmp_path, send, number, code, sentence):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_have_their_sentences_and_exit_codes(tmp_path, send, number, code):
     process = subprocess.Popen(
         [*COMMAND, "generate", "--count", "100000", "--workers", "2", "--out", str(tmp_path / "images")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -427,7 +423,7 @@ def test_signals_have_their_sentences_and_exit_codes(tmp_path, send, number, cod
     send(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert errors.startswith(b"captcha-ocr: " + sentence)
+    assert errors.startswith(b"captcha-ocr: ")
     assert errors.count(b"\n") == 1
     assert not (tmp_path / "images" / "labels.csv").exists()
 
@@ -453,29 +449,27 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("command", ["generate", "prepare", "train", "eval", "bench", "doctor"])
 @pytest.mark.skipif(os.name != "posix", reason="no such signals there")
-def test_a_signal_in_the_midst_of_an_import_is_heard_after_it(tmp_path, command, number, code, word):
+def test_a_signal_in_the_midst_of_an_import_is_heard_after_it(tmp_path, command, number, code):
     arguments = [sys.executable, "-c", IMPORTING, str(int(number)), command]
     result = subprocess.run(arguments, capture_output=True, cwd=tmp_path, check=False)
     assert (result.returncode, result.stdout) == (code, b"")
-    assert result.stderr.startswith(b"captcha-ocr: " + word)
+    assert result.stderr.startswith(b"captcha-ocr: ")
     assert result.stderr.count(b"\n") == 1
 
 
 def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_doctor(tmp_path):
-    for variables, sentence in (
-        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc and RANK=0 in the environment should be torchrun's numbers"),
-        ({"WORLD_SIZE": "2", "RANK": "x"}, "WORLD_SIZE=2 and RANK=x in the environment should be torchrun's numbers"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "WORLD_SIZE=2 and RANK=2 in the environment should be torchrun's numbers"),
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is set, but not all else that torchrun sets"),
+    for variables, names in (
+        ({"WORLD_SIZE": "abc"}, ("WORLD_SIZE=abc", "RANK=0")),
+        ({"WORLD_SIZE": "2", "RANK": "x"}, ("WORLD_SIZE=2", "RANK=x")),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, ("WORLD_SIZE=2", "RANK=2")),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, ("WORLD_SIZE", "torchrun")),
     ):
         result = invoke("eval", tmp_path, "--device", "cpu", env=variables)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert sentence in result.stderr
+        assert re.search(naming(*names), result.stderr)
         assert invoke("doctor", env=variables).exit_code == 0
 
 
@@ -485,7 +479,8 @@ def test_a_system_without_memory_is_one_sentence(monkeypatch):
 
     monkeypatch.setattr("captcha_ocr.doctor.examine", exhausted)
     result = invoke("doctor")
-    assert (result.exit_code, result.stderr) == (1, "captcha-ocr: there is too little memory\n")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "Traceback" not in result.stderr
 
 
 def test_reading_without_memory_is_one_sentence(read, some, monkeypatch):
@@ -495,7 +490,7 @@ def test_reading_without_memory_is_one_sentence(read, some, monkeypatch):
     monkeypatch.setattr("captcha_ocr.model.TorchEngine.logits", exhausted)
     result = read(*some)
     assert result.exit_code == 1
-    assert re.search("the memory of cpu, of which .* GB are free, is too small to read with: free some", result.stderr)
+    assert re.search(naming("cpu", " GB", "--device"), result.stderr)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
@@ -503,8 +498,8 @@ def test_no_path_and_no_standard_input_is_one_sentence(run):
     command = ["sh", "-c", '"$@" <&-', "sh", *COMMAND, "eval", "--model", str(run)]
     result = subprocess.run(command, capture_output=True)
     assert result.returncode == 2
-    assert result.stderr == b"captcha-ocr: there is no PATH, and no standard input to read paths from\n"
-    assert b"an empty file" in subprocess.run([*command, "-"], capture_output=True).stderr
+    assert re.fullmatch(b"captcha-ocr: .*PATH.*\n", result.stderr)
+    assert subprocess.run([*command, "-"], capture_output=True).returncode == 1  # as an empty file
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closed pipes are told otherwise there")
@@ -559,35 +554,35 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     (tmp_path / "mine" / "bad.png").write_bytes(b"no image")
     result = read("mine", "--csv")
     assert result.exit_code == 1
-    assert after_device(result.stderr) == ["mine/bad.png: not a PNG, JPEG, GIF, BMP or WEBP image"]
+    assert [line.split(": ")[0] for line in after_device(result.stderr)] == ["mine/bad.png"]
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert list(rows[0]) == ["filename", "text", "confidence"]
     confidences = [float(row["confidence"]) for row in rows]
     assert confidences == sorted(confidences)
     assert len(rows) == 60
     (tmp_path / "fixed.csv").write_text(result.stdout)
-    prepared = invoke("prepare", "mine", "--corrections", "fixed.csv", "--size", "48x16", "--workers", 1)
-    assert "48 train, 6 val, 6 test; 1 left out" in prepared.stdout
+    options = ["--corrections", "fixed.csv", "--size", "48x16", "--workers", 1, "--json"]
+    prepared = json.loads(invoke("prepare", "mine", *options).stdout)
+    assert [prepared[name] for name in ("train", "val", "test", "left_out")] == [48, 6, 6, 1]
 
 
 @pytest.mark.parametrize("option", ["--json", "--labels"])
 def test_a_table_is_neither_json_nor_a_score(read, images, option):
     result = read(images, "--csv", *([option, images / "labels.csv"] if option == "--labels" else [option]))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--csv goes with neither --json nor --labels" in result.stderr
+    assert re.search(naming("--csv", "--json", "--labels"), result.stderr)
 
 
 def test_inspect_counts_draws_and_advises(images, run, tmp_path):
     out = tmp_path / "out"
     result = invoke("inspect", images, "--out", out, "--model", run, "--device", "cpu", "--workers", 1, "--quiet")
     assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0] == "images        60 that can be read and have a label; 0 left out"
-    assert f"picture       {out / 'contact-sheet.png'}" in lines
-    assert f"picture       {out / 'read-wrong.png'}" in lines
-    wrong = [line for line in lines if "\tread as " in line]
-    assert f"read wrong    {len(wrong)} of 60, the surest first" in lines
-    assert any(line.startswith("advice        few images (60)") for line in lines)
+    first, *lines = result.stdout.splitlines()
+    assert re.search(naming(60, 0), first)
+    for picture in ("contact-sheet.png", "read-wrong.png"):
+        assert any(line.endswith(f" {out / picture}") for line in lines)
+    wrong = [line for line in lines if "\t" in line]
+    assert any(re.search(rf"\b{len(wrong)}\b.*\b60\b", line) for line in lines)
 
 
 def test_inspect_as_json_names_what_was_read_wrong(images, run, tmp_path):
@@ -595,35 +590,34 @@ def test_inspect_as_json_names_what_was_read_wrong(images, run, tmp_path):
     facts = json.loads(invoke("inspect", images, *options).stdout)
     assert facts["images"] == 60
     assert set(facts["wrong"][0]) == {"file", "text", "code", "confidence"}
+    assert facts["advice"]
 
 
 def test_pictures_are_not_put_among_the_images(images):
     result = invoke("inspect", images, "--out", images / "out")
     assert result.exit_code == 2
-    assert "choose another --out" in result.stderr
+    assert "--out" in result.stderr
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
-    made = invoke("prepare", images, "--folds", 2, "--out", tmp_path / "folds", "--size", "48x16", "--workers", 1)
-    assert "2 folds, in the first 27 train, 3 val, 30 test; 0 left out" in made.stdout
-    assert f"next: captcha-ocr train --cross-validate --data {tmp_path / 'folds'}" in made.stderr
+    options = ["--folds", 2, "--out", tmp_path / "folds", "--size", "48x16", "--workers", 1, "--json"]
+    made = invoke("prepare", images, *options)
+    assert [json.loads(made.stdout)[split] for split in ("train", "val", "test")] == [27, 3, 30]
+    assert f"captcha-ocr train --cross-validate --data {tmp_path / 'folds'}" in made.stderr
     options = ["--data", tmp_path / "folds", "--out", tmp_path / "run", "--epochs", 1, "--device", "cpu", "--quiet"]
-    result = invoke("train", "--cross-validate", *options)
-    assert re.match(r"exact match +[\d.]+%  \(\d+ of 60; 95 % interval", result.stdout)
+    result = invoke("train", "--cross-validate", *options, "--json")
+    assert json.loads(result.stdout)["test"]["images"] == 60
 
 
 def test_folds_are_of_one_data_folder(shards):
     result = invoke("train", "--cross-validate", "--data", shards, "--data", shards)
     assert result.exit_code == 2
-    assert "--cross-validate takes one --data" in result.stderr
+    assert re.search(naming("--cross-validate", "--data"), result.stderr)
 
 
 def test_curve_says_what_it_would_take(shards, tmp_path):
-    options = ["--images", "10,20", "--epochs", 1, "--device", "cpu", "--quiet"]
-    lines = invoke("curve", shards, "--out", tmp_path / "curve", *options).stdout.splitlines()
-    assert [line.split()[:2] for line in lines[:2]] == [["10", "images"], ["20", "images"]]
-    assert lines[2:] == [
-        "95% exact: not to be said from these points",
-        "99% exact: not to be said from these points",
-        str(tmp_path / "curve" / "curve.png"),
-    ]
+    options = ["--images", "10,20", "--epochs", 1, "--device", "cpu", "--quiet", "--json"]
+    found = json.loads(invoke("curve", shards, "--out", tmp_path / "curve", *options).stdout)
+    assert [point["images"] for point in found["points"]] == [10, 20]
+    assert [line.split("%")[0] for line in found["outlook"]] == ["95", "99"]
+    assert (tmp_path / "curve" / "curve.png").exists()

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_lengths_read_as_one_number_or_as_the_first_and_the_last():
 
 @pytest.mark.parametrize("text", ["", "-4", "4-", "four", "4-6-8", "6-4", "0", "4 - 6", "1-65"])
 def test_what_is_no_length_is_refused(text):
-    with pytest.raises(UsageError, match="such as 4 or 4-6"):
+    with pytest.raises(UsageError, match=re.escape(text or "''")):
         Lengths.parse(text)
 
 
@@ -107,7 +108,7 @@ def test_a_place_can_hold_nothing_where_lengths_vary_and_a_column_always(pool, s
 
 
 def test_a_size_reads_as_width_by_height():
-    assert str(InputSize(height=60, width=160, channels=1)) == "160x60, grey"
+    assert "160x60" in str(InputSize(height=60, width=160, channels=1))
 
 
 def test_a_model_configuration_comes_back_from_json():
@@ -140,7 +141,7 @@ def test_a_malformed_model_configuration_is_refused(change):
 def test_a_model_configuration_that_lacks_a_part_is_refused(key):
     document = MODEL.to_dict()
     del document[key]
-    with pytest.raises(UsageError, match="malformed"):
+    with pytest.raises(UsageError, match=key):
         ModelConfig.from_dict(document)
 
 
@@ -151,7 +152,7 @@ def test_the_training_of_every_preset_comes_back_from_json(preset):
 
 
 def test_a_malformed_training_configuration_is_refused():
-    with pytest.raises(UsageError, match="malformed"):
+    with pytest.raises(UsageError, match="momentum"):
         TrainConfig.from_dict({"momentum": 0.9})
 
 
@@ -160,8 +161,9 @@ def test_an_option_that_is_not_given_leaves_the_value_of_the_preset():
 
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are():
-    with pytest.raises(UsageError, match=r"'nonesuch'; there are default, accuracy, few, seed"):
+    with pytest.raises(UsageError, match="'nonesuch'") as refusal:
         preset_named("nonesuch")
+    assert all(name in str(refusal.value) for name in PRESETS)
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -229,7 +231,8 @@ def test_a_decaying_rate_needs_a_number_of_epochs():
 
 
 def test_differences_name_the_field_and_both_values():
-    assert differences(TrainConfig(seed=1), TrainConfig(seed=2)) == ["seed: 1 -> 2"]
+    (difference,) = differences(TrainConfig(seed=1), TrainConfig(seed=2))
+    assert all(word in difference for word in ("seed", "1", "2"))
 
 
 def test_equal_configurations_have_no_differences():
@@ -243,10 +246,10 @@ def test_an_alphabet_may_be_given_to_the_generator_by_its_name():
 @pytest.mark.parametrize("kind", [GeneratorConfig, PrepareConfig, TrainConfig])
 @pytest.mark.parametrize("seed", [-1, 2**32, 0.5])
 def test_a_seed_that_no_generator_of_chance_takes_is_refused(kind, seed):
-    with pytest.raises(UsageError, match="--seed must be 0 to 4294967295"):
+    with pytest.raises(UsageError, match="--seed"):
         kind(seed=seed)
 
 
 def test_images_larger_than_any_that_is_read_are_not_drawn():
-    with pytest.raises(UsageError, match="2500x2000 is more than 4,000,000 pixels"):
+    with pytest.raises(UsageError, match="2500x2000"):
         GeneratorConfig(width=2500, height=2000)

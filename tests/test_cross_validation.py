@@ -47,17 +47,17 @@ def test_finished_folds_are_left_as_they_are(validated, folds, tiny_preset):
 
 
 def test_a_folder_without_folds_is_refused(shards, tiny_preset, tmp_path):
-    with pytest.raises(UsageError, match="holds no folds; make them with captcha-ocr prepare --folds 5"):
+    with pytest.raises(UsageError, match="captcha-ocr prepare --folds"):
         cross_validate(shards, tmp_path, tiny_preset.training)
 
 
 def test_a_single_training_says_what_to_do_with_folds(folds, tiny_preset, tmp_path):
-    with pytest.raises(UsageError, match="holds folds; train --cross-validate"):
+    with pytest.raises(UsageError, match="--cross-validate"):
         train([folds], tmp_path / "run", tiny_preset.training)
 
 
 def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):
     shutil.copytree(folds, tmp_path / "folds")
     shutil.rmtree(tmp_path / "folds" / "fold-3")
-    with pytest.raises(UsageError, match="no whole set"):
+    with pytest.raises(UsageError, match="captcha-ocr prepare --folds"):
         cross_validate(tmp_path / "folds", tmp_path / "run", tiny_preset.training)

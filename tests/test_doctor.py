@@ -19,21 +19,21 @@ def test_the_doctor_sees_versions_devices_threads_and_the_model(run):
 
 
 def test_what_is_found_is_told_in_words(run):
-    words = in_words(examine(run)).splitlines()
-    assert words[0].startswith("versions   python 3")
-    assert any(line.startswith("cpu  ") and "bf16" in line and "GB free" in line for line in words)
-    assert words[-1].endswith("texts of 2 of 0123456789, 48x16, grey")
+    words = in_words(examine(run))
+    assert f"torch {torch.__version__}" in words
+    assert any(line.startswith("cpu  ") and "bf16" in line and "GB" in line for line in words.splitlines())
+    assert any("0123456789" in line and "48x16" in line for line in words.splitlines())
 
 
 def test_where_there_is_no_model_the_way_to_one_is_named(tmp_path):
-    assert in_words(examine(tmp_path)).endswith("model      none; make one with: captcha-ocr train")
+    assert "captcha-ocr train" in in_words(examine(tmp_path))
 
 
 def test_a_damaged_model_is_told(run, tmp_path):
     copied = shutil.copytree(run / "best", tmp_path / "best")
     (copied / "model.safetensors").write_bytes(b"")
-    assert "was changed or damaged" in examine_model(tmp_path)["error"]
-    assert "cannot be used" in in_words(examine(tmp_path))
+    assert "model.safetensors" in examine_model(tmp_path)["error"]
+    assert "model.safetensors" in in_words(examine(tmp_path))
 
 
 def test_a_variable_that_may_hide_devices_is_named(monkeypatch):
@@ -50,9 +50,10 @@ def test_a_variable_that_may_hide_devices_is_named(monkeypatch):
 def test_what_a_launcher_has_set_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "x")
-    assert "launcher   RANK=x, WORLD_SIZE=2\n" in in_words(examine(tmp_path))
+    words = in_words(examine(tmp_path))
+    assert all(setting in words for setting in ("RANK=x", "WORLD_SIZE=2"))
 
 
 def test_hidden_devices_are_told_in_words(tmp_path):
     facts = {**examine(tmp_path), "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3}}
-    assert "CUDA_VISIBLE_DEVICES=0 hides 3 of the GPUs" in in_words(facts)
+    assert any("CUDA_VISIBLE_DEVICES=0" in line and "3" in line for line in in_words(facts).splitlines())

@@ -1,6 +1,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -77,7 +78,7 @@ def test_one_flipped_bit_in_it_is_refused(exported, tmp_path):
     data = bytearray((folder / "model.onnx").read_bytes())
     data[len(data) // 2] ^= 1
     (folder / "model.onnx").write_bytes(data)
-    with pytest.raises(DamagedError, match=r"model\.onnx was changed or damaged"):
+    with pytest.raises(DamagedError, match=r"model\.onnx"):
         Recognizer(folder)
 
 
@@ -87,7 +88,7 @@ def test_a_file_that_reads_otherwise_is_not_kept(run, images, network, tmp_path)
         if weights.data_type == onnx.TensorProto.FLOAT:
             weights.raw_data = bytes(len(weights.raw_data))
     before = sorted((path.name, path.read_bytes()) for path in folder.iterdir())
-    with pytest.raises(CaptchaOcrError, match="does not read as the model does, and is not kept"):
+    with pytest.raises(CaptchaOcrError, match=r"model\.onnx"):
         export.export(folder, images, labels_in(images))
     assert before == sorted((path.name, path.read_bytes()) for path in folder.iterdir())
 
@@ -134,7 +135,7 @@ def test_a_model_that_was_replaced_meanwhile_does_not_get_another_ones_file(
         return network
 
     monkeypatch.setattr(export, "to_onnx", slow)
-    with pytest.raises(CaptchaOcrError, match="was replaced by another one meanwhile"):
+    with pytest.raises(CaptchaOcrError, match=re.escape(str(folder))):
         export.export(folder, images, labels_in(images))
     assert not (folder / "model.onnx").exists()
 
@@ -158,38 +159,36 @@ def test_int8_says_what_it_costs(run, images, tmp_path):
 
 
 def test_int8_needs_images_to_judge_it_by(run, images):
-    with pytest.raises(UsageError, match=r"--int8 needs at least 400 labelled images, and .* has 60"):
+    with pytest.raises(UsageError, match=r"(?=.*--int8).*\b400\b"):
         export.export(run / "best", images, labels_in(images), int8=True)
 
 
 def test_nothing_to_compare_with_is_refused(run, tmp_path):
-    with pytest.raises(UsageError, match="no labelled image below"):
+    with pytest.raises(UsageError, match=re.escape(str(tmp_path))):
         export.export(run / "best", tmp_path, [])
 
 
 def test_a_missing_package_is_named(run, images, monkeypatch):
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxscript" else True)
-    with pytest.raises(
-        UsageError, match=r"export needs onnxscript; install with: pip install onnx onnxscript onnxruntime"
-    ):
+    with pytest.raises(UsageError, match="pip install onnx onnxscript onnxruntime"):
         export.export(run / "best", images, labels_in(images))
 
 
 def test_an_engine_without_its_file_is_refused(run):
-    with pytest.raises(UsageError, match=r"holds no model\.onnx; make it with: captcha-ocr export --model"):
+    with pytest.raises(UsageError, match="captcha-ocr export --model"):
         Recognizer(run, engine="onnx")
 
 
 def test_onnx_on_another_device_is_refused(exported):
-    with pytest.raises(UsageError, match="computes on the processor, not on cuda"):
+    with pytest.raises(UsageError, match="cuda"):
         Recognizer(exported, device="cuda", engine="onnx")
 
 
 def test_what_is_not_installed_is_said(exported, run, monkeypatch):
     monkeypatch.setattr("captcha_ocr.recognizer.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match="the engine onnx needs onnxruntime"):
+    with pytest.raises(UsageError, match="onnxruntime"):
         Recognizer(exported, engine="onnx")
-    with pytest.raises(UsageError, match="torch is not installed"):
+    with pytest.raises(UsageError, match="torch"):
         Recognizer(run)
 
 

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -75,7 +76,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_how_much_was_needed(tmp_path, 
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CaptchaOcrError, match=r"the disk is full: .*a\.json needs 3 bytes, and [0-9,]+ are free"):
+    with pytest.raises(CaptchaOcrError, match=r"a\.json.*\b3\b"):
         write_atomic(path, b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
     assert path.read_bytes() == b"old"
@@ -84,7 +85,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_how_much_was_needed(tmp_path, 
 def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
     with (
         writing_to(tmp_path),
-        pytest.raises(CaptchaOcrError, match="another captcha-ocr is writing to"),
+        pytest.raises(CaptchaOcrError, match=re.escape(str(tmp_path))),
         writing_to(tmp_path),
     ):
         raise AssertionError
@@ -127,7 +128,7 @@ def test_a_document_is_readable_text_with_a_newline_at_the_end():
 
 
 def test_a_missing_document_is_damage(tmp_path):
-    with pytest.raises(DamagedError, match="is missing"):
+    with pytest.raises(DamagedError, match=r"a\.json"):
         read_json(tmp_path / "a.json")
 
 
@@ -179,7 +180,7 @@ def test_a_flipped_bit_anywhere_in_a_sealed_document_changes_nothing_that_is_rea
 def test_a_changed_value_breaks_the_seal(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(to_json(seal(DOCUMENT)).replace(b"2.5", b"2.6"))
-    with pytest.raises(DamagedError, match="sha256 differs"):
+    with pytest.raises(DamagedError, match=r"a\.json"):
         read_sealed(path, "captcha-ocr test", 1)
 
 
@@ -191,13 +192,12 @@ def test_a_document_without_a_seal_is_damage(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file_format", "version", "sentence"),
-    [("captcha-ocr other", 1, "is not a captcha-ocr other"), ("captcha-ocr test", 2, "has version 1")],
+    ("file_format", "version", "named"), [("captcha-ocr other", 1, "captcha-ocr other"), ("captcha-ocr test", 77, "77")]
 )
-def test_a_document_of_another_kind_or_version_is_refused(tmp_path, file_format, version, sentence):
+def test_a_document_of_another_kind_or_version_is_refused(tmp_path, file_format, version, named):
     path = tmp_path / "a.json"
     path.write_bytes(to_json(seal(DOCUMENT)))
-    with pytest.raises(DamagedError, match=sentence):
+    with pytest.raises(DamagedError, match=named):
         read_sealed(path, file_format, version)
 
 
@@ -207,14 +207,14 @@ def test_checked_bytes_are_read_back(tmp_path):
 
 
 def test_bytes_with_another_hash_are_refused(tmp_path):
-    (tmp_path / "a").write_bytes(b"cOntent")
-    with pytest.raises(DamagedError, match="sha256 differs"):
-        read_checked(tmp_path / "a", sha256(b"content"))
+    (tmp_path / "a.bin").write_bytes(b"cOntent")
+    with pytest.raises(DamagedError, match=r"a\.bin"):
+        read_checked(tmp_path / "a.bin", sha256(b"content"))
 
 
 def test_a_missing_file_is_damage_and_named(tmp_path):
-    with pytest.raises(DamagedError, match="gone is missing"):
-        read_checked(tmp_path / "gone", sha256(b""))
+    with pytest.raises(DamagedError, match=r"gone\.bin"):
+        read_checked(tmp_path / "gone.bin", sha256(b""))
 
 
 def test_files_that_are_not_there_need_no_removing(tmp_path):
@@ -227,7 +227,7 @@ def test_a_folder_that_is_a_file_or_a_link_to_nothing_is_refused(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nothing")
     for name in ("file", "link"):
-        with pytest.raises(UsageError, match=f"{name} is no folder"), writing_to(tmp_path / name):
+        with pytest.raises(UsageError, match=re.escape(str(tmp_path / name))), writing_to(tmp_path / name):
             raise AssertionError
 
 
@@ -246,12 +246,12 @@ def test_a_document_nests_no_deeper_than_ours_do(tmp_path):
     (tmp_path / "a.json").write_bytes(deep)
     read_json(tmp_path / "a.json")
     (tmp_path / "a.json").write_bytes(b'{"a":' + deep + b"}")
-    with pytest.raises(DamagedError, match="nests deeper"):
+    with pytest.raises(DamagedError, match=r"a\.json"):
         read_json(tmp_path / "a.json")
 
 
 def test_a_document_has_a_size_that_it_cannot_exceed(tmp_path):
     with open(tmp_path / "a.json", "wb") as stream:
         stream.truncate(MOST_DOCUMENT_BYTES + 1)
-    with pytest.raises(DamagedError, match=r"a\.json is larger than"):
+    with pytest.raises(DamagedError, match=r"a\.json"):
         read_json(tmp_path / "a.json")

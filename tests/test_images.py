@@ -1,6 +1,7 @@
 import io
 import os
 import random
+import re
 import struct
 import zlib
 from contextlib import suppress
@@ -168,29 +169,29 @@ def test_the_fourth_channel_of_an_array_is_transparency():
     ids=lambda array: f"{array.shape}-{array.dtype}",
 )
 def test_an_array_of_another_type_or_shape_is_refused(array):
-    with pytest.raises(ImageError, match="an array must be"):
+    with pytest.raises(ImageError, match=re.escape(str(array.shape))):
         to_array(array, GREY)
 
 
 def test_a_tiff_is_refused_whatever_its_name(tmp_path):
     (tmp_path / "a.png").write_bytes(encoded(Image.fromarray(PICTURE), "TIFF"))
-    with pytest.raises(ImageError, match="not a PNG, JPEG, GIF, BMP or WEBP image"):
+    with pytest.raises(ImageError, match="PNG"):
         to_array(tmp_path / "a.png", GREY)
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    "data",
     [
-        (b"", "an empty file"),
-        (b"hello", "not a PNG"),
-        (b"\x89PNG\r\n\x1a\n", "truncated"),
-        ("", "no path"),
-        ("data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "not a PNG"),
-        ("data:image/png;base64,iVBORw0KGgo!" + 50 * "A", "not a PNG"),
+        b"",
+        b"hello",
+        b"\x89PNG\r\n\x1a\n",
+        "",
+        "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=",
+        "data:image/png;base64,iVBORw0KGgo!" + 50 * "A",
     ],
 )
-def test_what_is_no_image_is_refused(data, why):
-    with pytest.raises(ImageError, match=why):
+def test_what_is_no_image_is_refused(data):
+    with pytest.raises(ImageError):
         to_array(data, GREY)
 
 
@@ -231,13 +232,13 @@ def test_damaged_bytes_are_read_or_refused_but_never_crash(image_format):
 
 
 def test_a_long_thin_image_is_refused_before_it_costs_memory():
-    with pytest.raises(ImageError, match="20000x1 pixels"):
+    with pytest.raises(ImageError, match="20000x1"):
         to_array(encoded(Image.new("1", (20_000, 1))), GREY)
 
 
 @pytest.mark.parametrize("side", [5_000, 10_000, 60_000], ids=["silent", "Pillow warns", "Pillow refuses"])
 def test_a_decompression_bomb_is_refused_without_a_warning(side):
-    with pytest.raises(ImageError, match="pixels"):
+    with pytest.raises(ImageError, match=f"{side}x{side}"):
         to_array(png_claiming(side, side), GREY)
 
 
@@ -251,31 +252,31 @@ def test_images_up_to_the_limits_are_read(shape, fits):
 
 
 def test_an_image_with_too_many_pixels_in_all_is_refused():
-    with pytest.raises(ImageError, match="2001x2000 pixels"):
+    with pytest.raises(ImageError, match="2001x2000"):
         to_array(np.zeros((2000, 2001), np.uint8), GREY)
 
 
 def test_a_file_too_large_for_an_image_is_not_even_read(tmp_path):
     with open(tmp_path / "a.png", "wb") as stream:
         stream.truncate(MAX_BYTES + 1)
-    with pytest.raises(ImageError, match="larger than 2,000,000 bytes"):
+    with pytest.raises(ImageError, match="2,000,000"):
         to_array(tmp_path / "a.png", GREY)
 
 
 def test_a_folder_is_no_image(tmp_path):
-    with pytest.raises(ImageError, match="a folder, not an image"):
+    with pytest.raises(ImageError):
         to_array(tmp_path, GREY)
 
 
 def test_a_missing_file_is_an_image_error(tmp_path):
-    with pytest.raises(ImageError, match="No such file"):
+    with pytest.raises(ImageError):
         to_array(tmp_path / "gone.png", GREY)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are FIFOs on POSIX only")
 def test_a_fifo_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(ImageError, match="not a regular file"):
+    with pytest.raises(ImageError):
         to_array(tmp_path / "a.png", GREY)
 
 
@@ -302,7 +303,7 @@ def test_hidden_files_and_those_with_other_extensions_are_no_image_files(tmp_pat
 
 @pytest.mark.parametrize("mode", ["LAB", "La"])
 def test_a_mode_that_cannot_be_converted_is_an_image_error(mode):
-    with pytest.raises(ImageError, match="not read"):
+    with pytest.raises(ImageError, match=mode):
         to_array(Image.new(mode, (8, 8)), GREY)
 
 
@@ -324,7 +325,7 @@ def test_an_open_file_is_read_to_its_end_however_little_it_gives_at_a_time():
 
 
 def test_an_endless_file_is_too_large():
-    with open("/dev/zero", "rb", buffering=0) as endless, pytest.raises(ImageError, match="larger than"):
+    with open("/dev/zero", "rb", buffering=0) as endless, pytest.raises(ImageError, match="2,000,000"):
         to_array(endless, GREY)
 
 
@@ -372,13 +373,11 @@ def test_few_images_whose_contrast_is_only_in_colour_do_not_make_a_set_coloured(
 
 
 def test_an_image_of_palette_colours_without_a_palette_is_refused():
-    parts = [
-        (b"IHDR", struct.pack(">2I5B", 16, 8, 8, 3, 0, 0, 0)),
-        (b"IDAT", zlib.compress(bytes(17 * 8))),
-        (b"IEND", b""),
-    ]
-    with pytest.raises(ImageError, match="no palette"):
-        to_array(png_of(parts), GREY)
+    header = (b"IHDR", struct.pack(">2I5B", 16, 8, 8, 3, 0, 0, 0))
+    rest = [(b"IDAT", zlib.compress(bytes(17 * 8))), (b"IEND", b"")]
+    assert to_array(png_of([header, (b"PLTE", bytes(768)), *rest]), GREY).shape == (1, 8, 16)
+    with pytest.raises(ImageError):
+        to_array(png_of([header, *rest]), GREY)
 
 
 @pytest.mark.parametrize("colour", [0, 2, 3])

@@ -36,7 +36,7 @@ def test_everything_is_counted(folder):
     assert found.modes == {"L": 4, "RGB": 1}
     assert found.lengths == {2: 4, 3: 1}
     assert found.characters == {"B": 2, "a": 4, "b": 3}
-    assert found.problems == {"bad.png": "not a PNG, JPEG, GIF, BMP or WEBP image"}
+    assert list(found.problems) == ["bad.png"]
 
 
 def test_copies_and_conflicts_are_told_apart(folder):
@@ -46,22 +46,24 @@ def test_copies_and_conflicts_are_told_apart(folder):
 
 
 def test_what_people_read_has_all_of_it(folder):
-    words = str(inspect(folder, ANY, workers=1))
-    for line in (
-        "images        5 that can be read and have a label; 1 left out",
-        "sizes         32x16 4; 48x20 1",
-        "modes         L 4; RGB 1",
-        "lengths       2 4; 3 1",
-        "alphabet      3 characters; how many texts hold each: B:2 a:4 b:3",
-        "copies        aB_1.png = aB_2.png",
-        "conflicts     ab.png (ab) = bb.png (bb)",
-        "left out      bad.png: not a PNG",
+    lines = str(inspect(folder, ANY, workers=1)).splitlines()
+    for named in (
+        ("5", "1"),
+        ("32x16 4", "48x20 1"),
+        ("L 4", "RGB 1"),
+        ("2 4", "3 1"),
+        ("B:2", "a:4", "b:3"),
+        ("aB_1.png", "aB_2.png"),
+        ("ab.png", "bb.png"),
+        ("bad.png",),
     ):
-        assert line in words
+        assert any(all(name in line for name in named) for line in lines)
 
 
 def test_the_size_is_the_one_that_prepare_makes(folder):
-    assert "32x16 brought to 139x69, grey (grey keeps the contrast)" in inspect(folder, ANY, workers=1).input_size
+    words = inspect(folder, ANY, workers=1).input_size
+    assert all(word in words for word in ("32x16", "139x69", "grey"))
+    assert "colour" not in words
 
 
 def test_colour_is_kept_where_grey_would_not_tell(tmp_path):
@@ -71,30 +73,25 @@ def test_colour_is_kept_where_grey_would_not_tell(tmp_path):
         pixels = np.full((16, 32, 3), (200, 0, 0), np.uint8)
         pixels[4:12, 8 + number : 24] = (0, 102, 0)  # as light as that red
         Image.fromarray(pixels).save(folder / f"{number}-a{number}.png")
-    assert "colour tells where grey would not" in inspect(folder, ANY, workers=1).input_size
+    assert "colour" in inspect(folder, ANY, workers=1).input_size
 
 
 def test_labels_that_prepare_would_leave_out_are_named(folder):
     found = inspect(folder, replace(ANY, lengths=Lengths(2, 2)), workers=1)
-    assert found.problems["abb.png"] == "its text 'abb' has 3 characters, and --length says 2"
+    assert all(word in found.problems["abb.png"] for word in ("'abb'", "3", "--length"))
 
 
 def test_a_folder_without_a_readable_image_is_refused(tmp_path):
     (tmp_path / "ab.png").write_bytes(b"no image")
-    with pytest.raises(CaptchaOcrError, match="no labelled image"):
+    with pytest.raises(CaptchaOcrError, match=r"ab\.png"):
         inspect(tmp_path, ANY, workers=1)
 
 
 def test_advice_names_what_to_mind(folder):
-    advice = "\n".join(advice_on_images(inspect(folder, ANY, workers=1)))
-    for words in (
-        "each of Bab",
-        "B stand in both cases",
-        "labels, 1 time: prepare leaves it out",
-        "different proportions",
-        "few images (5)",
-    ):
-        assert words in advice
+    advice = advice_on_images(inspect(folder, ANY, workers=1))
+    assert len(advice) == 5
+    for words in (("20", "Bab"), ("B", "--case-sensitive"), ("1",), ("5", "--init")):
+        assert any(all(word in sentence for word in words) for sentence in advice)
 
 
 def test_the_sample_is_the_same_each_time_and_has_every_label_once(folder):
@@ -124,7 +121,8 @@ def test_a_wrong_label_comes_first_of_what_a_model_reads_otherwise(run, images, 
     assert (wrong[0].text, wrong[0].reading.code) == (flipped[surest], readings[surest].code)
 
 
-def test_images_of_the_same_proportions_are_not_stretched(tmp_path):
-    for name, size in (("ab", (32, 16)), ("ba", (64, 32))):
-        draw(tmp_path, f"{name}.png", 1, size)
-    assert not any("proportions" in line for line in advice_on_images(inspect(tmp_path, ANY, workers=1)))
+@pytest.mark.parametrize(("size", "sentences"), [((64, 32), 2), ((64, 30), 2), ((64, 20), 3)])
+def test_only_images_of_other_proportions_are_stretched(tmp_path, size, sentences):
+    draw(tmp_path, "ab.png", 1)
+    draw(tmp_path, "ba.png", 2, size)
+    assert len(advice_on_images(inspect(tmp_path, ANY, workers=1))) == sentences

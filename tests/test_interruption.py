@@ -30,14 +30,14 @@ def heard(*numbers: int) -> subprocess.CompletedProcess:
 def test_a_signal_is_a_wish(number):
     result = heard(number)
     assert (result.returncode, result.stdout) == (0, f"{int(number)}\n")
-    assert result.stderr.startswith("stopping ")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_second_ctrl_c_leaves_at_once():
     for first in (signal.SIGINT, signal.SIGTERM):
         result = heard(first, signal.SIGINT)
         assert (result.returncode, result.stdout) == (130, "")
-        assert "left at once" in result.stderr
+        assert len(result.stderr.splitlines()) == 2
 
 
 def test_a_second_sigterm_changes_nothing():

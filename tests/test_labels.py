@@ -44,13 +44,13 @@ def test_a_file_name_tells_its_text(stem, text):
 
 @pytest.mark.parametrize("stem", ["0-AB_1", "AB_0-1"])
 def test_a_name_with_both_separators_is_refused(stem):
-    with pytest.raises(LabelError, match="both '_' and '-'"):
+    with pytest.raises(LabelError, match="--label-pattern"):
         label_from_name(stem)
 
 
 @pytest.mark.parametrize("stem", ["_0001", "0001-"])
 def test_a_name_without_a_text_is_refused(stem):
-    with pytest.raises(LabelError, match="holds no text"):
+    with pytest.raises(LabelError):
         label_from_name(stem)
 
 
@@ -76,17 +76,15 @@ def test_a_pattern_finds_the_text(pattern, text):
     assert labels_from_names(["x/7_R865.png"], pattern)[0] == [Label("x/7_R865.png", text)]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "reason"), [("nothing", "does not match"), ("(x?)7", "finds no text"), ("7|(x)", "finds no text")]
-)
-def test_a_name_in_which_the_pattern_finds_nothing_is_reported(pattern, reason):
+@pytest.mark.parametrize("pattern", ["nothing", "(x?)7", "7|(x)"])
+def test_a_name_in_which_the_pattern_finds_nothing_is_reported(pattern):
     labels, problems = labels_from_names(["7_R865.png"], pattern)
     assert labels == []
-    assert reason in problems["7_R865.png"]
+    assert "--label-pattern" in problems["7_R865.png"]
 
 
 def test_a_pattern_that_is_no_regular_expression_is_a_usage_error():
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="--label-pattern"):
         labels_from_names(["a.png"], "(")
 
 
@@ -133,14 +131,14 @@ def test_the_split_column_is_kept(read, split):
 def test_another_word_for_a_split_is_reported(read, split):
     labels, problems = read(f"filename,text,split\na.png,AB,{split}\nb.png,CD,test\n")
     assert [label.file for label in labels] == ["b.png"]
-    assert "only train, val and test" in problems["a.png"]
+    assert all(word in problems["a.png"] for word in (repr(split), "train", "val", "test"))
 
 
 @pytest.mark.parametrize("file", ["../a.png", "sub/../../a.png", "/etc/a.png", "C:/a.png", "..\\a.png"])
 def test_a_file_name_that_leads_out_of_the_folder_is_reported(read, file):
     labels, problems = read(f"filename,text\n{file},AB\n")
     assert labels == []
-    assert list(problems.values()) == ["the file name leads out of the folder"]
+    assert list(problems) == [file.replace("\\", "/")]
 
 
 def test_a_colon_in_a_file_name_leads_nowhere(read):
@@ -149,11 +147,13 @@ def test_a_colon_in_a_file_name_leads_nowhere(read):
 
 @pytest.mark.parametrize("row", ["a.png,", "a.png"])
 def test_an_empty_label_is_reported(read, row):
-    assert read(f"filename,text\n{row}\n") == ([], {"a.png": "its label is empty"})
+    labels, problems = read(f"filename,text\n{row}\n")
+    assert (labels, list(problems)) == ([], ["a.png"])
 
 
 def test_a_row_without_a_file_name_is_reported_by_its_number(read):
-    assert read("filename,text\na.png,AB\n,CD\n")[1] == {"labels.csv row 3": "the row has no file name"}
+    (place,) = read("filename,text\na.png,AB\n,CD\n")[1]
+    assert all(word in place for word in ("labels.csv", "3"))
 
 
 @pytest.mark.parametrize("other", ["a.png,CD,train", "a.png,AB,test", "./a.png,CD,train", "a.png,,train"])
@@ -165,7 +165,7 @@ def test_of_two_conflicting_rows_neither_is_used(read, other):
 
 @pytest.mark.parametrize("content", ["", "a.png,AB\n", "file,text\na.png,AB\n", "filename|text\na.png|AB\n"])
 def test_a_missing_header_is_an_error_that_says_which(read, content):
-    with pytest.raises(CaptchaOcrError, match="first line with filename,text"):
+    with pytest.raises(CaptchaOcrError, match="filename"):
         read(content)
 
 
@@ -178,12 +178,12 @@ def test_a_spreadsheets_separator_and_capitals_are_understood(read, content):
 
 @pytest.mark.parametrize("content", [b"filename,text\na.png,\xe9\n", b'filename,text\na.png,"A"B"\n'])
 def test_a_file_that_is_no_utf_8_csv_is_an_error(read, content):
-    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         read(content)
 
 
 def test_a_missing_labels_file_is_an_error(tmp_path):
-    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         read_labels(tmp_path / "labels.csv")
 
 
@@ -199,7 +199,7 @@ def test_what_eval_prints_as_json_is_a_labels_file(tmp_path):
 
 def test_a_damaged_line_of_json_is_refused(tmp_path):
     (tmp_path / "codes.json").write_text('{"path": "a.png"')
-    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+    with pytest.raises(CaptchaOcrError, match=r"codes\.json"):
         read_labels(tmp_path / "codes.json")
 
 
@@ -232,7 +232,7 @@ def test_names_that_number_the_images_are_noticed(texts, serial):
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"])
 def test_a_pattern_that_is_none_is_refused(pattern):
-    with pytest.raises(UsageError, match="is no regular expression") as refusal:
+    with pytest.raises(UsageError, match="--label-pattern") as refusal:
         compile_pattern(pattern)
     assert len(str(refusal.value)) < 300
 
@@ -240,18 +240,18 @@ def test_a_pattern_that_is_none_is_refused(pattern):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_labels_file_is_a_file(tmp_path):
     os.mkfifo(tmp_path / "labels.csv")
-    with pytest.raises(CaptchaOcrError, match=r"labels\.csv cannot be read as a labels file: not a regular file"):
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         read_labels(tmp_path / "labels.csv")
 
 
 def test_lines_of_json_that_nest_too_deep_are_no_labels(read):
-    with pytest.raises(CaptchaOcrError, match="cannot be read as a labels file"):
+    with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         read('{"path": "a.png", "code": "AB"}\n' + "[" * 200_000)
 
 
 @pytest.mark.parametrize("header", ["filename,text,text", "filename,filename,text"])
 def test_a_column_that_comes_twice_is_refused(read, header):
-    with pytest.raises(CaptchaOcrError, match="each once"):
+    with pytest.raises(CaptchaOcrError, match="filename"):
         read(f"{header}\na.png,AB,CD\n")
 
 

@@ -1,9 +1,15 @@
 import json
+import re
 
 import pytest
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.learning_curve import Point, fit, learning_curve, outlook
+
+
+def numbers_in(sentences):
+    """The numbers that each sentence names."""
+    return [re.findall(r"\d[\d,]*", sentence) for sentence in sentences]
 
 
 def test_the_law_that_made_the_points_is_found():
@@ -26,19 +32,17 @@ def test_the_law_that_made_the_points_is_found():
 )
 def test_points_without_a_law_have_none(points):
     assert fit(points) is None
-    assert outlook(points) == [f"{target} exact: not to be said from these points" for target in ("95%", "99%")]
+    assert numbers_in(outlook(points)) == [["95"], ["99"]]
 
 
 def test_the_outlook_names_what_was_reached_and_what_it_would_take():
     points = [Point(n, round(10**6 * (1 - 4 * n**-0.5)), 10**6) for n in (1000, 3000, 10_000)]
-    reached, missing = outlook(points)
-    assert reached == "95% exact: reached with 10,000 images"
-    assert missing == "99% exact: about 150,000 images more to train on, extrapolated by a power law"
+    assert numbers_in(outlook(points)) == [["95", "10,000"], ["99", "150,000"]]
 
 
 def test_nothing_is_said_of_what_lies_too_far():
     points = [Point(n, round(10**6 * (1 - n**-0.06)), 10**6) for n in (100, 300, 1000)]
-    assert "not to be said" in outlook(points)[1]
+    assert numbers_in(outlook(points))[1] == ["99"]
 
 
 def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_path):
@@ -49,7 +53,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
     assert [(point.images, point.tested) for point in points] == [(10, 6), (20, 6)]
     runs = [json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (10, 20)]
     assert [run["training"]["images"] for run in runs] == [10, 20]
-    assert "on 10 images" in (tmp_path / "images-10" / "best" / "README.md").read_text()
+    assert " 20 " in (tmp_path / "images-20" / "best" / "README.md").read_text()
     assert json.loads((tmp_path / "curve.json").read_bytes())["points"][0]["images"] == 10
     assert (tmp_path / "curve.png").stat().st_size > 0
 
@@ -63,5 +67,5 @@ def test_by_default_the_last_number_is_that_of_all_images(shards, tiny_preset, t
 
 
 def test_more_images_than_there_are_are_refused(shards, tiny_preset, tmp_path):
-    with pytest.raises(UsageError, match="has only 48 images to train on"):
+    with pytest.raises(UsageError, match=r"\b48\b"):
         learning_curve(shards, tmp_path, lambda number: tiny_preset.training.with_options(images=number), (49,))

@@ -1,5 +1,6 @@
 """What is packed, and that it reads where nothing but what a reader needs is installed."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -67,14 +68,13 @@ def test_it_reads_where_only_a_readers_packages_are(built, tmp_path):
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [code for _, code, _ in rows] == [Path(path).stem.split("-")[1] for path, _, _ in rows]
     assert len(rows) == 6
-    assert "the one in the package" in result.stderr
     (tmp_path / "labels.csv").write_text("filename,text\n00000-0ZLA.png,0ZLA\n")
-    score = subprocess.run([*command, "--labels", "labels.csv"], capture_output=True, text=True, cwd=tmp_path)
-    assert "exact match     100.00%" in score.stdout
+    score = subprocess.run([*command, "--labels", "labels.csv", "--json"], capture_output=True, text=True, cwd=tmp_path)
+    assert json.loads(score.stdout.splitlines()[-1])["summary"]["exact_match"] == 1.0
     training = subprocess.run([bare / "bin" / "captcha-ocr", "train"], capture_output=True, text=True, cwd=tmp_path)
     assert (training.returncode, training.stdout) == (1, "")
-    said = "captcha-ocr: this needs [a-z]+, which an installation without --no-deps brings along\n"
-    assert re.fullmatch(said, training.stderr)
+    assert "--no-deps" in training.stderr
+    assert training.stderr.count("\n") == 1
 
 
 def needed(requirements: Path) -> set[str]:

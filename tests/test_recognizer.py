@@ -2,6 +2,7 @@ import base64
 import contextlib
 import gc
 import io
+import re
 import shutil
 import weakref
 from itertools import cycle, islice
@@ -94,15 +95,15 @@ def test_a_narrower_alphabet_is_all_that_is_read_and_shares_the_probability():
 
 @pytest.mark.parametrize("charset", ["ABX", "digits", ""])
 def test_an_alphabet_that_the_model_does_not_know_is_refused(charset):
-    with pytest.raises(UsageError, match="it knows ABC"):
+    with pytest.raises(UsageError, match="ABC"):
         Recognizer(BrightnessEngine(), charset=charset)
 
 
 def test_a_length_that_the_model_does_not_read_is_refused():
     assert Recognizer(BrightnessEngine(), length=2)
-    with pytest.raises(UsageError, match="reads texts of 2 characters, not of 5"):
+    with pytest.raises(UsageError, match=r"\b5\b"):
         Recognizer(BrightnessEngine(), length=5)
-    with pytest.raises(UsageError, match="reads texts of 2 characters, not of 1-2"):
+    with pytest.raises(UsageError, match="1-2"):
         Recognizer(BrightnessEngine(), length=(1, 2))
 
 
@@ -113,7 +114,7 @@ def test_a_folding_models_alphabet_is_narrowed_in_any_case():
 
 def test_a_bad_image_in_a_list_is_an_error_that_names_it(recognizer, images, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
-    with pytest.raises(ImageError, match=r"bad\.png: not a PNG"):
+    with pytest.raises(ImageError, match=r"bad\.png"):
         recognizer.predict([next(images.glob("*.png")), tmp_path / "bad.png"])
 
 
@@ -139,7 +140,7 @@ def test_an_image_larger_than_is_admitted_is_refused_by_every_way_in(images, way
     assert Recognizer(BrightnessEngine(), max_bytes=len(data)).predict(source).code
     if way == "open file":
         source.seek(0)
-    with pytest.raises(ImageError, match=f"larger than {len(data) - 1:,} bytes"):
+    with pytest.raises(ImageError, match=f"{len(data) - 1:,}"):
         Recognizer(BrightnessEngine(), max_bytes=len(data) - 1).predict(source)
 
 
@@ -151,7 +152,7 @@ def test_base64_of_too_large_an_image_is_an_error_among_others(images):
 
 
 def test_a_model_of_another_device_is_refused(run):
-    with pytest.raises(UsageError, match="no device"):
+    with pytest.raises(UsageError, match="cuda:99"):
         Recognizer.load(run, device="cuda:99")
 
 
@@ -183,7 +184,7 @@ def test_text_that_is_no_base64_image_is_a_path(recognizer, tmp_path):
         "Qk12",
         str(tmp_path / "/9j/nothing-there-but-a-name-that-is-long-enough.png"),
     ):
-        with pytest.raises(ImageError, match="No such file"):
+        with pytest.raises(ImageError, match=re.escape(name)):
             recognizer.predict(name)
 
 
@@ -193,25 +194,25 @@ def test_damaged_base64_is_an_error_that_does_not_repeat_it(recognizer):
     assert len(str(error.value)) < 100
 
 
-def test_a_path_as_long_as_a_file_is_cut_in_the_sentence(recognizer):
-    with pytest.raises(ImageError, match=r"^x{200}…: "):
+def test_a_path_as_long_as_a_file_is_shortened(recognizer):
+    with pytest.raises(ImageError, match=r"\bx{200}…"):
         recognizer.predict("x" * 5000)
 
 
 def test_an_open_file_is_called_by_its_name(recognizer, tmp_path):
     (tmp_path / "a.png").write_bytes(b"")
-    with (tmp_path / "a.png").open("rb") as file, pytest.raises(ImageError, match=r"a\.png: an empty file"):
+    with (tmp_path / "a.png").open("rb") as file, pytest.raises(ImageError, match=r"a\.png"):
         recognizer.predict(file)
 
 
 @pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))])
-def test_what_can_be_no_image_is_said_by_its_type(recognizer, source):
-    with pytest.raises(TypeError, match="an image is a path"):
+def test_a_value_of_another_type_is_refused_by_its_type(recognizer, source):
+    with pytest.raises(TypeError, match=type(source).__name__):
         recognizer.predict(source)
 
 
 def test_an_engine_that_there_is_not_is_refused():
-    with pytest.raises(UsageError, match="unknown engine 'tensorflow'; there are auto, torch, onnx"):
+    with pytest.raises(UsageError, match="'tensorflow'"):
         Recognizer(engine="tensorflow")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import naming
 from PIL import Image
 
 from captcha_ocr import train as training
@@ -65,7 +66,7 @@ def test_every_epoch_has_a_row_of_metrics(run):
 def test_the_test_set_is_scored_with_the_best_weights(run, shards):
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     assert finished["test"]["images"] == 6
-    assert finished["rule"] == "all epochs done"
+    assert finished["epochs"] == 2
 
 
 @pytest.fixture
@@ -122,12 +123,11 @@ def test_the_same_seed_gives_the_same_weights(run, shards, config, tmp_path):
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
-@pytest.mark.parametrize(("patience", "sooner"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("patience", "sooner"), [(2, True), (3, False)])
 def test_an_early_end_is_announced_where_there_can_be_one(shards, config, tmp_path, capsys, patience, sooner):
-    train([shards], tmp_path, replace(config, epochs=2, patience=patience), "cpu")
-    expected = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("expected "))
-    assert "for 2 epochs" in expected
-    assert ("; ends sooner if validation does not improve for 1 epoch" in expected) == sooner
+    train([shards], tmp_path, replace(config, epochs=3, patience=patience), "cpu")
+    expected = next(line for line in capsys.readouterr().err.splitlines() if "3 epochs" in line)
+    assert ("2 epochs" in expected) == sooner
 
 
 def test_a_streamed_run_can_be_repeated(shards, config, tmp_path):
@@ -142,17 +142,16 @@ def test_augmented_images_give_other_weights_and_the_same_ones_again(run, shards
     assert weights(tmp_path / "one" / "last") == weights(tmp_path / "two" / "last") != weights(run / "last")
 
 
-def test_several_folders_are_trained_on_as_one(other_images, shards, config, tmp_path, capsys):
+def test_several_folders_are_trained_on_as_one(other_images, shards, config, tmp_path):
     prepare(other_images, tmp_path / "other", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
-    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu")
-    assert "84 images to train on, 18 to validate" in capsys.readouterr().err
+    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    described = json.loads((tmp_path / "run" / "run.json").read_bytes())
+    assert described["images"] == {"train": 84, "val": 18, "test": 18}
 
 
 def test_folders_that_do_not_go_together_are_refused_with_what_differs(images, shards, config, tmp_path):
     prepare(images, tmp_path / "other", PrepareConfig(preset="tiny", width=32, height=16), workers=1)
-    with pytest.raises(
-        UsageError, match=r"other does not go with .*: its input size is 32x16, grey, there 48x16, grey"
-    ):
+    with pytest.raises(UsageError, match=naming(tmp_path / "other", shards, "32x16", "48x16")):
         train([shards, tmp_path / "other"], tmp_path / "run", config, "cpu", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -161,7 +160,7 @@ def test_the_same_images_named_twice_are_refused_however_they_are_split(images, 
     shutil.copytree(shards, tmp_path / "copy")
     prepare(images, tmp_path / "split", PrepareConfig(preset="tiny", split=(60, 20, 20)), workers=1)
     for twice in (shards, tmp_path / "copy", tmp_path / "split"):
-        with pytest.raises(UsageError, match=r"holds the same images as .*; name one of them"):
+        with pytest.raises(UsageError, match=naming(shards, twice)):
             train([shards, twice], tmp_path / "run", config, "cpu", quiet=True)
 
 
@@ -251,7 +250,7 @@ def test_more_epochs_train_on(shards, config, tmp_path, capsys, schedule):
     train([shards], tmp_path / "run", replace(config, epochs=2), "cpu", quiet=True)
     before = rows_of(tmp_path / "run")
     finished = train([shards], tmp_path / "run", replace(config, epochs=4), "cpu")
-    assert "resumed    after 2 epochs" in capsys.readouterr().err
+    assert str(tmp_path / "run" / "last") in capsys.readouterr().err
     assert finished.epochs == 4
     rows = rows_of(tmp_path / "run")
     assert rows[:2] == before
@@ -262,7 +261,7 @@ def test_more_epochs_train_on(shards, config, tmp_path, capsys, schedule):
 
 
 def test_fewer_epochs_are_another_run(run, shards, config):
-    with pytest.raises(UsageError, match="epochs: unset -> 1"):
+    with pytest.raises(UsageError, match="epochs"):
         train([shards], run, replace(config, epochs=1), "cpu", quiet=True)
 
 
@@ -305,7 +304,7 @@ def test_a_run_resumed_from_the_checkpoint_before_the_last_says_so(run, shards, 
     write_run(copied, {**training_run, "finished": None})
     (copied / "last" / "state.json").write_text("{}")
     train([shards], copied, config, "cpu")
-    assert "going on from the checkpoint before it" in capsys.readouterr().err
+    assert str(copied / "last") in capsys.readouterr().err
     assert weights(copied / "last") == weights(run / "last")
 
 
@@ -318,13 +317,13 @@ def test_a_finished_run_is_left_as_it_is(run, shards, config, tmp_path):
 
 
 def test_a_mistake_leaves_no_folder_behind(shards, config, tmp_path):
-    with pytest.raises(UsageError, match="no device"):
+    with pytest.raises(UsageError, match="cuda:99"):
         train([shards], tmp_path / "run", config, "cuda:99", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_another_run_in_the_folder_is_refused_naming_what_differs(run, shards, config):
-    with pytest.raises(UsageError, match=r"learning_rate: 0.004 -> 0.1"):
+    with pytest.raises(UsageError, match=naming("learning_rate", 0.004, 0.1)):
         train([shards], run, replace(config, learning_rate=0.1), "cpu", quiet=True)
 
 
@@ -359,7 +358,7 @@ def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(
 def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "replaced").mkdir()
-    with pytest.raises(UsageError, match="replaced was not written by train; choose another --out"):
+    with pytest.raises(UsageError, match=naming(copied / "replaced", "--out")):
         train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
     assert weights(copied / "best") == weights(run / "best")
 
@@ -374,7 +373,7 @@ def test_force_leaves_the_same_run_as_it_is(run, shards, config, tmp_path):
 def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds best but no run\.json"):
+    with pytest.raises(UsageError, match=naming("best", "run.json")):
         train([shards], tmp_path, config, "cpu", force=True, quiet=True)
     assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
 
@@ -401,7 +400,7 @@ def test_a_damaged_best_model_is_found_before_the_first_step(shards, config, tmp
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
-    with pytest.raises(DamagedError, match=r"model\.safetensors.*begin anew with --resume never --force"):
+    with pytest.raises(DamagedError, match=naming(path, "--resume never")):
         train([shards], tmp_path, config, "cpu", quiet=True)
 
 
@@ -423,7 +422,7 @@ def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_
 def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(run, shards, config, tmp_path, name):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "best" / "model.safetensors").unlink()
-    with pytest.raises(UsageError, match="choose another --out"):
+    with pytest.raises(UsageError, match="--out"):
         train([shards], copied, config, "cpu", resume=str(copied / name), force=True, quiet=True)
     assert (copied / "last" / "model.safetensors").exists()
 
@@ -436,20 +435,21 @@ def test_resume_takes_a_run_folder_too(run, shards, config, tmp_path):
 def test_a_checkpoint_that_was_copied_alone_goes_on(run, shards, config, tmp_path, capsys):
     alone = shutil.copytree(run / "previous", tmp_path / "copied" / "kept")
     train([shards], tmp_path / "run", config, "cpu", resume=str(alone))
-    assert "best       not known of the epochs before" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert any(str(alone.parent) in line and str(alone) not in line for line in lines)  # which has no best model
     assert weights(tmp_path / "run" / "last") == weights(run / "last")
 
 
 def test_a_checkpoint_alone_whose_epochs_are_all_done_is_refused(run, shards, config, tmp_path):
     alone = shutil.copytree(run / "last", tmp_path / "copied" / "last")
-    with pytest.raises(UsageError, match="has done all its epochs, and no best model lies beside it"):
+    with pytest.raises(UsageError, match="--epochs"):
         train([shards], tmp_path / "run", config, "cpu", resume=str(alone), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_checkpoint_with_other_steps_an_epoch_is_refused(run, shards, config, tmp_path, monkeypatch):
     monkeypatch.setattr(Share, "steps", 4)  # as several processes may have, which drop a tail
-    with pytest.raises(UsageError, match="a run with 5 steps an epoch, of which 1 process would take 4"):
+    with pytest.raises(UsageError, match=naming(run / "previous", 5, 4)):
         train([shards], tmp_path / "run", config, "cpu", resume=str(run / "previous"), quiet=True)
 
 
@@ -458,7 +458,7 @@ def test_a_run_whose_checkpoints_are_lost_is_not_begun_anew_in_silence(run, shar
     for name in ("last", "previous"):
         shutil.rmtree(copied / name)
     longer = replace(config, epochs=3)
-    with pytest.raises(DamagedError, match="no checkpoint to go on from any more; begin anew with --resume never"):
+    with pytest.raises(DamagedError, match="--resume never"):
         train([shards], copied, longer, "cpu", quiet=True)
     assert weights(copied / "best") == weights(run / "best")
     finished = train([shards], copied, longer, "cpu", resume="never", force=True, quiet=True)
@@ -469,9 +469,9 @@ def test_a_named_checkpoint_is_never_passed_over(run, shards, config, tmp_path):
     finished = train([shards], tmp_path / "run", config, "cpu", resume=str(run / "previous"), quiet=True)
     for resume in (str(run / "previous"), "auto", str(tmp_path / "run"), str(tmp_path / "run" / "last")):
         assert train([shards], tmp_path / "run", config, "cpu", resume=resume, quiet=True) == finished
-    with pytest.raises(UsageError, match=f"holds a run that did not begin from {run / 'last'}"):
+    with pytest.raises(UsageError, match=str(run / "last")):
         train([shards], tmp_path / "run", config, "cpu", resume=str(run / "last"), quiet=True)
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="typo"):
         train([shards], tmp_path / "run", config, "cpu", resume=str(tmp_path / "typo"), quiet=True)
 
 
@@ -487,14 +487,14 @@ def test_what_a_run_began_from_is_remembered_when_it_goes_on(run, shards, config
 
 
 def test_a_checkpoint_of_another_run_is_refused_naming_what_differs(run, shards, config, tmp_path):
-    with pytest.raises(UsageError, match="batch_size: 10 -> 5"):
+    with pytest.raises(UsageError, match=naming("batch_size", 10, 5)):
         train([shards], tmp_path / "run", replace(config, batch_size=5), "cpu", resume=str(run / "last"), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_other_data_are_refused(images, run, config, tmp_path):
     prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), workers=1)
-    with pytest.raises(UsageError, match="other images"):
+    with pytest.raises(UsageError, match=str(run)):
         train([tmp_path / "shards"], run, config, "cpu", quiet=True)
 
 
@@ -518,7 +518,7 @@ def test_shards_of_another_size_than_the_recipes_are_refused_naming_the_command(
 def test_shards_too_narrow_for_their_texts_are_refused_naming_the_command(images, tmp_path):
     narrow = PrepareConfig(width=8, height=16)
     prepare(images, tmp_path / "shards", narrow, workers=1)
-    with pytest.raises(UsageError, match=r"too narrow for 2 characters; .* --preset default --force"):
+    with pytest.raises(UsageError, match=r"captcha-ocr prepare .* --preset default --force"):
         train([tmp_path / "shards"], tmp_path / "run", PRESETS["default"].training, "cpu", quiet=True)
 
 
@@ -555,8 +555,7 @@ def test_bf16_trains_as_well(shards, config, tmp_path):
 def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
     hopeless = replace(config, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
     finished = train([shards], tmp_path, hopeless, "cpu", quiet=True)
-    assert finished.rule == "validation has not improved for 2 epochs"
-    assert finished.epochs == finished.best_epoch + 2
+    assert finished.epochs == finished.best_epoch + 2 < 200
 
 
 def test_the_seed_recipe_is_ended_by_early_stopping_alone():
@@ -571,21 +570,17 @@ class FakeTrainer:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "best_epoch", "loss", "rule"),
-    [
-        (5, 4, 0.1, None),
-        (9, 9, 0.1, "all epochs done"),
-        (7, 4, 0.1, "validation has not improved for 3 epochs"),
-    ],
+    ("epoch", "best_epoch", "ends"),
+    [(5, 4, False), (9, 9, True), (7, 4, True)],  # all 9 epochs are done; 3 epochs were no better
 )
-def test_each_rule_ends_a_run(config, epoch, best_epoch, loss, rule):
-    progress = Progress({}, epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": loss}])
-    assert ending_rule(FakeTrainer(config, 9, progress)) == rule
+def test_each_rule_ends_a_run(config, epoch, best_epoch, ends):
+    progress = Progress({}, epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": 0.1}])
+    assert (ending_rule(FakeTrainer(config, 9, progress)) is not None) == ends
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_is_a_failure(config, loss):
-    with pytest.raises(CaptchaOcrError, match="try a lower --lr"):
+    with pytest.raises(CaptchaOcrError, match="--lr"):
         ending_rule(FakeTrainer(config, 9, Progress({}, epoch=1, best_epoch=1, rows=[{"training_loss": loss}])))
 
 
@@ -619,7 +614,7 @@ def test_a_set_with_one_training_image_is_refused(config, tmp_path):
         pixels = np.full((16, 48), number, dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}{number}.png")
     prepare(tmp_path / "images", tmp_path / "shards", PrepareConfig(preset="tiny"), workers=1)
-    with pytest.raises(UsageError, match="at least 2 are needed"):
+    with pytest.raises(UsageError, match=r"\b2\b"):
         train([tmp_path / "shards"], tmp_path / "run", config, "cpu", quiet=True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import tracemalloc
 import zlib
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import TINY, read_shards
+from conftest import TINY, naming, read_shards
 from safetensors.torch import load_file, save_file
 
 import captcha_ocr.resume
@@ -92,7 +93,7 @@ def test_every_file_that_is_gone_is_found(whole):
             continue  # without which there is nothing: a mistake in an option
         path.rename(path.with_name("gone"))
         for read in readers:
-            with pytest.raises(DamagedError, match=f"{path.name} is missing"):
+            with pytest.raises(DamagedError, match=path.name):
                 read()
         path.with_name("gone").rename(path)
 
@@ -128,7 +129,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_aloud_for_the_one_before(who
     run = unfinished(whole, tmp_path / "run")
     (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
     train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
-    assert f"{run / 'last'} is not whole: going on from the checkpoint before it" in capsys.readouterr().err
+    assert str(run / "last") in capsys.readouterr().err
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (run / "last" / name).read_bytes() == (whole / "run" / "last" / name).read_bytes()
 
@@ -159,7 +160,8 @@ def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path, has_ended
         shutil.copy(whole / "run" / "run.json", run)
     shutil.rmtree(run / "best")
     shutil.copytree(another_run(whole, tmp_path / "other") / "best", run / "best")
-    with pytest.raises(DamagedError, match=r"the best model of .* \(it is the model of another run\)"):
+    assert check_whole(run / "best")
+    with pytest.raises(DamagedError, match="--resume never"):
         train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
 
 
@@ -168,7 +170,7 @@ def test_a_run_that_ended_and_lost_its_checkpoints_is_not_silently_begun_anew(wh
     for name in ("last", "previous"):
         shutil.rmtree(run / name)
     (run / "metrics.jsonl").unlink()
-    with pytest.raises(DamagedError, match="has no checkpoint to go on from any more"):
+    with pytest.raises(DamagedError, match="--resume never"):
         train([whole / "shards"], run, replace(TINY.training, epochs=99), "cpu", quiet=True)
 
 
@@ -181,8 +183,7 @@ def test_where_all_checkpoints_are_damaged_nothing_is_begun_anew(whole, tmp_path
     command = ["train", "--preset", "tiny", "--data", str(whole / "shards"), "--out", str(run), *options]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 3
-    assert "no checkpoint" in result.stderr
-    assert "begin anew with --resume never --force" in result.stderr
+    assert re.search(naming(run / "last", run / "previous", "--resume never", "--force"), result.stderr)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -210,7 +211,7 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
     document = json.loads((last / "config.json").read_bytes())
     document["files"]["optimizer.safetensors"] = sha256((last / "optimizer.safetensors").read_bytes())
     (last / "config.json").write_bytes(sealed(document))
-    with pytest.raises(DamagedError, match=r"optimizer\.safetensors is malformed"):
+    with pytest.raises(DamagedError, match=r"optimizer\.safetensors"):
         train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
 
 
@@ -226,5 +227,5 @@ def test_a_newer_version_is_refused_by_name(whole, tmp_path, file, read):
     folder = shutil.copytree(whole, tmp_path / "copy")
     document = json.loads((folder / file).read_bytes())
     (folder / file).write_bytes(sealed({**document, "version": document["version"] + 1}))
-    with pytest.raises(DamagedError, match=f"{file} was written by a newer captcha-ocr: it has version"):
+    with pytest.raises(DamagedError, match=naming(file, document["version"] + 1)):
         read(folder)
