@@ -9,7 +9,7 @@ def picture(path, size, colour):
     return path
 
 
-def test_every_image_has_its_place_and_fits_it(tmp_path):
+def test_every_image_fits_its_tile(tmp_path):
     wide = picture(tmp_path / "wide.png", (400, 20), "red")
     high = picture(tmp_path / "high.png", (10, 300), "blue")
     assert draw_sheet([(wide, "a"), (high, "b")], tmp_path / "sheet.png") == 2
@@ -23,20 +23,12 @@ def test_every_image_has_its_place_and_fits_it(tmp_path):
     assert blue.any(1).sum() == TILE[1]
 
 
-def test_a_sheet_has_no_more_than_its_places(tmp_path):
-    image = picture(tmp_path / "a.png", (4, 4), "white")
-    assert draw_sheet([(image, "a")] * 1000, tmp_path / "sheet.png") == COLUMNS * ROWS
+def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_path):
+    assert draw_sheet([(tmp_path / "none.png", "a")] * 1000, tmp_path / "sheet.png") == COLUMNS * ROWS
 
 
-def test_an_image_that_cannot_be_read_leaves_its_place_empty(tmp_path):
-    assert draw_sheet([(tmp_path / "none.png", "a")], tmp_path / "sheet.png") == 1
-
-
-def test_characters_that_the_font_lacks_are_written_as_their_number():
-    assert shown("aß中") == "aß<U+4E2D>"
-
-
-def test_a_text_too_long_for_its_tile_is_cut_and_another_is_not():
+def test_a_text_fits_below_its_tile():
+    assert shown("aß中") == "aß<U+4E2D>"  # which the font lacks
     assert shortened("A1B2") == "A1B2"
     short = shortened("W" * 40)
     assert short.endswith("W…")
