@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool
+from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
 from captcha_ocr.model import (
     ResNet18,
     TorchEngine,
@@ -19,22 +19,23 @@ from captcha_ocr.model import (
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)
+EMPTY = torch.zeros(2, 1, 20, 50, dtype=torch.uint8)
 
 
-def tiny(shortest: int = 3, **network) -> ModelConfig:
-    return ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), NetworkConfig(width=4, **network))
+def tiny(shortest: int = 3, **network) -> ResNet18:
+    network = NetworkConfig(width=4, **network)
+    return ResNet18(ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network))
 
 
 def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
-    """The source recipe's network written out with plain functions, in float64: (B, 4, 36)."""
+    """Compute the network of the source recipe with plain functions in float64: (B, 4, 36)."""
     state = {name: tensor.double() for name, tensor in state.items()}
 
     def norm(x, name):
-        weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
-        mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
-        shape = (1, -1, 1, 1)
-        x = (x - mean.view(shape)) / (variance.view(shape) + 1e-5).sqrt()
-        return x * weight.view(shape) + bias.view(shape)
+        weight, bias, mean, variance = (
+            state[f"{name}.{part}"].view(1, -1, 1, 1) for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
 
     def block(x, name, stride):
         y = functional.conv2d(x, state[f"{name}.conv1.weight"], stride=stride, padding=1)
@@ -54,15 +55,11 @@ def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) 
     return exponentials / exponentials.sum(-1, keepdim=True)
 
 
-def test_the_seed_preset_has_the_recipes_parameter_count():
-    assert count_parameters(ResNet18(SEED)) == 11_242_704
-
-
-def test_the_seed_preset_computes_the_recipes_probabilities():
+def test_the_seed_preset_is_the_network_of_the_recipe():
     torch.manual_seed(0)
     model = ResNet18(SEED)
-    images = torch.randint(0, 256, (4, 3, 24, 56), dtype=torch.uint8)
-    model.train()
+    assert count_parameters(model) == 11_242_704
+    images = torch.randint(0, 256, (2, 3, 24, 56), dtype=torch.uint8)
     model(images)  # moves the running statistics away from 0 and 1
     model.eval()
     with torch.no_grad():
@@ -73,45 +70,40 @@ def test_the_seed_preset_computes_the_recipes_probabilities():
     assert (read - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("stem", ["3x3", "strided"])
-@pytest.mark.parametrize(("pool", "classes"), [("global", 5), ("columns", 6), ("narrow", 6)])
-def test_every_stem_and_pool_gives_logits_for_each_place_and_character(stem, pool, classes):
-    logits = ResNet18(tiny(stem=stem, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
-    assert logits.shape == (2, 3, classes)
-    assert logits.dtype == torch.float32
+@pytest.mark.parametrize("stem", get_args(Stem))
+@pytest.mark.parametrize(
+    ("pool", "shortest", "classes"), [("global", 3, 5), ("global", 1, 6), ("columns", 3, 6), ("narrow", 3, 6)]
+)
+def test_every_network_gives_logits_for_each_place_and_class(stem, pool, shortest, classes):
+    model = tiny(shortest, stem=stem, pool=pool)
+    logits = model(EMPTY)
+    assert (logits.shape, logits.dtype) == ((2, 3, classes), torch.float32)
+    assert logits.isfinite().all()
+    read = TorchEngine(model, torch.device("cpu")).logits(EMPTY.numpy())
+    assert (read.shape, read.dtype) == ((2, 3, classes), "float32")
 
 
-@pytest.mark.parametrize("pool", get_args(Pool))
-def test_where_lengths_vary_there_is_a_logit_for_nothing(pool):
-    logits = ResNet18(tiny(shortest=1, pool=pool))(torch.zeros(2, 1, 20, 50, dtype=torch.uint8))
-    assert logits.shape == (2, 3, 6)
-
-
-def test_what_columns_say_of_places_is_the_sum_over_all_that_could_be_drawn():
+def test_the_probabilities_of_places_are_sums_over_all_ctc_paths():
     columns = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))  # the characters 0, 1, 2 and a blank
     expected = torch.zeros(2, 3, 4)
-    for drawn in product(range(4), repeat=5):
-        text = [character for character, _ in groupby(drawn) if character != 3]
-        probability = columns.softmax(-1)[:, range(5), drawn].prod(1)
+    for path in product(range(4), repeat=5):
+        text = [character for character, _ in groupby(path) if character != 3]
+        probability = columns.softmax(-1)[:, range(5), path].prod(1)
         for place in range(3):
             expected[:, place, text[place] if place < len(text) else 3] += probability
     assert torch.allclose(places_from_columns(columns, 3).exp(), expected, atol=1e-6)
 
 
-def test_a_character_over_several_columns_is_one_and_behind_a_blank_another():
-    columns = 50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()
+def test_ctc_merges_equal_columns_that_no_blank_separates():
+    columns = (50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()).requires_grad_()
     read = places_from_columns(columns, 5)
     assert read.argmax(-1).tolist() == [[0, 1, 1, 2, 3]]
+    read.sum().backward()
     assert read.isfinite().all()
-
-
-def test_what_no_column_draws_has_a_gradient_that_can_be_reckoned_with():
-    columns = (1000 * torch.eye(4)[None]).requires_grad_()
-    places_from_columns(columns, 3).sum().backward()
     assert columns.grad.isfinite().all()
 
 
-def test_at_first_about_as_many_characters_are_drawn_as_there_are_places():
+def test_an_untrained_network_reads_about_as_many_characters_as_there_are_places():
     torch.manual_seed(0)
     model = ResNet18(ModelConfig(CHARSET, Lengths(1, 8), InputSize(60, 160, 1), NetworkConfig(width=8))).eval()
     with torch.no_grad():
@@ -119,59 +111,41 @@ def test_at_first_about_as_many_characters_are_drawn_as_there_are_places():
     assert 6 < (1 - nothing).sum() < 8
 
 
-@pytest.mark.parametrize("width", [16, 17, 50, 56, 63, 100, 160])
-@pytest.mark.parametrize("stem", ["3x3", "strided"])
+@pytest.mark.parametrize("stem", get_args(Stem))
 @pytest.mark.parametrize("pool", get_args(Pool))
-def test_the_columns_that_the_head_expects_are_those_the_blocks_give(width, stem, pool):
-    config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), NetworkConfig(width=2, stem=stem, pool=pool))
-    model = ResNet18(config).eval()
-    features = model.blocks(model.stem(torch.zeros(1, 1, 16, width)))
-    assert features.shape[-1] == columns_of(config)
+def test_the_head_expects_as_many_columns_as_the_blocks_give(stem, pool):
+    network = NetworkConfig(width=2, stem=stem, pool=pool)
+    for width in (16, 17, 50, 56, 63, 100, 160):
+        config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), network)
+        model = ResNet18(config).eval()
+        assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == columns_of(config)
 
 
-def test_brightness_and_contrast_tell_nothing():
+def test_brightness_and_contrast_hardly_change_the_logits():
     torch.manual_seed(0)
-    model = ResNet18(tiny()).eval()
+    model = tiny().eval()
     images = torch.randint(0, 100, (2, 1, 20, 50), dtype=torch.uint8)
     brighter, mirrored = ((model(images) - model(other)).abs().max() for other in (2 * images + 51, images.flip(3)))
     assert brighter < mirrored / 4
 
 
-def test_images_are_standardised_one_by_one_and_every_channel_by_itself():
+def test_each_channel_of_each_image_is_standardised():
     contrast = torch.tensor([0.5, 0.7, 1.0])
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    images = images * contrast.view(3, 1, 1, 1) * contrast.view(1, 3, 1, 1) + 0.1
-    standard = standardise(images)
+    standard = standardise(images * contrast.view(3, 1, 1, 1) * contrast.view(1, 3, 1, 1) + 0.1)
     assert standard.mean((2, 3)).abs().max() < 1e-5
     assert standard.std((2, 3)).flatten().tolist() == pytest.approx([1] * 9, abs=0.25)
 
 
-def test_an_empty_image_is_no_division_by_zero():
-    assert ResNet18(tiny()).eval()(torch.full((1, 1, 20, 50), 200, dtype=torch.uint8)).isfinite().all()
-
-
-def test_columns_keep_the_place_of_a_character():
-    model = ResNet18(tiny(pool="columns")).eval()
-    left = torch.zeros(1, 1, 20, 50, dtype=torch.uint8)
-    right = left.clone()
-    left[..., :10], right[..., -10:] = 255, 255
-    assert not torch.allclose(model(left), model(right))
-
-
-@pytest.mark.parametrize("stem", ["3x3", "strided"])
-def test_a_network_without_its_norms_gives_the_same_logits(stem):
+@pytest.mark.parametrize("stem", get_args(Stem))
+def test_a_network_with_fused_norms_gives_the_same_logits(stem):
     torch.manual_seed(0)
-    model = ResNet18(tiny(stem=stem))
+    model = tiny(stem=stem)
     images = torch.randint(0, 256, (8, 1, 20, 50), dtype=torch.uint8)
     model(images)  # moves the running statistics away from 0 and 1
     fused = fuse_norms(model.eval())
-    assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in fused.modules())
     assert torch.allclose(fused(images), model(images), atol=1e-5)
-    assert any(isinstance(part, torch.nn.BatchNorm2d) for part in model.modules())
-
-
-def test_the_engine_takes_and_gives_numpy():
-    engine = TorchEngine(ResNet18(tiny()), torch.device("cpu"))
-    logits = engine.logits(torch.zeros(2, 1, 20, 50, dtype=torch.uint8).numpy())
-    assert logits.shape == (2, 3, 6)
-    assert logits.dtype == "float32"
+    norms = [
+        [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)] for network in (fused, model)
+    ]
+    assert [len(found) > 0 for found in norms] == [False, True]

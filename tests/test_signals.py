@@ -7,11 +7,11 @@ import pytest
 from captcha_ocr.signals import deferred
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process cannot send itself signals there")
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX lets a process send itself signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_wait_whatever_other_threads_there_are(number):
+def test_signals_wait_even_if_another_thread_receives_them(number):
     heard, leave = [], threading.Event()
-    other = threading.Thread(target=leave.wait)  # to which the system may give a signal
+    other = threading.Thread(target=leave.wait)
     other.start()
     before = signal.signal(number, lambda number, _: heard.append(number))
     try:
