@@ -1,58 +1,46 @@
-import re
-
 import pytest
 
 from captcha_ocr.advice import advice, advice_on_run
+from captcha_ocr.config import TrainConfig
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.run import Finished
+from captcha_ocr.run import Finished, describe_run, end_run, start_run
+from captcha_ocr.shards import read_dataset
 
 
-def finished(trained: int, validated: int, images: int = 200, per_character: float = 1.0) -> Finished:
-    """A run that read so many of some images exactly; the others with one wrong character of two, or both wrong."""
+def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
+    """Return the end of a run that reads some images exactly, and `wrong` instead of AB from the others."""
 
     def score(exact):
-        wrong = "AX" if per_character else "XX"
         return score_texts(["AB"] * images, ["AB"] * exact + [wrong] * (images - exact)).summary()
 
     return Finished("all epochs done", 7, 7, 1.0, score(trained), score(validated), None)
 
 
-def test_guessing_is_called_so():
-    (sentence,) = advice(finished(0, 0, per_character=0), 36, False)
-    assert "0.0%" in sentence
-    assert "captcha-ocr inspect" in sentence
+@pytest.mark.parametrize(
+    ("end", "augmented", "named"),
+    [
+        (finished(0, 0, wrong="XX"), False, ["0.0%", "captcha-ocr inspect", "--epochs"]),
+        (finished(200, 150), False, ["100.0%", "75.0%", "--preset few", "--init"]),
+        (finished(200, 150), True, ["100.0%", "75.0%", "--init"]),
+        (finished(100, 98), False, ["50.0%", "--epochs", "7"]),
+    ],
+    ids=["guessing", "overfitting", "overfitting with augmentation", "still learning"],
+)
+def test_a_bad_run_gets_one_sentence_of_advice(end, augmented, named):
+    (sentence,) = advice(end, 36, augmented)
+    assert all(name in sentence for name in named)
+    assert ("--preset few" in sentence) == ("--preset few" in named)
 
 
-def test_overfitting_is_called_so():
-    (sentence,) = advice(finished(200, 150), 36, False)
-    assert all(word in sentence for word in ("100.0%", "75.0%", "--preset few", "--init"))
+@pytest.mark.parametrize(
+    "end", [finished(200, 199), finished(200, 192), finished(196, 198), finished(10, 9, images=10)]
+)
+def test_a_good_run_gets_no_advice(end):
+    assert advice(end, 36, False) == []
 
 
-def test_who_augments_is_not_advised_to_do_so():
-    (sentence,) = advice(finished(200, 150), 36, True)
-    assert "--init" in sentence
-    assert "--preset" not in sentence
-
-
-def test_a_run_that_has_not_learnt_what_it_was_shown_is_still_learning():
-    (sentence,) = advice(finished(100, 98), 36, False)
-    assert all(word in sentence for word in ("50.0%", "--epochs"))
-    assert re.search(r"\b7\b", sentence)
-
-
-@pytest.mark.parametrize(("trained", "validated"), [(200, 199), (200, 192), (196, 198)])
-def test_a_run_that_has_gone_well_needs_no_advice(trained, validated):
-    assert advice(finished(trained, validated), 36, False) == []
-
-
-def test_a_difference_within_chance_is_no_overfitting():
-    assert advice(finished(10, 9, images=10), 36, False) == []
-
-
-def test_the_advice_on_a_run_is_that_on_how_it_ended(run):
-    (sentence,) = advice_on_run(run)
-    assert "--epochs" in sentence
-
-
-def test_there_is_no_advice_on_a_model_alone(run):
-    assert advice_on_run(run / "best") == []
+def test_only_a_finished_run_gets_advice(shards, tmp_path):
+    start_run(tmp_path, describe_run(read_dataset([shards]), TrainConfig()), replace=False, checkpoint=None)
+    assert advice_on_run(tmp_path) == advice_on_run(tmp_path / "best") == []
+    end_run(tmp_path, finished(100, 98), {})
+    assert advice_on_run(tmp_path) == advice(finished(100, 98), 10, False)

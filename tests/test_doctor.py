@@ -1,59 +1,56 @@
 import json
 import shutil
 
+import pytest
 import torch
 
 from captcha_ocr.doctor import examine, examine_model, hidden_devices, in_words
+from captcha_ocr.model_folder import PRETRAINED, read_model_config
 
 
-def test_the_doctor_sees_versions_devices_threads_and_the_model(run):
-    facts = json.loads(json.dumps(examine(run)))
-    assert facts["versions"]["torch"] == torch.__version__
+@pytest.fixture
+def folder(tmp_path):
+    """Copy the model of the package into a run folder."""
+    shutil.copytree(PRETRAINED, tmp_path / "best")
+    return tmp_path
+
+
+def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
+    facts = json.loads(json.dumps(examine(folder)))
     cpu = facts["devices"][-1]
+    assert facts["versions"]["torch"] == torch.__version__
     assert cpu["device"] == "cpu"
     assert cpu["memory"] >= cpu["free_memory"] > 0
     assert cpu["capability"]
     assert facts["threads"] == torch.get_num_threads()
-    assert facts["model"]["folder"] == str((run / "best").resolve())
-    assert facts["model"]["charset"] == "0123456789"
+    assert facts["model"]["folder"] == str((folder / "best").resolve())
+    config = read_model_config(PRETRAINED)
+    assert (facts["model"]["charset"], facts["model"]["size"]) == (config.charset.characters, str(config.size))
+    lines = in_words(facts).splitlines()
+    for named in ([f"torch {torch.__version__}"], ["cpu", "bf16", "GB"], [config.charset.characters, str(config.size)]):
+        assert any(all(name in line for name in named) for line in lines)
 
 
-def test_what_is_found_is_told_in_words(run):
-    words = in_words(examine(run))
-    assert f"torch {torch.__version__}" in words
-    assert any(line.startswith("cpu  ") and "bf16" in line and "GB" in line for line in words.splitlines())
-    assert any("0123456789" in line and "48x16" in line for line in words.splitlines())
+def test_a_damaged_model_is_reported(folder):
+    (folder / "best" / "model.safetensors").write_bytes(b"")
+    assert "model.safetensors" in examine_model(folder)["error"]
+    assert "model.safetensors" in in_words(examine(folder))
 
 
-def test_where_there_is_no_model_the_way_to_one_is_named(tmp_path):
-    assert "captcha-ocr train" in in_words(examine(tmp_path))
-
-
-def test_a_damaged_model_is_told(run, tmp_path):
-    copied = shutil.copytree(run / "best", tmp_path / "best")
-    (copied / "model.safetensors").write_bytes(b"")
-    assert "model.safetensors" in examine_model(tmp_path)["error"]
-    assert "model.safetensors" in in_words(examine(tmp_path))
-
-
-def test_a_variable_that_may_hide_devices_is_named(monkeypatch):
+def test_a_variable_that_hides_devices_is_found(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert hidden_devices() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(
-        "captcha_ocr.doctor.COUNT_DEVICES", "import os; print(4 - ('CUDA_VISIBLE_DEVICES' in os.environ))"
-    )
+    count = "import os; print(4 - ('CUDA_VISIBLE_DEVICES' in os.environ))"
+    monkeypatch.setattr("captcha_ocr.doctor.COUNT_DEVICES", count)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert hidden_devices() == {"variables": {"CUDA_VISIBLE_DEVICES": ""}, "devices": 3}
 
 
-def test_what_a_launcher_has_set_is_told(tmp_path, monkeypatch):
+def test_a_missing_model_a_launcher_and_hidden_devices_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "x")
-    words = in_words(examine(tmp_path))
-    assert all(setting in words for setting in ("RANK=x", "WORLD_SIZE=2"))
-
-
-def test_hidden_devices_are_told_in_words(tmp_path):
     facts = {**examine(tmp_path), "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3}}
-    assert any("CUDA_VISIBLE_DEVICES=0" in line and "3" in line for line in in_words(facts).splitlines())
+    lines = in_words(facts).splitlines()
+    for named in (["RANK=x", "WORLD_SIZE=2"], ["CUDA_VISIBLE_DEVICES=0", "3"], ["captcha-ocr train"]):
+        assert any(all(name in line for name in named) for line in lines)

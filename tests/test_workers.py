@@ -7,60 +7,50 @@ import weakref
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.workers import SLICE, available_workers, map_in_threads, map_jobs
+from captcha_ocr.workers import SLICE, map_in_threads, map_jobs
 
 
-def process_of(job):
-    return os.getpid()
+def with_process(job):
+    return job, os.getpid()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_the_order_of_the_jobs(workers):
-    assert list(map_jobs(str, range(20), workers)) == [str(number) for number in range(20)]
+def texts(numbers):
+    return [str(number) for number in numbers]
 
 
-def test_one_worker_is_this_very_process():
-    assert set(map_jobs(process_of, [1, 2], 1)) == {os.getpid()}
+@pytest.mark.parametrize(("jobs", "workers"), [([], 2), ([1], 8), ([1, 2], 1)])
+def test_one_worker_or_job_needs_no_other_process(jobs, workers):
+    assert list(map_jobs(with_process, jobs, workers)) == [(job, os.getpid()) for job in jobs]
 
 
-def test_one_job_is_done_in_this_very_process():
-    assert list(map_jobs(process_of, [1], 8)) == [os.getpid()]
-
-
-def test_two_workers_are_other_processes():
-    assert os.getpid() not in set(map_jobs(process_of, [1, 2], 2))
-
-
-def test_no_jobs_have_no_results():
-    assert list(map_jobs(str, [], 2)) == []
-
-
-def test_jobs_are_not_done_ahead_by_one_worker():
+def test_one_worker_does_no_job_ahead():
     done = []
     next(map_jobs(done.append, ["first", "second"], 1))
     assert done == ["first"]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_error_of_a_job_reaches_the_caller(workers):
-    with pytest.raises(ValueError, match="'x'"):
-        list(map_jobs(int, ["1", "x"], workers))
-
-
-def test_a_worker_that_dies_is_an_error_that_says_so():
-    with pytest.raises(CaptchaOcrError, match="--workers"):
-        list(map_jobs(os._exit, [1, 1], 2))
-
-
-def test_the_caller_may_stop_early():
-    results = map_jobs(str, range(100), 2)
-    assert next(results) == "0"
+def test_two_workers_are_other_processes_and_may_be_stopped_early():
+    results = map_jobs(with_process, range(100), 2)
+    first = list(itertools.islice(results, 20))
+    assert [job for job, _ in first] == list(range(20))
+    assert os.getpid() not in {process for _, process in first}
     results.close()
     assert list(results) == []
 
 
-def texts(numbers):
-    return [str(number) for number in numbers]
+@pytest.mark.parametrize("workers", [1, 2, None], ids=["this process", "processes", "threads"])
+def test_the_error_of_a_job_reaches_the_caller(workers):
+    with pytest.raises(ValueError, match="'x'"):
+        list(
+            map_jobs(int, ["1", "x"], workers)
+            if workers
+            else map_in_threads(lambda jobs: [*map(int, jobs)], ["1", "x"])
+        )
+
+
+def test_a_killed_worker_is_an_error():
+    with pytest.raises(CaptchaOcrError, match="--workers"):
+        list(map_jobs(os._exit, [1, 1], 2))
 
 
 @pytest.mark.parametrize("count", [0, 1, 64, 65, 1000])
@@ -68,10 +58,10 @@ def test_threads_give_results_in_the_order_of_the_jobs(count):
     assert list(map_in_threads(texts, range(count))) == texts(range(count))
 
 
-def test_as_many_slices_are_at_work_as_there_are_processors(monkeypatch):
+def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.workers.available_workers", lambda: 3)
     monkeypatch.setattr("captcha_ocr.workers.MOMENT", 3600)
-    all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others: none may come after another
+    all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others
 
     def thread_of(jobs):
         all_at_work.wait()
@@ -82,15 +72,18 @@ def test_as_many_slices_are_at_work_as_there_are_processors(monkeypatch):
     assert len(set(threads)) == 3
 
 
-def test_a_slow_source_is_not_waited_for_until_a_slice_is_full(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.workers.MOMENT", -1)
-    taken = itertools.count()
-    assert next(map_in_threads(texts, taken, threads=2)) == "0"
-    assert next(taken) == 4  # one is used, and three are at work or next
+@pytest.mark.parametrize(("moment", "slice_length"), [(-1, 1), (3600, SLICE)], ids=["slow source", "fast source"])
+def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice_length):
+    monkeypatch.setattr("captcha_ocr.workers.MOMENT", moment)
+    source = itertools.count()
+    results = map_in_threads(texts, source, threads=2)
+    assert next(results) == "0"
+    results.close()
+    assert next(source) == 4 * slice_length  # one is used, and three are at work or next
 
 
 @pytest.mark.parametrize("count", [0, 10, 1000])
-def test_an_error_among_the_jobs_comes_after_the_results_before_it(count):
+def test_an_error_of_the_source_comes_after_the_results_before_it(count):
     def jobs():
         yield from range(count)
         raise RuntimeError("no more")
@@ -101,16 +94,7 @@ def test_an_error_among_the_jobs_comes_after_the_results_before_it(count):
         next(results)
 
 
-def test_jobs_without_end_are_taken_a_few_slices_ahead(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.workers.MOMENT", 3600)
-    taken = itertools.count()
-    results = map_in_threads(texts, taken, threads=2)
-    assert list(itertools.islice(results, 3)) == ["0", "1", "2"]
-    results.close()
-    assert next(taken) == 4 * SLICE  # one is used, and three are at work or next
-
-
-def test_an_iterator_left_halfway_may_be_collected_by_a_thread_of_its_own(monkeypatch):
+def test_a_thread_of_an_abandoned_iterator_may_collect_it(monkeypatch):
     errors = []
     monkeypatch.setattr("sys.unraisablehook", errors.append)
     left, collected = threading.Event(), threading.Event()
@@ -127,7 +111,7 @@ def test_an_iterator_left_halfway_may_be_collected_by_a_thread_of_its_own(monkey
     ring = [results]
     ring.append(ring)  # counting references does not free it
     gone = weakref.ref(results)
-    gc.disable()  # but for the thread, which asks for it
+    gc.disable()  # only the thread collects
     try:
         del results, ring
         left.set()
@@ -136,12 +120,3 @@ def test_an_iterator_left_halfway_may_be_collected_by_a_thread_of_its_own(monkey
         gc.enable()
     assert gone() is None
     assert not errors
-
-
-def test_the_error_of_a_job_in_a_thread_reaches_the_caller():
-    with pytest.raises(ValueError, match="'x'"):
-        list(map_in_threads(lambda some: list(map(int, some)), ["1", "2", "x", "3"]))
-
-
-def test_there_is_a_processor_to_work_with():
-    assert available_workers() >= 1
