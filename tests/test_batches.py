@@ -21,7 +21,7 @@ def numbered(count: int) -> ResidentBatches:
     return ResidentBatches(numbers.to(torch.uint8).view(-1, 1, 1, 1), numbers.view(-1, 1))
 
 
-def test_a_split_is_its_shards_in_order(shards):
+def test_a_split_holds_the_samples_of_its_shards_in_order(shards):
     manifest = read_manifest(shards)
     batches = load_split(read_dataset([shards]), "train", ALONE)
     images, labels = read_shard(shards, manifest, manifest.of_split("train")[0])
@@ -30,28 +30,27 @@ def test_a_split_is_its_shards_in_order(shards):
     assert len(batches) == manifest.count("train") == 48
 
 
-def test_in_order_gives_every_sample_once_with_its_tail():
-    assert [len(images) for images, _ in numbered(7).in_order(3)] == [3, 3, 1]
-    assert torch.cat([labels for _, labels in numbered(7).in_order(3)]).flatten().tolist() == list(range(7))
+def in_one(batches) -> tuple[torch.Tensor, torch.Tensor]:
+    images, labels = zip(*batches, strict=True)
+    return torch.cat(images), torch.cat(labels)
 
 
-def test_shuffled_gives_every_sample_once_with_its_own_label():
-    batches = list(numbered(8).shuffled(3, torch.Generator().manual_seed(0)))
-    labels = torch.cat([labels for _, labels in batches]).flatten()
-    images = torch.cat([images for images, _ in batches]).flatten()
-    assert sorted(labels.tolist()) == list(range(8))
-    assert labels.tolist() != list(range(8))
-    assert labels.tolist() == images.tolist()
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
-def test_the_same_generator_gives_the_same_order():
-    first, second = (list(numbered(8).shuffled(8, torch.Generator().manual_seed(5))) for _ in range(2))
-    assert torch.equal(first[0][1], second[0][1])
+def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
+    in_order = list(numbered(7).in_order(3))
+    assert [len(images) for images, _ in in_order] == [3, 3, 1]
+    assert in_one(in_order)[1].flatten().tolist() == list(range(7))
+    images, labels = in_one(numbered(8).shuffled(3, seeded(0)))
+    assert sorted(labels.flatten().tolist()) == list(range(8)) != labels.flatten().tolist()
+    assert labels.flatten().tolist() == images.flatten().tolist()
+    assert torch.equal(labels, in_one(numbered(8).shuffled(3, seeded(0)))[1])
 
 
-@pytest.mark.parametrize(("count", "batches"), [(1, 0), (2, 1), (6, 2), (7, 2), (8, 3)])
-def test_a_tail_of_one_is_passed_over_since_batch_norm_needs_two(count, batches):
-    assert Share(count, 3, ALONE).steps == batches
+def test_a_tail_of_one_is_left_out_because_batch_norm_needs_two():
+    assert [Share(count, 3, ALONE).steps for count in (1, 2, 6, 7, 8)] == [0, 1, 2, 2, 3]
 
 
 @pytest.mark.parametrize("weights", [torch.ones(6), torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 1.0])])
@@ -93,12 +92,7 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     return read_dataset([tmp_path / "first", tmp_path / "second"])
 
 
-def in_one(batches) -> tuple[torch.Tensor, torch.Tensor]:
-    images, labels = zip(*batches, strict=True)
-    return torch.cat(images), torch.cat(labels)
-
-
-def test_a_stream_gives_in_order_what_is_resident(several):
+def test_a_stream_gives_the_same_samples_as_memory(several):
     resident, streamed = (load_split(several, "train", ALONE, stream=stream) for stream in (False, True))
     assert (type(resident), type(streamed)) == (ResidentBatches, StreamedBatches)
     assert len(streamed) == len(resident) == 96
@@ -106,27 +100,17 @@ def test_a_stream_gives_in_order_what_is_resident(several):
         assert torch.equal(ours, theirs)
 
 
-def test_a_shuffled_stream_gives_every_sample_once_with_its_own_label(several):
+def test_a_stream_is_shuffled_by_the_generator_and_each_image_keeps_its_label(several):
+    def pairs(batches):
+        images, labels = in_one(batches)
+        return sorted(zip((image.numpy().tobytes() for image in images), labels.tolist(), strict=True))
+
     streamed = load_split(several, "train", ALONE, stream=True)
-    batches = list(streamed.shuffled(10, torch.Generator().manual_seed(0)))
-    assert [len(images) for images, _ in batches] == [10] * 9 + [6]
-    images, labels = in_one(batches)
-    in_order, labels_in_order = in_one(streamed.in_order(10))
-
-    def pairs(images, labels):
-        return sorted(
-            (image.numpy().tobytes(), tuple(label.tolist())) for image, label in zip(images, labels, strict=True)
-        )
-
-    assert not torch.equal(images, in_order)
-    assert pairs(images, labels) == pairs(in_order, labels_in_order)
-
-
-def test_a_stream_is_shuffled_alike_by_the_same_generator_and_otherwise_by_another(several):
-    streamed = load_split(several, "train", ALONE, stream=True)
-    first, again, other = (in_one(streamed.shuffled(10, torch.Generator().manual_seed(seed)))[0] for seed in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    first, again, other = (list(streamed.shuffled(10, seeded(seed))) for seed in (1, 1, 2))
+    assert [len(images) for images, _ in first] == [10] * 9 + [6]
+    assert torch.equal(in_one(first)[0], in_one(again)[0])
+    assert not torch.equal(in_one(first)[0], in_one(other)[0])
+    assert pairs(first) == pairs(streamed.in_order(10))
 
 
 def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
@@ -136,7 +120,7 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
         load_split(several, "train", ALONE, stream=True)
 
 
-def test_what_half_the_memory_does_not_hold_is_streamed(several, monkeypatch):
+def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
     monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train)
     assert isinstance(load_split(several, "train", ALONE), ResidentBatches)

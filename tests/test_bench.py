@@ -1,8 +1,5 @@
-import pytest
-
 from captcha_ocr import bench
 from captcha_ocr.bench import measure_speed
-from captcha_ocr.errors import UsageError
 
 
 def test_a_device_trains_and_reads(monkeypatch):
@@ -12,8 +9,3 @@ def test_a_device_trains_and_reads(monkeypatch):
     assert speed.device.startswith("cpu (")
     assert speed.training > 0
     assert speed.reading > 0
-
-
-def test_a_device_that_is_absent_is_refused():
-    with pytest.raises(UsageError, match="cuda:99"):
-        measure_speed("cuda:99", "tiny")

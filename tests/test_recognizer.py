@@ -3,9 +3,9 @@ import contextlib
 import gc
 import io
 import re
-import shutil
 import weakref
 from itertools import cycle, islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), Network
 
 
 class BrightnessEngine:
-    """Logits that depend on the image: the brighter it is, the surer of BC, and next likeliest AA."""
+    """Logits that depend on the image: a brighter one gets more confidence for BC. AA comes next."""
 
     readers = 2
 
@@ -38,130 +38,114 @@ def grey(level: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def recognizer(run) -> Recognizer:
-    return Recognizer.load(run, device="cpu")
+def recognizer() -> Recognizer:
+    return Recognizer()
 
 
-def test_every_kind_of_source_is_read_alike(recognizer, images):
-    path = next(images.glob("*.png"))
-    in_base64 = base64.b64encode(path.read_bytes())
-    texts = [in_base64, in_base64.decode(), base64.encodebytes(path.read_bytes()).decode()]
-    texts += [base64.urlsafe_b64encode(path.read_bytes()).decode(), b"data:image/png;base64," + in_base64]
-    texts += [b"\n" + in_base64.rstrip(b"="), "DATA:image/png;base64," + in_base64.decode()]
+@pytest.fixture(scope="module")
+def path(images) -> Path:
+    return next(images.glob("*.png"))
+
+
+def test_every_kind_of_source_gives_the_same_reading(recognizer, path):
+    data = path.read_bytes()
+    in_base64 = base64.b64encode(data)
+    texts = [in_base64, in_base64.decode(), base64.encodebytes(data).decode(), base64.urlsafe_b64encode(data).decode()]
+    texts += [b"\n" + in_base64.rstrip(b"="), b"data:image/png;base64," + in_base64]
+    texts += [f"{scheme}:image/png;base64,{in_base64.decode()}" for scheme in ("data", "DATA")]
     with Image.open(path) as image, path.open("rb") as file:
-        sources = [str(path), path, path.read_bytes(), image.copy(), np.asarray(image.convert("RGB")), *texts]
-        sources += [f"data:image/png;base64,{in_base64.decode()}", file, io.BytesIO(path.read_bytes())]
+        sources = [str(path), data, image.copy(), np.asarray(image.convert("RGB")), file, io.BytesIO(data), *texts]
         expected = recognizer.predict(path)
         for source in sources:
             assert recognizer.predict(source) == expected
 
 
-def test_a_list_gives_a_list_in_its_order(recognizer, images):
-    paths = sorted(images.glob("*.png"))[:5]
-    together = recognizer.predict(paths)
-    assert [reading.code for reading in together] == [recognizer.predict(path).code for path in paths]
-
-
-def test_an_empty_list_gives_an_empty_list(recognizer):
+def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(recognizer, images):
+    paths = sorted(images.glob("*.png"))
+    codes = [recognizer.predict(path).code for path in paths]
+    assert [reading.code for reading in recognizer.predict(paths)] == codes
+    assert [reading.code for reading in islice(recognizer.predict(cycle(paths)), 150)] == (codes * 3)[:150]
     assert recognizer.predict([]) == []
 
 
-def test_a_copied_model_folder_reads_the_same_with_nothing_beside_it(recognizer, run, images, tmp_path):
-    copied = Recognizer.load(shutil.copytree(run / "best", tmp_path / "anywhere"), device="cpu")
-    paths = sorted(images.glob("*.png"))
-    assert copied.predict(paths) == recognizer.predict(paths)
-
-
-def test_more_images_than_a_batch_are_read_in_order():
-    levels = list(range(0, 256)) * 2
-    readings = Recognizer(BrightnessEngine()).predict([grey(level) for level in levels])
-    assert len(readings) == 512
-    assert [reading.confidence for reading in readings[:256]] == sorted(r.confidence for r in readings[:256])
-
-
-def test_the_confidence_is_the_product_of_the_characters_probabilities():
-    odds = np.exp([1, 2, 0])
-    expected = (odds.max() / odds.sum()) ** 2
+def test_a_reading_has_the_confidence_and_the_next_character_of_every_place():
     reading = Recognizer(BrightnessEngine()).predict(grey(255))
-    assert (reading.code, reading.confidence) == ("BC", pytest.approx(expected))
-    assert reading.confidence == pytest.approx(np.prod([character.confidence for character in reading.characters]))
+    first, second = reading.characters
+    odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
+    assert (first.character, first.runner_up, second.character, second.runner_up) == ("B", "A", "C", "A")
+    assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
+    assert (reading.code, reading.confidence) == ("BC", pytest.approx(first.confidence * second.confidence))
+    assert reading.elapsed_s > 0
 
 
-def test_a_narrower_alphabet_is_all_that_is_read_and_shares_the_probability():
+def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_characters():
     reading = Recognizer(BrightnessEngine(), charset="AB").predict(grey(255))
     odds = 1 / (1 + np.exp(-1))
     assert (reading.code, reading.confidence) == ("BA", pytest.approx(odds * odds))
+    single = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
+    assert [(c.character, c.confidence, c.runner_up) for c in single.characters] == [("A", 1.0, "")] * 2
+    folding = ModelConfig(Charset("abc", "lower"), Lengths(2, 2), CONFIG.size, CONFIG.network)
+    assert Recognizer(BrightnessEngine(folding), charset="AB").predict(grey(255)).code == "ba"
 
 
-@pytest.mark.parametrize("charset", ["ABX", "digits", ""])
-def test_an_alphabet_that_the_model_does_not_know_is_refused(charset):
-    with pytest.raises(UsageError, match="ABC"):
-        Recognizer(BrightnessEngine(), charset=charset)
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"charset": "ABX"}, "X"),
+        ({"charset": ""}, "ABC"),
+        ({"length": 5}, r"\b5\b"),
+        ({"length": (1, 2)}, "1-2"),
+        ({"model": None, "engine": "tensorflow"}, "'tensorflow'"),
+    ],
+)
+def test_what_the_model_does_not_read_is_refused(options, named):
+    with pytest.raises(UsageError, match=named):
+        Recognizer(**{"model": BrightnessEngine(), **options})
 
 
-def test_a_length_that_the_model_does_not_read_is_refused():
-    assert Recognizer(BrightnessEngine(), length=2)
-    with pytest.raises(UsageError, match=r"\b5\b"):
-        Recognizer(BrightnessEngine(), length=5)
-    with pytest.raises(UsageError, match="1-2"):
-        Recognizer(BrightnessEngine(), length=(1, 2))
-
-
-def test_a_folding_models_alphabet_is_narrowed_in_any_case():
-    config = ModelConfig(Charset("abc", "lower"), Lengths(2, 2), CONFIG.size, CONFIG.network)
-    assert Recognizer(BrightnessEngine(config), charset="AB").predict(grey(255)).code == "ba"
-
-
-def test_a_bad_image_in_a_list_is_an_error_that_names_it(recognizer, images, tmp_path):
+def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, path, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
     with pytest.raises(ImageError, match=r"bad\.png"):
-        recognizer.predict([next(images.glob("*.png")), tmp_path / "bad.png"])
-
-
-def test_read_all_goes_on_after_a_bad_image(recognizer, images):
-    path = next(images.glob("*.png"))
-    results = list(recognizer.read_all(iter([path, b"no image", path])))
-    assert [type(result) for result in results] == [Reading, ImageError, Reading]
-
-
-def test_bytes_of_another_format_and_size_are_read(recognizer):
-    stream = io.BytesIO()
-    Image.new("RGB", (300, 100), "white").save(stream, "JPEG")
-    assert len(recognizer.predict(stream.getvalue()).code) == 2
-
-
-@pytest.mark.parametrize("way", ["bytes", "open file", "base64", "path"])
-def test_an_image_larger_than_is_admitted_is_refused_by_every_way_in(images, way):
-    path = next(images.glob("*.png"))
-    data = path.read_bytes()
-    source = {"bytes": data, "open file": io.BytesIO(data), "base64": base64.b64encode(data).decode(), "path": path}[
-        way
-    ]
-    assert Recognizer(BrightnessEngine(), max_bytes=len(data)).predict(source).code
-    if way == "open file":
-        source.seek(0)
-    with pytest.raises(ImageError, match=f"{len(data) - 1:,}"):
-        Recognizer(BrightnessEngine(), max_bytes=len(data) - 1).predict(source)
-
-
-def test_base64_of_too_large_an_image_is_an_error_among_others(images):
-    path = next(images.glob("*.png"))
-    large = base64.b64encode(path.read_bytes() + bytes(4_000_000)).decode()
-    results = list(Recognizer(BrightnessEngine()).read_all([path, large, path]))
-    assert [type(result) for result in results] == [Reading, ImageError, Reading]
-
-
-def test_a_model_of_another_device_is_refused(run):
-    with pytest.raises(UsageError, match="cuda:99"):
-        Recognizer.load(run, device="cuda:99")
-
-
-def test_an_iterator_is_read_in_batches_as_its_readings_are_asked_for(recognizer, images):
-    paths = sorted(images.glob("*.png"))
-    endless = recognizer.predict(cycle(paths))
-    assert list(islice(endless, 150)) == (recognizer.predict(paths) * 3)[:150]
+        recognizer.predict([path, tmp_path / "bad.png"])
+    with (tmp_path / "bad.png").open("rb") as file, pytest.raises(ImageError, match=r"bad\.png"):
+        recognizer.predict(file)
     with pytest.raises(ImageError, match="no-such"):
-        list(recognizer.predict(iter([paths[0], "no-such.png"])))
+        list(recognizer.predict(iter([path, "no-such.png"])))
+    with pytest.raises(ImageError, match=r"\bx{200}…"):  # and no more of it
+        recognizer.predict("x" * 5000)
+    with pytest.raises(ImageError, match=r"^.{,99}$"):
+        recognizer.predict(base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 500).decode())
+
+
+@pytest.mark.parametrize(
+    "name", ["iVBORw0KGgo" * 9 + ".png", "Qk12", "/9j/" + "nothing-there-but-a-long-name" * 2 + ".png"]
+)
+def test_text_that_is_no_image_in_base64_is_a_path(recognizer, name):
+    with pytest.raises(ImageError, match=re.escape(name)):
+        recognizer.predict(name)
+
+
+@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))])
+def test_a_value_of_another_type_is_refused_by_its_type(recognizer, source):
+    with pytest.raises(TypeError, match=type(source).__name__):
+        recognizer.predict(source)
+
+
+@pytest.mark.parametrize("kind", [bytes, io.BytesIO, base64.b64encode, None], ids=["bytes", "file", "base64", "path"])
+def test_an_image_larger_than_is_admitted_is_refused_from_every_source(path, kind):
+    def source():
+        return kind(path.read_bytes()) if kind else path
+
+    size = path.stat().st_size
+    assert Recognizer(BrightnessEngine(), max_bytes=size).predict(source()).code
+    with pytest.raises(ImageError, match=f"{size - 1:,}"):
+        Recognizer(BrightnessEngine(), max_bytes=size - 1).predict(source())
+
+
+def test_read_all_goes_on_after_a_bad_or_too_large_image(recognizer, path):
+    large = base64.b64encode(path.read_bytes() + bytes(4_000_000)).decode()
+    results = list(recognizer.read_all(iter([path, b"no image", large, path])))
+    assert [type(result) for result in results] == [Reading, ImageError, ImageError, Reading]
 
 
 def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
@@ -176,55 +160,3 @@ def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
         assert holds_an_array_and_catches_an_error()() is None
     finally:
         gc.enable()
-
-
-def test_text_that_is_no_base64_image_is_a_path(recognizer, tmp_path):
-    for name in (
-        "iVBORw0KGgo" * 9 + ".png",
-        "Qk12",
-        str(tmp_path / "/9j/nothing-there-but-a-name-that-is-long-enough.png"),
-    ):
-        with pytest.raises(ImageError, match=re.escape(name)):
-            recognizer.predict(name)
-
-
-def test_damaged_base64_is_an_error_that_does_not_repeat_it(recognizer):
-    with pytest.raises(ImageError) as error:
-        recognizer.predict(base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 500).decode())
-    assert len(str(error.value)) < 100
-
-
-def test_a_path_as_long_as_a_file_is_shortened(recognizer):
-    with pytest.raises(ImageError, match=r"\bx{200}…"):
-        recognizer.predict("x" * 5000)
-
-
-def test_an_open_file_is_called_by_its_name(recognizer, tmp_path):
-    (tmp_path / "a.png").write_bytes(b"")
-    with (tmp_path / "a.png").open("rb") as file, pytest.raises(ImageError, match=r"a\.png"):
-        recognizer.predict(file)
-
-
-@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))])
-def test_a_value_of_another_type_is_refused_by_its_type(recognizer, source):
-    with pytest.raises(TypeError, match=type(source).__name__):
-        recognizer.predict(source)
-
-
-def test_an_engine_that_there_is_not_is_refused():
-    with pytest.raises(UsageError, match="'tensorflow'"):
-        Recognizer(engine="tensorflow")
-
-
-def test_every_character_has_its_confidence_and_its_runner_up():
-    reading = Recognizer(BrightnessEngine()).predict(grey(255))
-    first, second = reading.characters
-    odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
-    assert (first.character, first.runner_up, second.character, second.runner_up) == ("B", "A", "C", "A")
-    assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
-    assert reading.elapsed_s > 0
-
-
-def test_a_single_class_has_no_runner_up():
-    reading = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
-    assert [(c.character, c.confidence, c.runner_up) for c in reading.characters] == [("A", 1.0, "")] * 2

@@ -1,7 +1,6 @@
 import gzip
 import json
 import shutil
-import tracemalloc
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from captcha_ocr.shards import (
     Manifest,
     Shard,
     check_shards,
-    decompress,
     read_manifest,
     read_shard,
     write_manifest,
@@ -25,16 +23,9 @@ from captcha_ocr.shards import (
 )
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
-LABELS = np.array([[0, 1], [1, 1], [1, 0]])
+LABELS = np.array([[0, 1], [1, 1], [1, 0]], np.int16)
 EMPTY = Manifest(
-    charset=Charset("ab"),
-    lengths=Lengths(2, 2),
-    size=InputSize(8, 16, 1),
-    source="images",
-    labels=None,
-    options={"seed": 0},
-    inputs_sha256=sha256(b""),
-    left_out=0,
+    Charset("ab"), Lengths(2, 2), InputSize(8, 16, 1), "images", None, {"seed": 0}, sha256(b""), left_out=0
 )
 FILE = "train-00000.safetensors.gz"
 
@@ -48,84 +39,51 @@ def manifest(tmp_path):
     return manifest
 
 
-def rewritten(folder, manifest, data, **changes):
-    """The shard after its file became `data`, under a manifest that has the right sha256."""
-    (folder / FILE).write_bytes(data)
-    shard = replace(manifest.shards[0], sha256=sha256(data), **changes)
-    write_manifest(folder, replace(manifest, shards=(shard,)))
-    return read_manifest(folder), shard
+def payload_of(**tensors):
+    """The payload of a shard with some tensors replaced, or left out where None."""
+    tensors = {"images": IMAGES, "labels": LABELS, **tensors}
+    return safetensors.numpy.save({name: value for name, value in tensors.items() if value is not None})
 
 
-def packed(**tensors):
-    """The payload with some tensors replaced, or left out where None, and its gzip file."""
-    tensors = {"images": IMAGES, "labels": LABELS.astype(np.int16), **tensors}
-    payload = safetensors.numpy.save({name: value for name, value in tensors.items() if value is not None})
-    return payload, gzip.compress(payload)
+@pytest.mark.parametrize(("shortest", "labels"), [(2, LABELS), (1, np.array([[0, 1], [1, 2], [1, 0]]))])
+def test_images_and_labels_come_back_as_they_were(tmp_path, shortest, labels):
+    shard = write_shard(tmp_path / FILE, "train", IMAGES, labels)
+    manifest = replace(EMPTY, lengths=Lengths(shortest, 2), shards=(shard,))
+    for read, written in zip(read_shard(tmp_path, manifest, shard), (IMAGES, labels), strict=True):
+        assert np.array_equal(read, written)
 
 
-def test_images_and_labels_come_back_as_they_were(tmp_path, manifest):
-    images, labels = read_shard(tmp_path, manifest, manifest.shards[0])
-    assert np.array_equal(images, IMAGES)
-    assert np.array_equal(labels, LABELS)
-
-
-def test_equal_contents_give_equal_bytes(tmp_path):
-    for number in (0, 1):
-        write_shard(tmp_path / f"train-0000{number}.safetensors.gz", "train", IMAGES.copy(), LABELS.copy())
-    first, second = sorted(tmp_path.iterdir())
-    assert first.read_bytes() == second.read_bytes()
-
-
-def test_a_shard_is_a_gzip_file_of_safetensors(tmp_path, manifest):
-    tensors = safetensors.numpy.load(gzip.decompress((tmp_path / FILE).read_bytes()))
+def test_a_shard_is_a_gzip_file_of_safetensors_and_equal_contents_give_equal_bytes(tmp_path, manifest):
+    data = (tmp_path / FILE).read_bytes()
+    tensors = safetensors.numpy.load(gzip.decompress(data))
     assert {name: tensor.dtype.name for name, tensor in tensors.items()} == {"images": "uint8", "labels": "int16"}
+    write_shard(tmp_path / "train-00001.safetensors.gz", "train", IMAGES.copy(), LABELS.copy())
+    assert (tmp_path / "train-00001.safetensors.gz").read_bytes() == data
 
 
-def test_a_manifest_comes_back_as_it_was(tmp_path, manifest):
-    assert read_manifest(tmp_path) == manifest
-
-
-def test_counts_are_those_of_the_split(manifest):
+def test_a_manifest_comes_back_with_the_counts_of_its_splits(tmp_path, manifest):
     shard = manifest.shards[0]
-    second, third = "train-00001.safetensors.gz", "val-00000.safetensors.gz"
-    both = replace(
-        manifest, shards=(shard, replace(shard, file=second, count=2), replace(shard, file=third, split="val", count=5))
-    )
-    assert [both.count(split) for split in ("train", "val", "test")] == [5, 5, 0]
-
-
-def test_a_folder_without_a_manifest_is_unfinished(tmp_path, manifest):
-    (tmp_path / MANIFEST_FILE).unlink()
-    with pytest.raises(UsageError, match="captcha-ocr prepare"):
-        read_manifest(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [(b'"longest": 2', b'"longest": 3'), (b'"ab"', b'"ac"'), (b'"count": 3', b'"count": 4')]
-)
-def test_a_manifest_with_one_changed_character_is_refused(tmp_path, manifest, old, new):
-    path = tmp_path / MANIFEST_FILE
-    path.write_bytes(path.read_bytes().replace(old, new, 1))
-    with pytest.raises(DamagedError, match=MANIFEST_FILE):
-        read_manifest(tmp_path)
+    second = replace(shard, file="train-00001.safetensors.gz", count=2)
+    third = replace(shard, file="val-00000.safetensors.gz", split="val", count=5)
+    manifest = replace(manifest, shards=(shard, second, third))
+    write_manifest(tmp_path, manifest)
+    assert read_manifest(tmp_path) == manifest
+    assert [manifest.count(split) for split in ("train", "val", "test")] == [5, 5, 0]
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"lengths": {"shortest": 0, "longest": 2}},
-        {"lengths": 2},
         {"charset": {"characters": "aa", "fold": None}},
-        {"charset": "ab"},
         {"size": {"height": 8, "width": 16}},
         {"size": {"height": 8, "width": 16, "channels": 2}},
         {"shards": [{"file": FILE}]},
-        {"shards": None},
         {"version": 1},
         {"format": "captcha-ocr model"},
     ],
 )
-def test_a_sealed_manifest_that_makes_no_sense_is_refused(tmp_path, manifest, change):
+def test_a_sealed_manifest_with_an_impossible_value_is_refused(tmp_path, manifest, change):
     path = tmp_path / MANIFEST_FILE
     path.write_bytes(to_json(seal({**json.loads(path.read_bytes()), **change})))
     with pytest.raises(DamagedError):
@@ -135,148 +93,70 @@ def test_a_sealed_manifest_that_makes_no_sense_is_refused(tmp_path, manifest, ch
 @pytest.mark.parametrize(
     "change",
     [
-        {"file": "../" + FILE},
-        {"file": ""},
+        *({"file": file} for file in ("../" + FILE, "", "..", FILE + "\n")),
+        *({"count": count} for count in (0, 2.0, 1001)),
+        *({"payload_bytes": size} for size in (0, 2**31)),
         {"split": "valid"},
-        {"count": 0},
-        {"count": 2.0},
-        {"count": 1001},
-        {"file": ".."},
-        {"file": "train-00000.safetensors.gz\n"},
         {"sha256": None},
-        {"payload_bytes": 0},
-        {"payload_bytes": 2**31},
     ],
 )
-def test_a_manifest_cannot_list_a_shard_that_cannot_be(tmp_path, manifest, change):
+def test_a_manifest_cannot_list_a_shard_that_cannot_be(manifest, change):
     document = asdict(manifest.shards[0]) | change
     with pytest.raises(UsageError):
         replace(manifest, shards=(Shard(**document),))
 
 
-def test_a_manifest_cannot_name_a_shard_twice(manifest):
+def test_a_manifest_cannot_list_a_shard_twice(manifest):
     with pytest.raises(UsageError):
         replace(manifest, shards=manifest.shards * 2)
 
 
-@pytest.mark.parametrize("place", [0, 10, -1])
-def test_a_flipped_bit_in_a_shard_is_refused(tmp_path, manifest, place):
-    data = bytearray((tmp_path / FILE).read_bytes())
-    data[place] ^= 1
+PAYLOAD = payload_of()
+DATA, SIZE = gzip.compress(PAYLOAD), len(PAYLOAD)
+PAYLOADS = {
+    "no labels": payload_of(labels=None),
+    "no images": payload_of(images=None),
+    "fewer images": payload_of(images=IMAGES[:2]),
+    "sides swapped": payload_of(images=IMAGES.reshape(3, 1, 16, 8)),
+    "float images": payload_of(images=IMAGES.astype(np.float32)),
+    "shorter labels": payload_of(labels=LABELS[:, :1]),
+    "wide labels": payload_of(labels=LABELS.astype(np.int64)),
+    "a class below 0": payload_of(labels=LABELS - np.int16(1)),
+    "a class above all": payload_of(labels=LABELS + np.int16(2)),
+    "an empty text": payload_of(labels=np.array([[0, 1], [2, 2], [1, 0]], np.int16)),
+    "a gap in a text": payload_of(labels=np.array([[0, 1], [2, 0], [1, 0]], np.int16)),
+    "no safetensors": b"hello",
+}
+FILES = {
+    "a payload that is larger than the manifest says": (DATA, SIZE - 1),
+    "a payload that is smaller": (DATA, SIZE + 1),
+    "gzip without its last byte": (DATA[:-1], SIZE),
+    "gzip without its end": (DATA[:-9], SIZE),
+    "the first bytes of gzip": (DATA[:20], SIZE),
+    "no gzip": (PAYLOAD, SIZE),
+    **{name: (gzip.compress(payload), len(payload)) for name, payload in PAYLOADS.items()},
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_shard_of_the_right_hash_that_the_manifest_does_not_describe_is_refused(tmp_path, manifest, name):
+    data, payload_bytes = FILES[name]
     (tmp_path / FILE).write_bytes(data)
+    shard = replace(manifest.shards[0], sha256=sha256(data), payload_bytes=payload_bytes)
     with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, manifest, manifest.shards[0])
-
-
-def test_a_shard_cut_short_is_refused(tmp_path, manifest):
-    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-1])
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, manifest, manifest.shards[0])
-
-
-def test_a_missing_shard_is_refused(tmp_path, manifest):
-    (tmp_path / FILE).unlink()
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, manifest, manifest.shards[0])
-
-
-@pytest.mark.parametrize("change_by", [-1, 1])
-def test_a_payload_of_another_size_than_the_manifest_says_is_refused(tmp_path, manifest, change_by):
-    payload, data = packed()
-    lying, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload) + change_by)
-    with pytest.raises(DamagedError, match=str(len(payload) + change_by)):
-        read_shard(tmp_path, lying, shard)
-
-
-def test_a_gzip_bomb_is_not_unpacked(tmp_path):
-    bomb = gzip.compress(bytes(50_000_000), 1)
-    tracemalloc.start()
-    try:
-        with pytest.raises(DamagedError, match="1000"):
-            decompress(tmp_path / FILE, bomb, 1000)
-        assert tracemalloc.get_traced_memory()[1] < 5_000_000
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize("keep", [-1, -9, 20])
-def test_a_gzip_file_cut_before_its_hash_was_taken_is_refused(tmp_path, manifest, keep):
-    payload, data = packed()
-    cut, shard = rewritten(tmp_path, manifest, data[:keep], payload_bytes=len(payload))
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, cut, shard)
-
-
-def test_a_shard_that_is_no_gzip_file_is_refused(tmp_path, manifest):
-    payload, _ = packed()
-    bare, shard = rewritten(tmp_path, manifest, payload, payload_bytes=len(payload))
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, bare, shard)
-
-
-def test_a_payload_that_is_no_safetensors_file_is_refused(tmp_path, manifest):
-    other, shard = rewritten(tmp_path, manifest, gzip.compress(b"hello"), payload_bytes=5)
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, other, shard)
-
-
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        {"labels": None},
-        {"images": None},
-        {"images": IMAGES[:2]},
-        {"images": IMAGES.reshape(3, 1, 16, 8)},
-        {"images": IMAGES.astype(np.float32)},
-        {"labels": LABELS[:2].astype(np.int16)},
-        {"labels": LABELS[:, :1].astype(np.int16)},
-        {"labels": LABELS.astype(np.int64)},
-    ],
-    ids=["no labels", "no images", "fewer", "sides swapped", "float images", "fewer labels", "shorter", "wide labels"],
-)
-def test_other_arrays_than_the_manifest_names_are_refused(tmp_path, manifest, tensors):
-    payload, data = packed(**tensors)
-    other, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload))
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, other, shard)
-
-
-@pytest.mark.parametrize("class_id", [-1, 3])
-def test_labels_outside_the_alphabet_are_refused(tmp_path, manifest, class_id):
-    labels = LABELS.astype(np.int16)
-    labels[2, 1] = class_id
-    payload, data = packed(labels=labels)
-    other, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload))
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, other, shard)
-
-
-@pytest.mark.parametrize("row", [[2, 2], [2, 0], [0, 2]], ids=["nothing", "a gap", "too short"])
-def test_texts_of_a_length_that_the_manifest_does_not_name_are_refused(tmp_path, manifest, row):
-    payload, data = packed(labels=np.array([[0, 1], row, [1, 0]], np.int16))
-    other, shard = rewritten(tmp_path, manifest, data, payload_bytes=len(payload))
-    with pytest.raises(DamagedError, match=FILE):
-        read_shard(tmp_path, other, shard)
-
-
-def test_texts_of_several_lengths_come_back(tmp_path):
-    labels = np.array([[0, 1], [1, 2], [1, 0]])
-    shard = write_shard(tmp_path / FILE, "train", IMAGES, labels)
-    _, read = read_shard(tmp_path, replace(EMPTY, lengths=Lengths(1, 2), shards=(shard,)), shard)
-    assert np.array_equal(read, labels)
-
-
-def test_whole_shards_pass_the_check(shards):
-    check_shards(shards, read_manifest(shards).shards)
+        read_shard(tmp_path, replace(manifest, lengths=Lengths(1, 2), shards=(shard,)), shard)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_check_finds_a_flipped_bit_in_any_shard(shards, tmp_path, number):
+def test_the_check_passes_whole_shards_and_finds_a_flipped_bit_in_any(shards, tmp_path, number):
     folder = shutil.copytree(shards, tmp_path / "shards")
     manifest = read_manifest(folder)
+    check_shards(folder, manifest.shards)
     path = folder / manifest.shards[number].file
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[4] ^= 1  # in the time of the gzip header, which gzip does not check
     path.write_bytes(data)
     with pytest.raises(DamagedError, match=path.name):
         check_shards(folder, manifest.shards)
+    with pytest.raises(DamagedError, match=path.name):
+        read_shard(folder, manifest, manifest.shards[number])

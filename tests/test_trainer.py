@@ -30,60 +30,50 @@ def trainer_of(shards, tiny_preset):
 
 @pytest.fixture
 def samples(shards):
-    return load_split(read_dataset([shards]), "train", ALONE).first(10)
+    return load_split(read_dataset([shards]), "train", ALONE).first(4)
 
 
 def weights(trainer: Trainer) -> torch.Tensor:
     return torch.cat([parameter.flatten() for parameter in trainer.model.parameters()])
 
 
-def test_fp16_learns_with_scaled_gradients_and_keeps_the_scale(trainer_of, samples):
+def test_fp16_scales_gradients_keeps_the_scale_and_skips_a_step_that_overflows(trainer_of, samples):
     trainer, other = trainer_of(precision="fp16"), trainer_of(precision="fp16")
-    losses = [trainer.step(*samples, 10)[0].item() for _ in range(3)]
-    assert losses[2] < losses[0]
-    assert weights(trainer).isfinite().all()
+    losses = [trainer.step(*samples, 4)[0].item() for _ in range(2)]
+    assert losses[1] < losses[0]
     assert trainer.scaler.state_dict() != other.scaler.state_dict()
     other.restore(json.loads(json.dumps(trainer.state())))
     assert trainer.scaler.state_dict() == other.scaler.state_dict()
-
-
-def test_in_fp16_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved(trainer_of, samples):
-    trainer = trainer_of(precision="fp16")
     before = weights(trainer)
+    assert before.isfinite().all()
     trainer.scaler.load_state_dict({**trainer.scaler.state_dict(), "scale": 2.0**126})
-    trainer.step(*samples, 10)
+    trainer.step(*samples, 4)
     assert torch.equal(weights(trainer), before)
     assert trainer.scaler.get_scale() == 2.0**125
 
 
-def test_convolutions_stay_as_they_are_for_the_share_of_steps_that_is_frozen(trainer_of, samples):
+def test_convolutions_stay_unchanged_while_they_are_frozen(trainer_of, samples):
     trainer = trainer_of(frozen=0.5, epochs=2)  # of 10 steps
     assert trainer.frozen == 5
     convolution, classifier = trainer.model.stem[0].weight.clone(), trainer.model.head.weight.clone()
     trainer.progress.step = 4
-    trainer.step(*samples, 10)
+    trainer.step(*samples, 4)
     assert torch.equal(trainer.model.stem[0].weight, convolution)
     assert not torch.equal(trainer.model.head.weight, classifier)
     trainer.progress.step = 5
-    trainer.step(*samples, 10)
+    trainer.step(*samples, 4)
     assert not torch.equal(trainer.model.stem[0].weight, convolution)
 
 
-def test_a_scaler_that_is_not_needed_does_nothing(trainer_of, samples):
-    trainer = trainer_of(precision="fp32")
-    trainer.step(*samples, 10)
-    assert trainer.state()["scaler"] == {}
-
-
-def test_gradients_count_by_the_images_of_all_processes(trainer_of, samples):
+def test_gradients_are_weighted_by_the_images_of_all_processes(trainer_of, samples):
     whole, half = trainer_of(optimizer="adam"), trainer_of(optimizer="adam")
-    whole.step(*samples, 10)
-    half.step(*samples, 20)
+    whole.step(*samples, 4)
+    half.step(*samples, 8)
     gradients = [[parameter.grad for parameter in trainer.model.parameters()] for trainer in (whole, half)]
     assert all(torch.allclose(one, 2 * other) for one, other in zip(*gradients, strict=True))
 
 
-def test_a_plateau_lowers_the_rate_once_the_validation_stops_improving(trainer_of):
+def test_a_plateau_of_the_validation_loss_lowers_the_learning_rate(trainer_of):
     trainer = trainer_of(schedule="plateau", patience=8)
     rates = []
     for _ in range(5):
@@ -92,7 +82,7 @@ def test_a_plateau_lowers_the_rate_once_the_validation_stops_improving(trainer_o
     assert rates == pytest.approx([4e-3, 4e-3, 4e-3, 4e-4, 4e-4])
 
 
-def test_chance_follows_from_the_seed_the_number_and_the_process(trainer_of):
+def test_random_numbers_follow_from_the_seed_a_number_and_the_rank(trainer_of):
     def drawn(trainer, number):
         return torch.rand(4, generator=trainer.chance(number)).tolist()
 
@@ -108,25 +98,17 @@ def test_tallies_add_up():
     other.add(torch.tensor(0.2), torch.tensor([[False, False]]), 0.5)
     both = one + other
     assert both.state() == pytest.approx({"loss": 1.2, "exact": 2, "images": 3, "seconds": 1.5})
-    again = Tally(ALONE.device)
-    again.restore(json.loads(json.dumps(both.state())))
-    assert again.state() == both.state()
     assert re.findall(r"[\d.]+%?", str(both)) == ["0.4000", "66.7%"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are not held back there")
-def test_signals_wait_while_torch_imports_what_an_optimizer_needs(trainer_of, monkeypatch):
-    trainer = trainer_of()
-    heard = []
-
+def test_a_signal_waits_while_torch_imports_what_an_optimizer_needs(trainer_of, monkeypatch):
     def make(*_, **__):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return list(heard)
+        signal.raise_signal(signal.SIGINT)
+        made.append(True)
 
-    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
-    try:
-        monkeypatch.setattr(torch.optim, "AdamW", make)
-        assert make_optimizer(trainer.model, trainer.config) == []
-        assert heard == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    trainer, made = trainer_of(), []
+    monkeypatch.setattr(torch.optim, "AdamW", make)
+    with pytest.raises(KeyboardInterrupt):
+        make_optimizer(trainer.model, trainer.config)
+    assert made
