@@ -1,16 +1,21 @@
-"""Real tiny data that several tests share: 60 captchas of two digits, their shards, a trained run."""
+"""Real tiny data that several tests share (60 captchas of two digits, their shards, a trained run), and helpers."""
 
+import contextlib
+import json
 import os
 import re
 import shutil
 import signal
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner, Result
 
+from captcha_ocr.cli import main
 from captcha_ocr.config import (
     PRESETS,
     GeneratorConfig,
@@ -21,16 +26,18 @@ from captcha_ocr.config import (
     Preset,
     TrainConfig,
 )
+from captcha_ocr.files import sealed, sha256
 from captcha_ocr.prepare import find_labels, prepare
 from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 
-torch.set_num_threads(1)  # tiny tensors gain nothing from more, and on a busy machine lose much
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and theirs do too
+torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the tests
 
 CAPTCHAS = GeneratorConfig(
     count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=0
 )
+DRAWN_ALIKE = ["--length", "2", "--charset", "digits", "--size", "48x16", "--font-sizes", "14"]  # CAPTCHAS as options
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),
     network=NetworkConfig(width=8, stem="3x3"),
@@ -46,19 +53,27 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    os.environ.pop("CAPTCHA_OCR_MODEL", None)
     if not config.getoption("--soak"):
         os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start, while other tests run beside them
 
 
+@pytest.fixture(autouse=True)
+def own_folder():
+    """Run every test, and the commands that it starts, in an empty folder of its own."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield
+
+
 @pytest.fixture(scope="session")
 def soak(request) -> bool:
-    """Whether tests are to be as long as docs/reliability.md has them, and may look at the clock."""
+    """Whether tests have the length of docs/reliability.md, and may look at the clock."""
     return request.config.getoption("--soak")
 
 
 @pytest.fixture
 def figure(record_property):
-    """Notes a line of what was counted or measured, which the end of the run shows."""
+    """Record a line about what a test counted or measured; the end of the run shows it."""
     return partial(record_property, "figure")
 
 
@@ -78,25 +93,54 @@ def tiny_preset():
 
 
 def draw(folder: Path, seed: int, count: int = 60) -> Path:
-    """Images of two digits, with labels.csv."""
+    """Draw images of two digits, with labels.csv."""
     generate(replace(CAPTCHAS, count=count, seed=seed), folder, 1)
     return folder
 
 
 def read_shards(folder: Path) -> None:
-    """Read the shards of a folder, all of them."""
+    """Read all the shards of a folder."""
     manifest = read_manifest(folder)
     for shard in manifest.shards:
         read_shard(folder, manifest, shard)
 
 
 def naming(*names: object) -> str:
-    """A pattern for `pytest.raises`: the message holds all of these names, in any order."""
+    """Return a pattern for `pytest.raises`: the message holds all of these names, in any order."""
     return "".join(f"(?=.*{re.escape(str(name))})" for name in names)
 
 
+def invoke(*arguments: object, **settings) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], **settings)
+
+
+def weights(folder: Path) -> bytes:
+    """Return the weights in a model folder."""
+    return (folder / "model.safetensors").read_bytes()
+
+
+def flip_bit(path: Path) -> None:
+    """Flip one bit in the middle of a file; the result is not UTF-8 where the file was ASCII."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x80
+    path.write_bytes(data)
+
+
+def amend(path: Path, **changes: object) -> None:
+    """Change values of one of our JSON documents, and give it the right hash."""
+    path.write_bytes(sealed({**json.loads(path.read_bytes()), **changes}))
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file of a model folder, and its hash into config.json, as a stranger could do it."""
+    path.write_bytes(data)
+    config = path.with_name("config.json")
+    amend(config, files={**json.loads(config.read_bytes())["files"], path.name: sha256(data)})
+
+
 def resident_mb() -> float:
-    """The memory that this process holds now (Linux)."""
+    """Return the memory that this process holds now (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmRSS"))
 

@@ -26,22 +26,18 @@ def heard(*numbers: int) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_a_wish(number):
-    result = heard(number)
-    assert (result.returncode, result.stdout) == (0, f"{int(number)}\n")
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM]])
+def test_a_signal_is_a_wish_and_a_second_sigterm_changes_nothing(numbers):
+    result = heard(*numbers)
+    assert (result.returncode, result.stdout) == (0, f"{int(numbers[0])}\n")
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_second_ctrl_c_leaves_at_once():
-    for first in (signal.SIGINT, signal.SIGTERM):
-        result = heard(first, signal.SIGINT)
-        assert (result.returncode, result.stdout) == (130, "")
-        assert len(result.stderr.splitlines()) == 2
-
-
-def test_a_second_sigterm_changes_nothing():
-    assert heard(signal.SIGTERM, signal.SIGTERM).stdout == f"{int(signal.SIGTERM)}\n"
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_leaves_at_once(first):
+    result = heard(first, signal.SIGINT)
+    assert (result.returncode, result.stdout) == (130, "")
+    assert len(result.stderr.splitlines()) == 2
 
 
 def test_a_signal_that_was_ignored_stays_so():

@@ -1,4 +1,4 @@
-"""Two real processes, started by torchrun on the CPU; and the arithmetic by which they share."""
+"""Two real processes that torchrun starts on the CPU; and the arithmetic by which they share."""
 
 import json
 import os
@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import naming
+from conftest import naming, weights
 
 from captcha_ocr.batches import Share
 from captcha_ocr.errors import UsageError
@@ -22,7 +21,6 @@ CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TRAIN = """
 import json, os, signal, sys
-sys.path.insert(0, sys.argv.pop())
 from dataclasses import replace
 from pathlib import Path
 import conftest
@@ -43,7 +41,7 @@ def die_after_seven_steps(self, number, step):
     return agreed(self, number, step)
 
 Processes.agreed = die_after_seven_steps
-# A rate at which nothing is learnt, so that early stopping has to end the run.
+# Nothing is learnt at this rate, so that early stopping has to end the run.
 config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
 try:
     finished = training.train([Path(data)], Path(out), config, "cpu")
@@ -96,23 +94,11 @@ with joined(torch.device("cpu")) as processes:
 """
 
 
-def run_two(*arguments: str, torchrun=TORCHRUN) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([*torchrun, *arguments], capture_output=True, text=True, timeout=300, env=environment)
-
-
-@pytest.fixture(scope="session")
-def script(tmp_path_factory):
-    path = tmp_path_factory.mktemp("script") / "train.py"
-    path.write_text(TRAIN)
-    return path
-
-
-@pytest.fixture(scope="session")
-def pair(shards, script, tmp_path_factory):
-    """The output and the folder of a run of two processes that nobody disturbs."""
-    out = tmp_path_factory.mktemp("pair") / "run"
-    return run_two(str(script), str(shards), str(out), "-1", str(Path(__file__).parent)), out
+def run_two(*arguments: object, options=()) -> subprocess.CompletedProcess:
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    command = [*TORCHRUN, *options, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
 def documents(result: subprocess.CompletedProcess) -> list:
@@ -120,36 +106,45 @@ def documents(result: subprocess.CompletedProcess) -> list:
     return sorted((json.loads(line) for line in result.stdout.splitlines()), key=str)
 
 
-def test_both_stop_in_the_same_epoch_and_score_each_image_once(pair):
-    (rank, *first), (other_rank, *second) = documents(pair[0])
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pair(shards, script, tmp_path_factory):
+    """The output and the folder of an undisturbed run of two processes."""
+    out = tmp_path_factory.mktemp("pair") / "run"
+    return run_two(script, shards, out, -1), out
+
+
+def test_both_stop_in_the_same_epoch_and_score_each_image_once_and_only_the_first_speaks_and_writes(pair):
+    result, out = pair
+    (rank, *first), (other_rank, *second) = documents(result)
     assert (rank, other_rank) == (0, 1)
     assert first == second
     assert first[2] == 6
-    validation = json.loads((pair[1] / "best" / "config.json").read_bytes())["facts"]["validation"]
+    validation = json.loads((out / "best" / "config.json").read_bytes())["facts"]["validation"]
     assert validation["images"] == 6
-
-
-def test_only_the_first_speaks_and_writes(pair):
-    assert pair[0].stderr.count("ResNet-18") == 1
-    assert len(re.findall(r"cpu \(.*\b2\b", pair[0].stderr)) == 1
-    rows = [json.loads(line) for line in (pair[1] / "metrics.jsonl").read_text().splitlines()]
+    assert result.stderr.count("ResNet-18") == 1
+    assert len(re.findall(r"cpu \(.*\b2\b", result.stderr)) == 1
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert len({row["step"] for row in rows if row["by"] == "step"}) == rows[-1]["step"]
-    assert json.loads((pair[1] / "run.json").read_bytes())["processes"] == 2
+    assert json.loads((out / "run.json").read_bytes())["processes"] == 2
 
 
 def test_after_a_killed_process_torchrun_goes_on_by_itself_and_ends_with_the_same_weights(
     pair, shards, script, tmp_path
 ):
-    again = [*TORCHRUN, "--max-restarts", "1"]
-    arguments = str(script), str(shards), str(tmp_path / "run"), "1", str(Path(__file__).parent)
-    result = run_two(*arguments, torchrun=again)
+    result = run_two(script, shards, tmp_path / "run", 1, options=["--max-restarts", "1"])
     lost, *finished = documents(result)
     assert lost == [0, "CaptchaOcrError"]
     assert finished == documents(pair[0])
     assert re.search(rf"2 steps.*{tmp_path}/run/last", result.stderr)
     for name in ("best", "last"):
-        weights = [(folder / name / "model.safetensors").read_bytes() for folder in (pair[1], tmp_path / "run")]
-        assert weights[0] == weights[1]
+        assert weights(pair[1] / name) == weights(tmp_path / "run" / name)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -175,7 +170,7 @@ with joined(torch.device("cpu")):
 
 def test_what_processes_exchange_arrives(tmp_path):
     (tmp_path / "exchange.py").write_text(EXCHANGE)
-    result = run_two(str(tmp_path / "exchange.py"))
+    result = run_two(tmp_path / "exchange.py")
     lines = sorted(result.stdout.splitlines())
     texts = [{"rank": 0, "text": "é"}, {"rank": 1, "text": "éé"}]
     found = [3.0, 0.0, "only the first does this", texts, [15, None], [2, 0, 143]]
@@ -217,8 +212,11 @@ def test_a_batch_too_small_for_all_processes_is_refused():
         Share(100, 5, Processes(CPU, 0, 3))
 
 
-def test_alone_nothing_is_exchanged():
-    alone = Processes(CPU)
+def test_a_process_without_torchrun_is_alone_and_exchanges_nothing(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined(CPU) as alone:
+        assert alone == Processes(CPU)
+    assert alone.first
     tensor = torch.ones(2)
     alone.add(tensor)
     alone.send([tensor])
@@ -226,15 +224,8 @@ def test_alone_nothing_is_exchanged():
     assert alone.agreed(15, 1) == 15
     assert alone.gather([1]) == [[1]]
     assert alone.from_first(lambda: b"x") == b"x"
-    assert alone.first
     model = torch.nn.Linear(1, 1)
     assert alone.wrap(model) is model
-
-
-def test_without_torchrun_a_process_is_alone_and_takes_the_device_that_is_named(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined(CPU) as processes:
-        assert processes == Processes(CPU)
     assert local_device("auto") == "auto"
 
 
@@ -254,7 +245,3 @@ def test_a_lost_process_is_told_from_another_error():
     assert lost_another(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"))
     assert lost_another(torch.distributed.DistBackendError("NCCL error: remote process exited"))
     assert not lost_another(RuntimeError("shapes differ"))
-
-
-def test_ranks_differ_and_nothing_else():
-    assert replace(Processes(CPU, 0, 2), rank=1).portion(5) == range(2, 5)

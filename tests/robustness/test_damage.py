@@ -6,19 +6,17 @@ import re
 import shutil
 import tracemalloc
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
-from conftest import TINY, naming, read_shards
+from conftest import TINY, amend, invoke, naming, read_shards, weights
+from killing import contents
 from safetensors.torch import load_file, save_file
 
 import captcha_ocr.resume
 from captcha_ocr import Recognizer
 from captcha_ocr.checkpoint import load_model
-from captcha_ocr.cli import main
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.files import sealed, sha256
 from captcha_ocr.resume import check_whole, load_last
@@ -65,25 +63,28 @@ def all_find_it(path: Path, damaged: bytes, readers: list) -> None:
         path.write_bytes(before)
 
 
-def test_every_flipped_bit_is_found(whole, soak, figure):
-    chance, flips = random.Random(0), 10_000 if soak else 300
+def damage_in_turn(whole: Path, times: int, change) -> int:
+    """Change every file in turn, so many in all; return how many files there are."""
     files = loaders(whole)
-    for number in range(flips):
+    for number in range(times):
         path = list(files)[number % len(files)]
-        data = bytearray(path.read_bytes())
-        bit = chance.randrange(8 * len(data))
-        data[bit // 8] ^= 1 << bit % 8
-        all_find_it(path, bytes(data), files[path])
-    figure(f"{flips:,} flipped bits over {len(files)} files, all found")
+        all_find_it(path, change(path.read_bytes()), files[path])
+    return len(files)
+
+
+def test_every_flipped_bit_is_found(whole, soak, figure):
+    generator, flips = random.Random(0), 10_000 if soak else 100
+
+    def flip(data: bytes) -> bytes:
+        bit = generator.randrange(8 * len(data))
+        return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+    figure(f"{flips:,} flipped bits over {damage_in_turn(whole, flips, flip)} files, all found")
 
 
 def test_every_file_that_was_cut_is_found_wherever_it_was_cut(whole, soak, figure):
-    chance, cuts = random.Random(1), 2_000 if soak else 100
-    files = loaders(whole)
-    for number in range(cuts):
-        path = list(files)[number % len(files)]
-        data = path.read_bytes()
-        all_find_it(path, data[: chance.randrange(len(data))], files[path])
+    generator, cuts = random.Random(1), 2_000 if soak else 50
+    damage_in_turn(whole, cuts, lambda data: data[: generator.randrange(len(data))])
     figure(f"{cuts:,} cut files, all found")
 
 
@@ -98,16 +99,14 @@ def test_every_file_that_is_gone_is_found(whole):
         path.with_name("gone").rename(path)
 
 
-@pytest.mark.parametrize("grown", ["the file", "what is in it"])
+@pytest.mark.parametrize("grown", ["the file", "its content"])
 def test_a_shard_that_is_a_bomb_costs_no_memory(whole, tmp_path, grown):
     folder = shutil.copytree(whole / "shards", tmp_path / "shards")
-    bomb = zlib.compress(bytes(50_000_000), wbits=31)
-    if grown == "the file":
-        bomb += bytes(50_000_000)
+    bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(50_000_000 if grown == "the file" else 0)
     (folder / "train-00000.safetensors.gz").write_bytes(bomb)
-    document = json.loads((folder / "manifest.json").read_bytes())
-    next(shard for shard in document["shards"] if shard["split"] == "train")["sha256"] = sha256(bomb)
-    (folder / "manifest.json").write_bytes(sealed(document))
+    shards = json.loads((folder / "manifest.json").read_bytes())["shards"]
+    next(shard for shard in shards if shard["split"] == "train")["sha256"] = sha256(bomb)
+    amend(folder / "manifest.json", shards=shards)
     tracemalloc.start()
     try:
         with pytest.raises(DamagedError, match="train-00000"):
@@ -118,39 +117,29 @@ def test_a_shard_that_is_a_bomb_costs_no_memory(whole, tmp_path, grown):
 
 
 def unfinished(whole: Path, folder: Path) -> Path:
-    """A copy of the run that has yet to be ended."""
+    """Copy the run as one that has not finished."""
     run = shutil.copytree(whole / "run", folder)
-    document = json.loads((run / "run.json").read_bytes()) | {"finished": None}
-    (run / "run.json").write_bytes(sealed(document))
+    amend(run / "run.json", finished=None)
     return run
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_aloud_for_the_one_before(whole, tmp_path, capsys):
-    run = unfinished(whole, tmp_path / "run")
-    (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
-    train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
-    assert str(run / "last") in capsys.readouterr().err
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert (run / "last" / name).read_bytes() == (whole / "run" / "last" / name).read_bytes()
-
-
-def test_the_checkpoint_before_a_damaged_one_stays_until_there_is_another(whole, tmp_path, monkeypatch):
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_which_stays_meanwhile(
+    whole, tmp_path, capsys, monkeypatch
+):
     run = unfinished(whole, tmp_path / "run")
     (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(captcha_ocr.resume, "save_checkpoint", killed)
-    with pytest.raises(KeyboardInterrupt):
-        train([whole / "shards"], run, replace(TINY.training, epochs=9), "cpu", quiet=True)
+    with monkeypatch.context() as context:
+        context.setattr(captcha_ocr.resume, "save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+    assert str(run / "last") in capsys.readouterr().err
     assert load_last(run) == run / "previous"
-
-
-def another_run(whole: Path, folder: Path) -> Path:
-    """A run of another seed on the same shards."""
-    train([whole / "shards"], folder, replace(TINY.training, seed=1, epochs=1), "cpu", quiet=True)
-    return folder
+    train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+    assert weights(run / "last") == weights(whole / "run" / "last")
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
@@ -158,33 +147,23 @@ def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path, has_ended
     run = unfinished(whole, tmp_path / "run")
     if has_ended:
         shutil.copy(whole / "run" / "run.json", run)
-    shutil.rmtree(run / "best")
-    shutil.copytree(another_run(whole, tmp_path / "other") / "best", run / "best")
+    facts = json.loads((run / "best" / "config.json").read_bytes())["facts"]
+    amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
     assert check_whole(run / "best")
-    with pytest.raises(DamagedError, match="--resume never"):
+    with pytest.raises(DamagedError, match=naming(run, "--resume never")):
         train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
 
 
-def test_a_run_that_ended_and_lost_its_checkpoints_is_not_silently_begun_anew(whole, tmp_path):
-    run = shutil.copytree(whole / "run", tmp_path / "run")
-    for name in ("last", "previous"):
-        shutil.rmtree(run / name)
-    (run / "metrics.jsonl").unlink()
-    with pytest.raises(DamagedError, match="--resume never"):
-        train([whole / "shards"], run, replace(TINY.training, epochs=99), "cpu", quiet=True)
-
-
 @pytest.mark.parametrize("options", [[], ["--resume", "auto"], ["--force"]])
-def test_where_all_checkpoints_are_damaged_nothing_is_begun_anew(whole, tmp_path, options):
+def test_where_all_checkpoints_are_damaged_no_run_starts_from_nothing(whole, tmp_path, options):
     run = unfinished(whole, tmp_path / "run")
     for name in ("last", "previous"):
         (run / name / "model.safetensors").write_bytes(b"damaged")
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    command = ["train", "--preset", "tiny", "--data", str(whole / "shards"), "--out", str(run), *options]
-    result = CliRunner().invoke(main, command)
+    before = contents(run)
+    result = invoke("train", "--preset", "tiny", "--data", whole / "shards", "--out", run, *options)
     assert result.exit_code == 3
     assert re.search(naming(run / "last", run / "previous", "--resume never", "--force"), result.stderr)
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert contents(run) == before
 
 
 def cut_off(tensors: dict) -> None:
@@ -225,7 +204,6 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
 )
 def test_a_newer_version_is_refused_by_name(whole, tmp_path, file, read):
     folder = shutil.copytree(whole, tmp_path / "copy")
-    document = json.loads((folder / file).read_bytes())
-    (folder / file).write_bytes(sealed({**document, "version": document["version"] + 1}))
-    with pytest.raises(DamagedError, match=naming(file, document["version"] + 1)):
+    amend(folder / file, version=99)
+    with pytest.raises(DamagedError, match=naming(file, 99)):
         read(folder)

@@ -1,7 +1,6 @@
-"""Nothing is unpickled: the code has no way to do it, no file that a loader reads is run, or has another one read."""
+"""Nothing is unpickled: the code has no way to do it, and no file that a loader reads is run or names another file."""
 
 import ast
-import json
 import os
 import pickle
 import shutil
@@ -12,14 +11,13 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from conftest import CAPTCHAS, TINY, read_shards
+from conftest import CAPTCHAS, TINY, amend, put, read_shards
 
 import captcha_ocr
 from captcha_ocr import Recognizer
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.files import sealed, sha256
 from captcha_ocr.labels import read_labels
 from captcha_ocr.model_folder import PRETRAINED
 from captcha_ocr.prepare import prepare
@@ -49,7 +47,7 @@ def test_the_code_has_no_way_to_unpickle_or_to_run_what_it_reads(source):
 
 
 class Trap:
-    """What, unpickled, makes a folder that a test then finds."""
+    """An object whose unpickling makes a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +57,7 @@ class Trap:
 
 
 def trapped(form: str, folder: Path, scratch: Path) -> bytes:
-    """A pickle that makes `folder`, in one of the forms in which such things lie about."""
+    """Return a pickle that makes `folder`, in one of the forms that are in use."""
     if form == "torch":
         torch.save(Trap(folder), scratch)
         return scratch.read_bytes()
@@ -73,14 +71,6 @@ def trapped(form: str, folder: Path, scratch: Path) -> bytes:
     return data
 
 
-def with_hash(folder: Path, document: str, name: str, data: bytes) -> None:
-    """Write a file of a model folder, and its hash into the document that is to vouch for it."""
-    (folder / name).write_bytes(data)
-    content = json.loads((folder / document).read_bytes())
-    content["files"][name] = sha256(data)
-    (folder / document).write_bytes(sealed(content))
-
-
 @pytest.fixture
 def whole(run, shards, images, exported, tmp_path):
     """A copy of everything that a loader reads."""
@@ -90,40 +80,44 @@ def whole(run, shards, images, exported, tmp_path):
     return tmp_path
 
 
+def resume(whole: Path) -> None:
+    """Go on with the run in `whole`, from its only checkpoint."""
+    amend(whole / "run" / "run.json", finished=None)
+    shutil.rmtree(whole / "run" / "previous", ignore_errors=True)
+    train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)
+
+
 @pytest.mark.parametrize("form", ["pickle", "torch", "npy", "zip"])
 def test_no_loader_runs_a_pickle(whole, form):
     trap, scratch = whole / "sprung", whole / "scratch"
     data = trapped(form, trap, scratch)
     image, best, last = whole / "images" / "a.png", whole / "run" / "best", whole / "run" / "last"
     image.write_bytes(data)
-    files = [
-        ("shards/manifest.json", lambda: read_shards(whole / "shards")),
-        ("shards/train-00000.safetensors.gz", lambda: read_shards(whole / "shards")),
-        ("images/labels.csv", lambda: read_labels(whole / "images" / "labels.csv")),
-        ("images/generator.json", lambda: generate(CAPTCHAS, whole / "images", 1)),
-        ("run/run.json", lambda: train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)),
-        ("run/best/config.json", lambda: Recognizer(best)),
-    ]
-    loaders = [
-        lambda: with_hash(best, "config.json", "model.safetensors", data) or Recognizer(best, engine="torch"),
-        lambda: with_hash(best, "config.json", "model.onnx", data) or Recognizer(best, engine="onnx"),
-        lambda: with_hash(last, "config.json", "state.json", data) or resume(whole),
-        lambda: with_hash(last, "config.json", "optimizer.safetensors", data) or resume(whole),
+    plain = {
+        "shards/manifest.json": lambda: read_shards(whole / "shards"),
+        "shards/train-00000.safetensors.gz": lambda: read_shards(whole / "shards"),
+        "images/labels.csv": lambda: read_labels(whole / "images" / "labels.csv"),
+        "images/generator.json": lambda: generate(CAPTCHAS, whole / "images", 1),
+        "run/run.json": lambda: train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True),
+        "run/best/config.json": lambda: Recognizer(best),
+    }
+    others = [
+        lambda: put(best / "model.safetensors", data) or Recognizer(best, engine="torch"),
+        lambda: put(best / "model.onnx", data) or Recognizer(best, engine="onnx"),
+        lambda: put(last / "state.json", data) or resume(whole),
+        lambda: put(last / "optimizer.safetensors", data) or resume(whole),
         lambda: Recognizer().predict(image),
         lambda: Recognizer().predict(data),
         lambda: prepare(whole / "images", whole / "out", PrepareConfig(preset="tiny"), workers=1),
         lambda: main(["generate", "--fonts", str(image), "--out", str(whole / "drawn")], standalone_mode=False),
     ]
-
-    def overwrite(name, load):
+    for name, load in plain.items():
         before = (whole / name).read_bytes()
         (whole / name).write_bytes(data)
-        try:
+        with suppress(CaptchaOcrError, SystemExit):
             load()
-        finally:
-            (whole / name).write_bytes(before)
-
-    for load in [*(lambda name=name, load=load: overwrite(name, load) for name, load in files), *loaders]:
+        (whole / name).write_bytes(before)
+    for load in others:
         with suppress(CaptchaOcrError, SystemExit):
             load()
     assert not trap.exists()
@@ -142,12 +136,12 @@ def stranger(tmp_path) -> Path:
 def test_no_network_has_another_file_read(stranger, monkeypatch, place):
     network = onnx.load(stranger / "model.onnx")
     tensor = max(network.graph.initializer, key=lambda each: len(each.raw_data))
-    (stranger / "secret.bin").write_bytes(tensor.raw_data)  # with which it would be whole
+    (stranger / "secret.bin").write_bytes(tensor.raw_data)  # a loader that reads it has a whole network
     monkeypatch.chdir(stranger)
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=place.format(here=stranger.name, folder=stranger))
     tensor.ClearField("raw_data")
-    with_hash(stranger, "config.json", "model.onnx", network.SerializeToString())
+    put(stranger / "model.onnx", network.SerializeToString())
     with pytest.raises(DamagedError, match=r"model\.onnx"):
         Recognizer(stranger, engine="onnx")
 
@@ -159,14 +153,6 @@ def test_a_network_in_onnxruntimes_own_format_is_refused(stranger):
     options.add_session_config_entry("session.save_model_format", "ORT")
     options.optimized_model_filepath = str(stranger / "model.ort")
     onnxruntime.InferenceSession(stranger / "model.onnx", options, providers=["CPUExecutionProvider"])
-    with_hash(stranger, "config.json", "model.onnx", (stranger / "model.ort").read_bytes())
+    put(stranger / "model.onnx", (stranger / "model.ort").read_bytes())
     with pytest.raises(DamagedError, match=r"model\.onnx"):
         Recognizer(stranger, engine="onnx")
-
-
-def resume(whole: Path) -> None:
-    """Go on with the run that lies there."""
-    document = json.loads((whole / "run" / "run.json").read_bytes()) | {"finished": None}
-    (whole / "run" / "run.json").write_bytes(sealed(document))
-    shutil.rmtree(whole / "run" / "previous", ignore_errors=True)
-    train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)
