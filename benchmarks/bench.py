@@ -153,7 +153,7 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
     from captcha_ocr.model import ResNet18, TorchEngine
     from captcha_ocr.recognizer import Recognizer
-    from captcha_ocr.workers import SLICE
+    from captcha_ocr.system.parallel import SLICE
 
     keep_freed_memory()  # as the command does
     images = draw_images(count, scratch)

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from captcha_ocr.metrics import Scores
-from captcha_ocr.progress import duration
+from captcha_ocr.system.console import duration
 
 COMMAND = [sys.executable, "-m", "captcha_ocr"]
 

@@ -25,8 +25,8 @@ from captcha_ocr.evaluate import evaluate
 from captcha_ocr.images import to_array
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
+from captcha_ocr.system.parallel import map_jobs
 from captcha_ocr.trainer import make_trainer, run_epoch
-from captcha_ocr.workers import map_jobs
 
 SIZE = InputSize(height=60, width=160, channels=3)
 PACKAGE, CLASSIC = GeneratorConfig(seed=10), GeneratorConfig(seed=11, warp="classic")

@@ -16,7 +16,7 @@ from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.processes import Processes
 from captcha_ocr.shards import Dataset, Place, check_places, read_shard
-from captcha_ocr.workers import available_workers
+from captcha_ocr.system.parallel import available_workers
 
 # Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
 PART_BYTES = 100_000_000

@@ -20,8 +20,8 @@ from captcha_ocr.model import TorchEngine
 from captcha_ocr.processes import Processes
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.resume import Progress
+from captcha_ocr.system.parallel import SLICE
 from captcha_ocr.trainer import make_trainer, run_epoch
-from captcha_ocr.workers import SLICE
 
 DRAWN = 256  # different images; they are used again and again
 SECONDS = 6.0  # for each of the two figures, besides the warm-up

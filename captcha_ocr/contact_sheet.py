@@ -10,8 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.errors import ImageError
-from captcha_ocr.files import write_atomic
 from captcha_ocr.images import flatten, open_image
+from captcha_ocr.system.files import write_atomic
 
 COLUMNS, ROWS = 6, 12
 TILE = (190, 72)  # pixels, width and height, in which an image has room

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import TrainConfig, check
-from captcha_ocr.files import sealed, write_atomic, writing_to
 from captcha_ocr.metrics import Scores
 from captcha_ocr.prepare import folds_in
-from captcha_ocr.progress import say
 from captcha_ocr.shards import read_manifest
+from captcha_ocr.system.console import say
+from captcha_ocr.system.files import sealed, write_atomic, writing_to
 from captcha_ocr.train import train
 
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"

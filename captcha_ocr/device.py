@@ -11,7 +11,7 @@ import torch
 
 from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.progress import counted
+from captcha_ocr.system.console import counted
 
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, in bytes, or `max`
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

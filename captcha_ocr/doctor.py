@@ -16,7 +16,7 @@ from captcha_ocr.checkpoint import load_model
 from captcha_ocr.device import HIDING, available_devices, free_memory, has_native_bf16, memory_of
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.workers import available_workers
+from captcha_ocr.system.parallel import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets

@@ -23,7 +23,6 @@ import torch
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import MAX_BYTES, ModelConfig, check
 from captcha_ocr.errors import CaptchaOcrError, ImageError
-from captcha_ocr.files import sealed, sha256, write_in_turn, writing_to
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import Label
 from captcha_ocr.metrics import score_texts
@@ -31,7 +30,8 @@ from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
 from captcha_ocr.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
 from captcha_ocr.onnx_engine import open_session
 from captcha_ocr.reading import allowed_classes, read_logits
-from captcha_ocr.signals import deferred
+from captcha_ocr.system.files import sealed, sha256, write_in_turn, writing_to
+from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     import onnx

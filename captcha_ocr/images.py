@@ -18,7 +18,7 @@ from PIL import Image
 from captcha_ocr.admission import admit, check_sides, check_size, orientation_of
 from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
 from captcha_ocr.errors import ImageError
-from captcha_ocr.files import open_regular
+from captcha_ocr.system.files import open_regular
 
 
 class Readable(Protocol):

@@ -10,14 +10,14 @@ from typing import Any
 from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError
-from captcha_ocr.files import sha256
 from captcha_ocr.images import open_image, read_bytes
 from captcha_ocr.labels import Label, Problems
 from captcha_ocr.prepare import IMAGES_PER_JOB, admit_labels, find_labels, kind_of
-from captcha_ocr.progress import counted
 from captcha_ocr.reading import Reading
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.workers import map_jobs
+from captcha_ocr.system.console import counted
+from captcha_ocr.system.files import sha256
+from captcha_ocr.system.parallel import map_jobs
 
 ENOUGH_OF_A_CHARACTER = 20  # labels, below which it is hardly learnt
 STRETCHED = 1.1  # times as wide for their height, beyond which images are not of the same kind

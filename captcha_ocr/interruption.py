@@ -7,8 +7,8 @@ import sys
 import threading
 from types import TracebackType
 
-from captcha_ocr.progress import say
-from captcha_ocr.signals import Handler, replace_handlers, restore_handlers
+from captcha_ocr.system.console import say
+from captcha_ocr.system.signals import Handler, replace_handlers, restore_handlers
 
 
 class Interruption:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from captcha_ocr.config import SPLITS, Split
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
-from captcha_ocr.files import open_regular
+from captcha_ocr.system.files import open_regular
 
 LABELS_FILE = "labels.csv"
 LONGEST_SHOWN = 100  # characters of what somebody wrote, in a sentence

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from captcha_ocr.files import write_atomic
 from captcha_ocr.metrics import Scores
+from captcha_ocr.system.files import write_atomic
 
 MAX_LABELLED = 64  # characters beyond which the axes of the confusion picture stay bare
 

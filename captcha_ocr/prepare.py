@@ -33,10 +33,8 @@ from captcha_ocr.config import (
     check,
 )
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
-from captcha_ocr.files import TEMPORARY, is_ours, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.images import image_files, read_bytes, survey, to_array
 from captcha_ocr.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
-from captcha_ocr.progress import counted
 from captcha_ocr.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -49,7 +47,9 @@ from captcha_ocr.shards import (
     write_manifest,
     write_shard,
 )
-from captcha_ocr.workers import map_in_threads, map_jobs
+from captcha_ocr.system.console import counted
+from captcha_ocr.system.files import TEMPORARY, is_ours, remove_files, room_for, sha256, sync_folder, writing_to
+from captcha_ocr.system.parallel import map_in_threads, map_jobs
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250

@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from captcha_ocr.config import Precision
 from captcha_ocr.device import available_devices, describe
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.signals import ended_at_once
-from captcha_ocr.workers import rank_and_count
+from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.system.signals import ended_at_once
 
 STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where every answer is waited for
 

@@ -15,7 +15,7 @@ from captcha_ocr.errors import DamagedError, ImageError
 from captcha_ocr.images import Source, is_file, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
-from captcha_ocr.workers import map_in_threads
+from captcha_ocr.system.parallel import map_in_threads
 
 MOST_AT_ONCE = 2**27  # numbers of feature maps: half a gigabyte
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths alone is a list of sources, too

@@ -16,7 +16,6 @@ from typing import Any, get_args
 
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import alike, finite, is_ours, read_sealed, remove_stale, sealed, sha256, to_json, write_atomic
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import (
     ASIDE,
@@ -31,9 +30,20 @@ from captcha_ocr.model_folder import (
     standing,
 )
 from captcha_ocr.processes import Processes
-from captcha_ocr.progress import say
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.shards import Dataset
+from captcha_ocr.system.console import say
+from captcha_ocr.system.files import (
+    alike,
+    finite,
+    is_ours,
+    read_sealed,
+    remove_stale,
+    sealed,
+    sha256,
+    to_json,
+    write_atomic,
+)
 
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"

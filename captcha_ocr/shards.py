@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, check, is_int, read_charset
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import alike, read_checked, read_sealed, sealed, sha256, write_atomic
+from captcha_ocr.system.files import alike, read_checked, read_sealed, sealed, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"

@@ -16,10 +16,10 @@ from PIL import ImageFont
 from captcha_ocr.config import GeneratorConfig, Lengths, Renderer
 from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
 from captcha_ocr.images import image_files
 from captcha_ocr.labels import LABELS_FILE, shortened
-from captcha_ocr.workers import map_jobs
+from captcha_ocr.system.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
+from captcha_ocr.system.parallel import map_jobs
 
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 WAY_OUT = "remove the folder, or choose another --out"

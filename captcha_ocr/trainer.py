@@ -20,9 +20,9 @@ from captcha_ocr.losses import LOSSES, smooth
 from captcha_ocr.model import ResNet18, move
 from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.processes import Processes
-from captcha_ocr.progress import ProgressBar
 from captcha_ocr.resume import Progress
-from captcha_ocr.signals import deferred
+from captcha_ocr.system.console import ProgressBar
+from captcha_ocr.system.signals import deferred
 from captcha_ocr.transfer import take_over
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own

@@ -26,10 +26,10 @@ from captcha_ocr.config import (
     Preset,
     TrainConfig,
 )
-from captcha_ocr.files import sealed, sha256
 from captcha_ocr.prepare import find_labels, prepare
 from captcha_ocr.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
+from captcha_ocr.system.files import sealed, sha256
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the tests

@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from captcha_ocr.interruption import Interruption
-from captcha_ocr.signals import SIGNALS
+from captcha_ocr.system.signals import SIGNALS
 
 LISTENING = """
 import os, signal, sys, time
 from captcha_ocr.interruption import Interruption
-from captcha_ocr.signals import SIGNALS
+from captcha_ocr.system.signals import SIGNALS
 with Interruption() as interruption:
     for number in map(int, sys.argv[1:]):
         os.kill(os.getpid(), number)

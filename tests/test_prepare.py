@@ -11,11 +11,11 @@ from PIL import Image
 import captcha_ocr.prepare
 from captcha_ocr.config import SPLITS, InputSize, Lengths, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import LOCK_FILE, seal, to_json, writing_to
 from captcha_ocr.images import to_array
 from captcha_ocr.labels import read_labels
 from captcha_ocr.prepare import STAGING, folds_in, prepare_command, prepare_folds
 from captcha_ocr.shards import MANIFEST_FILE, read_manifest, read_shard
+from captcha_ocr.system.files import LOCK_FILE, seal, to_json, writing_to
 
 SMALL = PrepareConfig(width=16, height=8)
 AB_OR_BA = ("ab", "ba")

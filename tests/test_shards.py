@@ -10,7 +10,6 @@ import safetensors.numpy
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import seal, sha256, to_json
 from captcha_ocr.shards import (
     MANIFEST_FILE,
     Manifest,
@@ -21,6 +20,7 @@ from captcha_ocr.shards import (
     write_manifest,
     write_shard,
 )
+from captcha_ocr.system.files import seal, sha256, to_json
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
 LABELS = np.array([[0, 1], [1, 1], [1, 0]], np.int16)

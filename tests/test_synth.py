@@ -14,9 +14,9 @@ from PIL import Image
 from captcha_ocr.config import Lengths
 from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.files import TEMPORARY
 from captcha_ocr.labels import Label, read_labels
 from captcha_ocr.synth import generate
+from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)
 DROID = captcha.image.DEFAULT_FONTS[0]

@@ -31,7 +31,7 @@ from captcha_ocr.cli.group import (
     workers_option,
 )
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, PrepareConfig, Renderer, Warp, check
-from captcha_ocr.signals import deferred
+from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.inspection import Inspection
@@ -82,7 +82,7 @@ def generate(
     """
     with deferred():
         from captcha_ocr import synth
-        from captcha_ocr.progress import ProgressBar, counted
+        from captcha_ocr.system.console import ProgressBar, counted
 
     if size is not None:
         options["width"], options["height"] = size
@@ -156,7 +156,7 @@ def prepare(
     """
     with deferred():
         from captcha_ocr import prepare as preparation
-        from captcha_ocr.progress import ProgressBar
+        from captcha_ocr.system.console import ProgressBar
 
     width, height = size or (None, None)
     config = PrepareConfig(
@@ -225,9 +225,9 @@ def inspect_images(
         from captcha_ocr import inspection
         from captcha_ocr.advice import advice_on_run
         from captcha_ocr.contact_sheet import draw_sheet
-        from captcha_ocr.files import writing_to
-        from captcha_ocr.progress import ProgressBar
         from captcha_ocr.recognizer import Recognizer
+        from captcha_ocr.system.console import ProgressBar
+        from captcha_ocr.system.files import writing_to
 
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
     config = PrepareConfig(**options)
@@ -258,7 +258,7 @@ def tell_wrong(
     from captcha_ocr.contact_sheet import draw_sheet
     from captcha_ocr.device import keep_freed_memory
     from captcha_ocr.inspection import WRONG_FILE, read_wrong
-    from captcha_ocr.progress import ProgressBar
+    from captcha_ocr.system.console import ProgressBar
 
     keep_freed_memory()
     with ProgressBar("read", quiet) as bar:

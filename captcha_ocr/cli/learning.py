@@ -29,8 +29,8 @@ from captcha_ocr.cli.group import (
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
 from captcha_ocr.model_folder import default_model, find_model_folder
-from captcha_ocr.signals import deferred
-from captcha_ocr.workers import rank_and_count
+from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.system.signals import deferred
 
 
 def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:

@@ -30,8 +30,8 @@ from captcha_ocr.cli.group import (
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, in_one_line
 from captcha_ocr.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
-from captcha_ocr.signals import deferred
-from captcha_ocr.workers import rank_and_count
+from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.labels import Label

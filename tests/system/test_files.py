@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.files import (
+from captcha_ocr.system.files import (
     LOCK_FILE,
     MOST_NESTED,
     TEMPORARY,
@@ -69,7 +69,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
 
 
 def test_the_next_writer_takes_over_from_a_killed_one(tmp_path):
-    code = "import os, sys; from captcha_ocr.files import *; from pathlib import Path\n"
+    code = "import os, sys; from captcha_ocr.system.files import *; from pathlib import Path\n"
     code += "with writing_to(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     (tmp_path / ("a.json.0" + TEMPORARY)).write_bytes(b"half")
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_json_object_is_damage(tmp_path):
 
 
 def test_a_folder_a_missing_and_a_too_large_file_are_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.files.MOST_DOCUMENT_BYTES", 2)
+    monkeypatch.setattr("captcha_ocr.system.files.MOST_DOCUMENT_BYTES", 2)
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"{} ")
     for name in ("folder", "gone", "large"):

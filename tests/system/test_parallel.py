@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.workers import SLICE, map_in_threads, map_jobs
+from captcha_ocr.system.parallel import SLICE, map_in_threads, map_jobs
 
 
 def with_process(job):
@@ -59,8 +59,8 @@ def test_threads_give_results_in_the_order_of_the_jobs(count):
 
 
 def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.workers.available_workers", lambda: 3)
-    monkeypatch.setattr("captcha_ocr.workers.MOMENT", 3600)
+    monkeypatch.setattr("captcha_ocr.system.parallel.available_workers", lambda: 3)
+    monkeypatch.setattr("captcha_ocr.system.parallel.MOMENT", 3600)
     all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others
 
     def thread_of(jobs):
@@ -74,7 +74,7 @@ def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
 
 @pytest.mark.parametrize(("moment", "slice_length"), [(-1, 1), (3600, SLICE)], ids=["slow source", "fast source"])
 def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice_length):
-    monkeypatch.setattr("captcha_ocr.workers.MOMENT", moment)
+    monkeypatch.setattr("captcha_ocr.system.parallel.MOMENT", moment)
     source = itertools.count()
     results = map_in_threads(texts, source, threads=2)
     assert next(results) == "0"

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from captcha_ocr import progress
-from captcha_ocr.progress import ProgressBar, counted, duration
+from captcha_ocr.system import console as progress
+from captcha_ocr.system.console import ProgressBar, counted, duration
 
 
 class Terminal(io.StringIO):

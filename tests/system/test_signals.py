@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from captcha_ocr.signals import deferred
+from captcha_ocr.system.signals import deferred
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX lets a process send itself signals")

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.signals import deferred, held
+from captcha_ocr.system.signals import deferred, held
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
