@@ -9,8 +9,8 @@ from matplotlib import font_manager
 from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.config import MAX_BYTES
+from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import flatten, open_image
 from captcha_ocr.system.files import write_atomic
 
 COLUMNS, ROWS = 6, 12

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import TrainConfig, check
+from captcha_ocr.data.prepare import folds_in
+from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.metrics import Scores
-from captcha_ocr.prepare import folds_in
-from captcha_ocr.shards import read_manifest
 from captcha_ocr.system.console import say
 from captcha_ocr.system.files import sealed, write_atomic, writing_to
 from captcha_ocr.train import train

@@ -22,9 +22,9 @@ import torch
 
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import MAX_BYTES, ModelConfig, check
+from captcha_ocr.data.images import to_array
+from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError
-from captcha_ocr.images import to_array
-from captcha_ocr.labels import Label
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
 from captcha_ocr.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from captcha_ocr.config import TrainConfig, check
+from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import wilson_interval
-from captcha_ocr.shards import read_dataset
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.files import sealed, write_atomic, writing_to
 from captcha_ocr.train import train

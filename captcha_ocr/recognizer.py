@@ -11,8 +11,8 @@ from typing import Literal, Protocol, Self, TypeVar, get_args, overload
 import numpy as np
 
 from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check, check_max_bytes
+from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError
-from captcha_ocr.images import Source, is_file, name_of, to_array
 from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.reading import Reading, allowed_classes, read_logits
 from captcha_ocr.system.parallel import map_in_threads

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
+from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import (
@@ -31,7 +32,6 @@ from captcha_ocr.model_folder import (
 )
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
-from captcha_ocr.shards import Dataset
 from captcha_ocr.system.console import say
 from captcha_ocr.system.files import (
     alike,

@@ -23,6 +23,8 @@ from captcha_ocr.calibrate import calibrated
 from captcha_ocr.checkpoint import load_model, model_card, save_model
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
 from captcha_ocr.continuation import go_on
+from captcha_ocr.data.prepare import prepare_command
+from captcha_ocr.data.shards import Dataset, check_places, read_dataset
 from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
@@ -30,7 +32,6 @@ from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores, is_worse, loss_of
 from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.model_folder import CARD_FILE, copy_model, standing
-from captcha_ocr.prepare import prepare_command
 from captcha_ocr.processes import Processes, joined, local_device
 from captcha_ocr.resume import Progress, save_checkpoint, save_last
 from captcha_ocr.run import (
@@ -53,7 +54,6 @@ from captcha_ocr.run import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.shards import Dataset, check_places, read_dataset
 from captcha_ocr.system.console import counted, duration
 from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch

@@ -26,8 +26,8 @@ from captcha_ocr.config import (
     Preset,
     TrainConfig,
 )
-from captcha_ocr.prepare import find_labels, prepare
-from captcha_ocr.shards import read_manifest, read_shard
+from captcha_ocr.data.prepare import find_labels, prepare
+from captcha_ocr.data.shards import read_manifest, read_shard
 from captcha_ocr.synth import generate
 from captcha_ocr.system.files import sealed, sha256
 

@@ -6,11 +6,11 @@ import torch
 
 from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
 from captcha_ocr.config import InputSize, PrepareConfig
+from captcha_ocr.data.prepare import prepare
+from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.prepare import prepare
 from captcha_ocr.processes import Processes
-from captcha_ocr.shards import Dataset, read_dataset, read_manifest, read_shard
 
 ALONE = Processes(torch.device("cpu"))
 
@@ -85,7 +85,7 @@ def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
 @pytest.fixture
 def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
-    monkeypatch.setattr("captcha_ocr.prepare.SAMPLES_PER_SHARD", 7)
+    monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr("captcha_ocr.batches.PART_BYTES", 20_000)  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), workers=1)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), workers=1)

@@ -18,7 +18,7 @@ import captcha_ocr
 from captcha_ocr.cli.group import escape
 from captcha_ocr.cli.reading import labelled_paths
 from captcha_ocr.config import PRESETS
-from captcha_ocr.labels import read_labels
+from captcha_ocr.data.labels import read_labels
 
 COMMAND = [sys.executable, "-W", "error", "-m", "captcha_ocr"]
 

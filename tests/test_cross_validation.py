@@ -7,9 +7,9 @@ import pytest
 
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.cross_validation import RESULT_FILE, cross_validate
+from captcha_ocr.data.prepare import prepare_folds
 from captcha_ocr.errors import UsageError
 from captcha_ocr.metrics import Scores
-from captcha_ocr.prepare import prepare_folds
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ import torch
 
 from captcha_ocr import Recognizer, export
 from captcha_ocr.checkpoint import load_model, save_model
+from captcha_ocr.data.images import to_array
+from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.export import to_onnx
-from captcha_ocr.images import to_array
-from captcha_ocr.labels import labels_from_names
 from captcha_ocr.model import ResNet18, TorchEngine
 from captcha_ocr.onnx_engine import OnnxEngine
 

@@ -6,10 +6,10 @@ from conftest import naming
 
 from captcha_ocr.batches import Share
 from captcha_ocr.config import ModelConfig
+from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress, load_last, read_checkpoint, restore
-from captcha_ocr.shards import read_dataset
 from captcha_ocr.trainer import make_trainer
 
 

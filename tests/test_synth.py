@@ -12,9 +12,9 @@ from conftest import CAPTCHAS
 from PIL import Image
 
 from captcha_ocr.config import Lengths
+from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.labels import Label, read_labels
 from captcha_ocr.synth import generate
 from captcha_ocr.system.files import TEMPORARY
 

@@ -15,14 +15,14 @@ from captcha_ocr import train as training
 from captcha_ocr.batches import Share, load_split
 from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
+from captcha_ocr.data.prepare import prepare
+from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model_folder import find_model_folder
-from captcha_ocr.prepare import prepare
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
-from captcha_ocr.shards import read_dataset
 from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.train import ending_rule, is_better, train
 from captcha_ocr.trainer import Trainer

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from captcha_ocr.batches import Share, load_split
+from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.run import model_for
-from captcha_ocr.shards import read_dataset
 from captcha_ocr.trainer import Tally, Trainer, make_optimizer, make_trainer
 
 ALONE = Processes(torch.device("cpu"))

@@ -155,7 +155,7 @@ def prepare(
     Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
     """
     with deferred():
-        from captcha_ocr import prepare as preparation
+        from captcha_ocr.data import prepare as preparation
         from captcha_ocr.system.console import ProgressBar
 
     width, height = size or (None, None)

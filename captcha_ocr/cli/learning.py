@@ -134,7 +134,7 @@ def train(
 
 def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, options: dict[str, Any]) -> TrainConfig:
     """The training of the preset that is named, or that the number of images asks for, with some options of its own."""
-    from captcha_ocr.shards import read_dataset
+    from captcha_ocr.data.shards import read_dataset
 
     def with_options(name: str) -> TrainConfig:
         config = preset_named(name).training
@@ -209,7 +209,7 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
 
     with deferred():
         from captcha_ocr import export as exporting
-        from captcha_ocr.prepare import find_labels
+        from captcha_ocr.data.prepare import find_labels
 
     found, _ = find_labels(images, labels, None)
     exported = exporting.export(find_model_folder(model_folder), images, found, int8, max_bytes)

@@ -34,7 +34,7 @@ from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
-    from captcha_ocr.labels import Label
+    from captcha_ocr.data.labels import Label
     from captcha_ocr.processes import Processes
     from captcha_ocr.reading import Reading
     from captcha_ocr.recognizer import Recognizer
@@ -150,7 +150,7 @@ def lines_of_stdin() -> Iterator[str]:
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
     """The files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
-    from captcha_ocr.images import image_files
+    from captcha_ocr.data.images import image_files
 
     for path in paths:
         if os.path.isdir(path):
@@ -260,7 +260,7 @@ def score_files(
     processes: "Alone | Processes",
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns this process's failures."""
-    from captcha_ocr.labels import read_labels
+    from captcha_ocr.data.labels import read_labels
     from captcha_ocr.metrics import Scores, reliability_of, score_texts
 
     rows, problems = read_labels(labels_file)

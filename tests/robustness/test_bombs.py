@@ -8,8 +8,8 @@ import pytest
 from hostile import BOMBS, BURDENED, FORMATS, encoded
 
 from captcha_ocr.config import InputSize
+from captcha_ocr.data.images import to_array
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import to_array
 
 MOST_MS, MOST_MB = 10, 20
 SIZE = InputSize(60, 160, 1)
@@ -18,7 +18,7 @@ import io, json, sys, time
 from PIL import Image
 from captcha_ocr.config import InputSize
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import to_array
+from captcha_ocr.data.images import to_array
 size = InputSize(60, 160, 1)
 for image_format in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):  # so that all of Pillow is there
     stream = io.BytesIO()

@@ -12,8 +12,8 @@ from hostile import BURDENED, FORMATS, PNG, chunk
 from PIL import Image
 
 from captcha_ocr.config import InputSize
+from captcha_ocr.data.images import to_array
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import to_array
 
 SIZES = (InputSize(60, 160, 1), InputSize(60, 160, 3))
 MOST_MS = 20

@@ -11,10 +11,10 @@ import pytest
 from conftest import DRAWN_ALIKE, invoke
 from killing import BETWEEN_CHECKPOINTS_S, Command, contents
 
+from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.model_folder import STATE_FILE
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole
-from captcha_ocr.shards import check_shards, read_manifest
 from captcha_ocr.system.files import TEMPORARY
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")

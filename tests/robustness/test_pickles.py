@@ -17,10 +17,10 @@ import captcha_ocr
 from captcha_ocr import Recognizer
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
+from captcha_ocr.data.labels import read_labels
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.labels import read_labels
 from captcha_ocr.model_folder import PRETRAINED
-from captcha_ocr.prepare import prepare
 from captcha_ocr.synth import generate
 from captcha_ocr.train import train
 

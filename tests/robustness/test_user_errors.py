@@ -12,7 +12,7 @@ from hostile import BOMBS
 
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.prepare import prepare_folds
+from captcha_ocr.data.prepare import prepare_folds
 from captcha_ocr.system.files import sealed
 
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
+from captcha_ocr.data.images import MAX_BYTES, contrast_in_grey, image_files, open_image, survey, to_array
 from captcha_ocr.errors import ImageError
-from captcha_ocr.images import MAX_BYTES, contrast_in_grey, image_files, open_image, survey, to_array
 
 FORMATS = ["PNG", "JPEG", "GIF", "BMP", "WEBP"]
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.admission import MOST_PARTS, admit, orientation_of
+from captcha_ocr.data.sanitize import MOST_PARTS, admit, orientation_of
 from captcha_ocr.errors import ImageError
 
 NOISE = random.Random(0).randbytes(5000)  # which cannot be compressed

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import captcha_ocr.prepare
+import captcha_ocr.data.prepare
 from captcha_ocr.config import SPLITS, InputSize, Lengths, PrepareConfig
+from captcha_ocr.data.images import to_array
+from captcha_ocr.data.labels import read_labels
+from captcha_ocr.data.prepare import STAGING, folds_in, prepare_command, prepare_folds
+from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.images import to_array
-from captcha_ocr.labels import read_labels
-from captcha_ocr.prepare import STAGING, folds_in, prepare_command, prepare_folds
-from captcha_ocr.shards import MANIFEST_FILE, read_manifest, read_shard
 from captcha_ocr.system.files import LOCK_FILE, seal, to_json, writing_to
 
 SMALL = PrepareConfig(width=16, height=8)
@@ -33,7 +33,7 @@ def tiny(**options):
 
 def prepare(images, out, config=None, **options):
     """Prepare a folder in this process, as the shards of conftest.py unless a configuration is given."""
-    return captcha_ocr.prepare.prepare(images, out, config or tiny(), **{"workers": 1, **options})
+    return captcha_ocr.data.prepare.prepare(images, out, config or tiny(), **{"workers": 1, **options})
 
 
 def contents(folder):
@@ -121,7 +121,7 @@ def test_every_image_is_in_one_split_with_its_own_text_in_random_order(images, s
 
 
 def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(captcha_ocr.prepare, "IMAGES_PER_JOB", 25)  # all 60 at once would be left to one process
+    monkeypatch.setattr(captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25)  # all 60 at once would be left to one process
     told = []
     prepare(images, tmp_path, workers=2, progress=lambda done, total: told.append((done, total)))
     assert contents(tmp_path) == contents(shards)
@@ -131,7 +131,7 @@ def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path
 def test_another_seed_gives_another_order_and_smaller_shards_give_the_same(images, shards, tmp_path, monkeypatch):
     prepare(images, tmp_path / "other", tiny(seed=1))
     assert samples(tmp_path / "other", "train") != samples(shards, "train")
-    monkeypatch.setattr(captcha_ocr.prepare, "SAMPLES_PER_SHARD", 20)
+    monkeypatch.setattr(captcha_ocr.data.prepare, "SAMPLES_PER_SHARD", 20)
     manifest = prepare(images, tmp_path / "smaller").manifest
     assert [shard.count for shard in manifest.shards] == [20, 20, 8, 6, 6]
     assert [shard.file for shard in manifest.shards[2:4]] == ["train-00002.safetensors.gz", "val-00000.safetensors.gz"]
@@ -408,7 +408,7 @@ def test_other_images_or_labels_are_refused(own, done, change):
 def test_force_replaces_shards_of_other_options_and_leaves_the_files_of_others(images, tmp_path, monkeypatch):
     out, others = tmp_path / "out", ("notes.txt", "train.safetensors.gz", "train-00000.safetensors.gz.bak")
     with monkeypatch.context() as patch:
-        patch.setattr(captcha_ocr.prepare, "SAMPLES_PER_SHARD", 20)  # more files than the second run writes
+        patch.setattr(captcha_ocr.data.prepare, "SAMPLES_PER_SHARD", 20)  # more files than the second run writes
         prepare(images, out)
     for name in others:
         (out / name).write_bytes(b"mine")
@@ -451,7 +451,7 @@ def test_forced_shards_replace_the_old_ones_only_when_all_are_written(images, do
         raise KeyboardInterrupt
 
     before = contents(done)
-    monkeypatch.setattr(captcha_ocr.prepare, "write_manifest", killed)
+    monkeypatch.setattr(captcha_ocr.data.prepare, "write_manifest", killed)
     with pytest.raises(KeyboardInterrupt):
         prepare(images, done, tiny(seed=1), force=True)
     assert contents(done) == before

@@ -9,8 +9,7 @@ import safetensors.numpy
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths
-from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.shards import (
+from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     Manifest,
     Shard,
@@ -20,6 +19,7 @@ from captcha_ocr.shards import (
     write_manifest,
     write_shard,
 )
+from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.system.files import seal, sha256, to_json
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)

@@ -32,10 +32,9 @@ from captcha_ocr.config import (
     Split,
     check,
 )
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
-from captcha_ocr.images import image_files, read_bytes, survey, to_array
-from captcha_ocr.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
-from captcha_ocr.shards import (
+from captcha_ocr.data.images import image_files, read_bytes, survey, to_array
+from captcha_ocr.data.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
+from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
     SAMPLES_PER_SHARD,
@@ -47,6 +46,7 @@ from captcha_ocr.shards import (
     write_manifest,
     write_shard,
 )
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import TEMPORARY, is_ours, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.system.parallel import map_in_threads, map_jobs

@@ -15,8 +15,8 @@ from typing import Protocol, TypeGuard
 import numpy as np
 from PIL import Image
 
-from captcha_ocr.admission import admit, check_sides, check_size, orientation_of
 from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
+from captcha_ocr.data.sanitize import admit, check_sides, check_size, orientation_of
 from captcha_ocr.errors import ImageError
 from captcha_ocr.system.files import open_regular
 

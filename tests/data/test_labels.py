@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
-from captcha_ocr.labels import (
+from captcha_ocr.data.labels import (
     Label,
     are_serial_numbers,
     compile_pattern,
@@ -13,6 +12,7 @@ from captcha_ocr.labels import (
     read_labels,
     within,
 )
+from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
 
 ONE_ROW = ([Label("a.png", "AB")], {})
 
