@@ -101,7 +101,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     from captcha.image import ImageCaptcha
 
     from captcha_ocr.config import GeneratorConfig
-    from captcha_ocr.drawing import render
+    from captcha_ocr.generation.renderers import render
 
     config, package = GeneratorConfig(), ImageCaptcha()
     texts = ["".join(random.choices(config.charset, k=config.lengths.longest)) for _ in range(count)]

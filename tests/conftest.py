@@ -28,7 +28,7 @@ from captcha_ocr.config import (
 )
 from captcha_ocr.data.prepare import find_labels, prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
-from captcha_ocr.synth import generate
+from captcha_ocr.generation.folder import generate
 from captcha_ocr.system.files import sealed, sha256
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine

@@ -81,7 +81,7 @@ def generate(
     Example: captcha-ocr generate --count 1000 --charset digits --length 6
     """
     with deferred():
-        from captcha_ocr import synth
+        from captcha_ocr.generation import folder as synth
         from captcha_ocr.system.console import ProgressBar, counted
 
     if size is not None:

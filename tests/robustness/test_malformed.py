@@ -19,8 +19,8 @@ from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import admit_labels, find_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.generation.folder import generate
 from captcha_ocr.resume import check_whole
-from captcha_ocr.synth import generate
 from captcha_ocr.system.files import sealed, sha256
 from captcha_ocr.train import train
 

@@ -20,8 +20,8 @@ from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.generation.folder import generate
 from captcha_ocr.model_folder import PRETRAINED
-from captcha_ocr.synth import generate
 from captcha_ocr.train import train
 
 PACKAGE = Path(captcha_ocr.__file__).parent

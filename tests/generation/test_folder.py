@@ -13,9 +13,9 @@ from PIL import Image
 
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, read_labels
-from captcha_ocr.drawing import render
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.synth import generate
+from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.renderers import render
 from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)
@@ -162,7 +162,7 @@ def test_force_replaces_the_images_of_other_options_even_after_an_interruption(t
 
     other = replace(TINY, seed=1, count=10)
     with monkeypatch.context() as patch:
-        patch.setattr("captcha_ocr.synth.remove_files", interrupted)
+        patch.setattr("captcha_ocr.generation.folder.remove_files", interrupted)
         with pytest.raises(KeyboardInterrupt):
             generate(other, drawn, 1, force=True)
     assert generate(other, drawn, 1, force=True) == 10

@@ -16,8 +16,8 @@ from PIL import ImageFont
 from captcha_ocr.config import GeneratorConfig, Lengths, Renderer
 from captcha_ocr.data.images import image_files
 from captcha_ocr.data.labels import LABELS_FILE, shortened
-from captcha_ocr.drawing import RENDERERS, seeded_text
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.generation.renderers import RENDERERS, seeded_text
 from captcha_ocr.system.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs
 
