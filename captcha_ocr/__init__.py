@@ -8,8 +8,8 @@ Recognizer().predict("image.png").code  # with the model in the package; Recogni
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from captcha_ocr.reading import Character as Character
-    from captcha_ocr.reading import Reading as Reading
+    from captcha_ocr.inference.decoding import Character as Character
+    from captcha_ocr.inference.decoding import Reading as Reading
     from captcha_ocr.recognizer import Recognizer as Recognizer
 
 __version__ = "0.1.0"

@@ -13,9 +13,15 @@ from captcha_ocr import __version__
 from captcha_ocr.config import TrainConfig, check, differences
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import DamagedError
+from captcha_ocr.inference.model_folder import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    model_config_in,
+    read_config,
+    write_model_folder,
+)
 from captcha_ocr.metrics import Scores
 from captcha_ocr.model import ResNet18
-from captcha_ocr.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_config_in, read_config, write_model_folder
 from captcha_ocr.system.files import read_checked
 
 HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers

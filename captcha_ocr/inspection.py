@@ -13,7 +13,7 @@ from captcha_ocr.data.images import open_image, read_bytes
 from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, admit_labels, find_labels, kind_of
 from captcha_ocr.errors import CaptchaOcrError, ImageError
-from captcha_ocr.reading import Reading
+from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import sha256

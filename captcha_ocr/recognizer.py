@@ -13,8 +13,8 @@ import numpy as np
 from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check, check_max_bytes
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError
-from captcha_ocr.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
-from captcha_ocr.reading import Reading, allowed_classes, read_logits
+from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
+from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.system.parallel import map_in_threads
 
 MOST_AT_ONCE = 2**27  # numbers of feature maps: half a gigabyte
@@ -152,7 +152,7 @@ def _unless_error(result: Reading | ImageError) -> Reading:
 def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto") -> Engine:
     """What computes with the model in `folder`; errors as `Recognizer`."""
     if choose_engine(folder, device, wanted) == "onnx":
-        from captcha_ocr.onnx_engine import OnnxEngine
+        from captcha_ocr.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(folder)
     from captcha_ocr.checkpoint import load_model

@@ -17,8 +17,7 @@ from typing import Any, get_args
 from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.metrics import Scores
-from captcha_ocr.model_folder import (
+from captcha_ocr.inference.model_folder import (
     ASIDE,
     WEIGHTS_FILE,
     aside,
@@ -30,6 +29,7 @@ from captcha_ocr.model_folder import (
     remove_folder,
     standing,
 )
+from captcha_ocr.metrics import Scores
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.system.console import say

@@ -16,9 +16,9 @@ from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import ModelConfig, Precision, TrainConfig, derive_epochs
 from captcha_ocr.device import autocast, choose_precision, peak_memory
 from captcha_ocr.difficulty import Difficulty
+from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.losses import LOSSES, smooth
 from captcha_ocr.model import ResNet18, move
-from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.system.console import ProgressBar

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captcha_ocr.doctor import examine, examine_model, hidden_devices, in_words
-from captcha_ocr.model_folder import PRETRAINED, read_model_config
+from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 
 @pytest.fixture

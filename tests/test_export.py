@@ -19,8 +19,8 @@ from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.export import to_onnx
+from captcha_ocr.inference.onnx_engine import OnnxEngine
 from captcha_ocr.model import ResNet18, TorchEngine
-from captcha_ocr.onnx_engine import OnnxEngine
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
+from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.metrics import Scores
-from captcha_ocr.model_folder import find_model_folder
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.system.files import TEMPORARY

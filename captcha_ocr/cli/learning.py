@@ -28,7 +28,7 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
-from captcha_ocr.model_folder import default_model, find_model_folder
+from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import deferred
 

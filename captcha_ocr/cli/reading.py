@@ -29,14 +29,14 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, in_one_line
-from captcha_ocr.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
+from captcha_ocr.inference.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
 from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label
+    from captcha_ocr.inference.decoding import Reading
     from captcha_ocr.processes import Processes
-    from captcha_ocr.reading import Reading
     from captcha_ocr.recognizer import Recognizer
 
 

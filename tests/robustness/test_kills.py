@@ -13,7 +13,7 @@ from killing import BETWEEN_CHECKPOINTS_S, Command, contents
 
 from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.model_folder import STATE_FILE
+from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.resume import LAST, PREVIOUS, check_whole
 from captcha_ocr.system.files import TEMPORARY
 

@@ -21,7 +21,7 @@ from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.model_folder import PRETRAINED
+from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.train import train
 
 PACKAGE = Path(captcha_ocr.__file__).parent
@@ -147,7 +147,7 @@ def test_no_network_has_another_file_read(stranger, monkeypatch, place):
 
 
 def test_a_network_in_onnxruntimes_own_format_is_refused(stranger):
-    import onnxruntime  # after captcha_ocr.onnx_engine, which switches its telemetry off
+    import onnxruntime  # after captcha_ocr.inference.onnx_engine, which switches its telemetry off
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.save_model_format", "ORT")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from captcha_ocr.errors import DamagedError
-from captcha_ocr.model_folder import ONNX_FILE, model_config_in, read_config
+from captcha_ocr.inference.model_folder import ONNX_FILE, model_config_in, read_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.parallel import available_workers
 

@@ -4,7 +4,7 @@ import pytest
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import UsageError
-from captcha_ocr.reading import allowed_classes, read_logits
+from captcha_ocr.inference.decoding import allowed_classes, read_logits
 
 CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
 
