@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import PRESETS
-from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.doctor import name_of_processor
 from captcha_ocr.errors import UsageError
+from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 NAIVE = [sys.executable, str(Path(__file__).with_name("naive.py"))]
@@ -151,7 +151,7 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     """Reading files with a network of random weights, which is as fast as a trained one."""
     from captcha_ocr.charset import Charset
     from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
-    from captcha_ocr.model import ResNet18, TorchEngine
+    from captcha_ocr.network.resnet import ResNet18, TorchEngine
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.system.parallel import SLICE
 

@@ -20,9 +20,9 @@ from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GeneratorConfig, InputSize, Lengths, ModelConfig, NetworkConfig, TrainConfig
 from captcha_ocr.data.images import to_array
-from captcha_ocr.device import choose_device, keep_freed_memory
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.generation.renderers import render, render_by_package
+from captcha_ocr.network.device import choose_device, keep_freed_memory
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.system.parallel import map_jobs

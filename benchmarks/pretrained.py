@@ -19,9 +19,9 @@ from typing import Any
 
 import matplotlib
 
-from captcha_ocr.checkpoint import load_model, save_model
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.run import RUN_FILE
 
 PLACE = Path("data/pretrained")  # where images, shards and runs lie

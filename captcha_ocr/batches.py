@@ -12,9 +12,9 @@ from torch import Tensor
 
 from captcha_ocr.config import Split, check
 from captcha_ocr.data.shards import Dataset, Place, check_places, read_shard
-from captcha_ocr.device import memory_of
 from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.network.device import memory_of
 from captcha_ocr.processes import Processes
 from captcha_ocr.system.parallel import available_workers
 

@@ -14,9 +14,9 @@ from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GENERATED, GeneratorConfig, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
-from captcha_ocr.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.generation.renderers import render
-from captcha_ocr.model import TorchEngine
+from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.network.resnet import TorchEngine
 from captcha_ocr.processes import Processes
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.resume import Progress

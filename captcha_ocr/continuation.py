@@ -6,11 +6,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.checkpoint import load_into
 from captcha_ocr.config import check, decays
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.inference.model_folder import STATE_FILE, standing
 from captcha_ocr.metrics import loss_of
+from captcha_ocr.network.weights import load_into
 from captcha_ocr.resume import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
 from captcha_ocr.run import BEST, Run, changes, check_best, check_description, has_lost_its_checkpoints, is_longer
 from captcha_ocr.system.console import counted, say

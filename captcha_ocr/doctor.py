@@ -12,10 +12,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from captcha_ocr.checkpoint import load_model
-from captcha_ocr.device import HIDING, available_devices, free_memory, has_native_bf16, memory_of
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.network.device import HIDING, available_devices, free_memory, has_native_bf16, memory_of
+from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.parallel import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.config import Loss
-from captcha_ocr.device import autocast, choose_precision
 from captcha_ocr.inference.decoding import allowed_classes
-from captcha_ocr.losses import LOSSES
 from captcha_ocr.metrics import Scores
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.device import autocast, choose_precision
+from captcha_ocr.network.losses import LOSSES
+from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.processes import Processes
 
 EVALUATION_BATCH = 250

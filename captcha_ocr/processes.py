@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from captcha_ocr.config import Precision
-from captcha_ocr.device import available_devices, describe
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.network.device import available_devices, describe
 from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import ended_at_once
 

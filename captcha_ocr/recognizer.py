@@ -155,9 +155,9 @@ def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto")
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(folder)
-    from captcha_ocr.checkpoint import load_model
-    from captcha_ocr.device import choose_device
-    from captcha_ocr.model import TorchEngine
+    from captcha_ocr.network.device import choose_device
+    from captcha_ocr.network.resnet import TorchEngine
+    from captcha_ocr.network.weights import load_model
 
     return TorchEngine(load_model(folder), choose_device(device))
 

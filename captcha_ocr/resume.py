@@ -10,11 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.checkpoint import save_model
 from captcha_ocr.config import check
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, put_in_place, read_config, recover
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.files import alike, parse_json, read_checked
 
 LAST, PREVIOUS = "last", "previous"

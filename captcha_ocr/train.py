@@ -19,19 +19,19 @@ from captcha_ocr import __version__
 from captcha_ocr.advice import advice
 from captcha_ocr.batches import Batches, Samples, Share, load_split, pieces_of
 from captcha_ocr.board import Board
-from captcha_ocr.calibrate import calibrated
-from captcha_ocr.checkpoint import load_model, model_card, save_model
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
 from captcha_ocr.continuation import go_on
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_places, read_dataset
-from captcha_ocr.device import choose_device, describe, enough_memory, keep_freed_memory
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, standing
 from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores, is_worse, loss_of
-from captcha_ocr.model import ResNet18, columns_of, count_parameters, move
+from captcha_ocr.network.calibration import calibrated
+from captcha_ocr.network.device import choose_device, describe, enough_memory, keep_freed_memory
+from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, move
+from captcha_ocr.network.weights import load_model, model_card, save_model
 from captcha_ocr.processes import Processes, joined, local_device
 from captcha_ocr.resume import Progress, save_checkpoint, save_last
 from captcha_ocr.run import (

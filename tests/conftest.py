@@ -178,7 +178,7 @@ def run(shards, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def exported(run, images, tmp_path_factory) -> Path:
     """The best model of that run with its network exported, which takes as long as twenty other tests. Read only."""
-    from captcha_ocr.export import export
+    from captcha_ocr.network.onnx_export import export
 
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
     export(folder, images, find_labels(images, None, None)[0])

@@ -203,7 +203,7 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run,
 
 def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_path, monkeypatch):
     network = onnx.load(exported / "model.onnx")  # the export of the same model, which takes long
-    monkeypatch.setattr("captcha_ocr.export.to_onnx", lambda _: network)
+    monkeypatch.setattr("captcha_ocr.network.onnx_export.to_onnx", lambda _: network)
     model = shutil.copytree(run, tmp_path / "run")
     expected = codes(invoke("eval", images, "--model", model))
     result = invoke("export", images, "--model", model, "--json")
@@ -347,7 +347,7 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
     monkeypatch.setattr("captcha_ocr.doctor.examine", exhausted)
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    monkeypatch.setattr("captcha_ocr.model.TorchEngine.logits", exhausted_in_torch)
+    monkeypatch.setattr("captcha_ocr.network.resnet.TorchEngine.logits", exhausted_in_torch)
     result = read(*some)
     assert (result.exit_code, len(after_device(result.stderr))) == (1, 1)
     assert re.search(naming("cpu", " GB", "--device"), result.stderr)

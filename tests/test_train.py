@@ -13,7 +13,6 @@ from PIL import Image
 
 from captcha_ocr import train as training
 from captcha_ocr.batches import Share, load_split
-from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
@@ -21,6 +20,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.evaluate import evaluate
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.metrics import Scores
+from captcha_ocr.network.weights import load_model
 from captcha_ocr.processes import Processes
 from captcha_ocr.resume import Progress
 from captcha_ocr.system.files import TEMPORARY

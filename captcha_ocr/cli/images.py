@@ -256,8 +256,8 @@ def tell_wrong(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """What a model reads otherwise than it is labelled, as JSON types and as lines; draws it, too."""
     from captcha_ocr.contact_sheet import draw_sheet
-    from captcha_ocr.device import keep_freed_memory
     from captcha_ocr.inspection import WRONG_FILE, read_wrong
+    from captcha_ocr.network.device import keep_freed_memory
     from captcha_ocr.system.console import ProgressBar
 
     keep_freed_memory()

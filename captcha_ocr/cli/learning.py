@@ -208,8 +208,8 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr import export as exporting
         from captcha_ocr.data.prepare import find_labels
+        from captcha_ocr.network import onnx_export as exporting
 
     found, _ = find_labels(images, labels, None)
     exported = exporting.export(find_model_folder(model_folder), images, found, int8, max_bytes)
@@ -229,7 +229,7 @@ def bench(preset: str, as_json: bool) -> None:
 
     with deferred():
         from captcha_ocr.bench import measure_speed
-        from captcha_ocr.device import available_devices
+        from captcha_ocr.network.device import available_devices
 
     if not as_json:
         click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")

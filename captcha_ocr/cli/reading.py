@@ -131,7 +131,7 @@ def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[
         yield device, Alone()
         return
     with deferred():
-        from captcha_ocr.device import choose_device, enough_memory, keep_freed_memory
+        from captcha_ocr.network.device import choose_device, enough_memory, keep_freed_memory
         from captcha_ocr.processes import joined, local_device
     chosen = choose_device(local_device(device))
     keep_freed_memory()

@@ -98,10 +98,10 @@ def give_network(file: Path) -> None:
     """Let every export write this network, for to make one takes long, and writes nothing."""
     import onnx
 
-    import captcha_ocr.export
+    import captcha_ocr.network.onnx_export
 
     network = onnx.load(file)
-    captcha_ocr.export.to_onnx = lambda _: network
+    captcha_ocr.network.onnx_export.to_onnx = lambda _: network
 
 
 def main() -> None:

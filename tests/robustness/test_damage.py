@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 
 import captcha_ocr.resume
 from captcha_ocr import Recognizer
-from captcha_ocr.checkpoint import load_model
 from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.errors import DamagedError
+from captcha_ocr.network.weights import load_model
 from captcha_ocr.resume import check_whole, load_last
 from captcha_ocr.run import read_run
 from captcha_ocr.system.files import sealed, sha256

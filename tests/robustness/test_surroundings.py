@@ -13,7 +13,7 @@ import pytest
 from conftest import DRAWN_ALIKE, invoke
 from test_full_disk import AS_ROOT
 
-import captcha_ocr.export
+import captcha_ocr.network.onnx_export
 from captcha_ocr.cli import main
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
@@ -119,7 +119,7 @@ def test_a_full_temporary_folder_is_not_taken_for_standard_output(run, images, m
         with open("/dev/full", "wb", buffering=0) as stream:
             stream.write(b"a")
 
-    monkeypatch.setattr(captcha_ocr.export, "to_onnx", full)
+    monkeypatch.setattr(captcha_ocr.network.onnx_export, "to_onnx", full)
     with pytest.raises(SystemExit, match="1"):
         main(["export", str(images), "--model", str(run)])
     assert tempfile.gettempdir() in capsys.readouterr().err.splitlines()[-1]

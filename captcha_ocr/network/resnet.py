@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.config import ModelConfig, NetworkConfig
-from captcha_ocr.device import describe
+from captcha_ocr.network.device import describe
 
 Stride = tuple[int, int]  # of rows and columns
 LEAST = 1e-20  # probability, so that its logarithm, and the gradient of that, stay within bounds

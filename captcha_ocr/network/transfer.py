@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.resnet import ResNet18
 
 
 def take_over(source: ResNet18, target: ResNet18) -> None:

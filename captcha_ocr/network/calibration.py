@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from captcha_ocr.device import autocast, choose_precision
-from captcha_ocr.losses import smooth
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.device import autocast, choose_precision
+from captcha_ocr.network.losses import smooth
+from captcha_ocr.network.resnet import ResNet18
 
 MOST = 5000  # images: one number needs no more
 STEPS = 30  # of halving the range of its logarithm, from -5 to 5 at first

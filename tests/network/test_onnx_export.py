@@ -13,14 +13,15 @@ import onnx
 import pytest
 import torch
 
-from captcha_ocr import Recognizer, export
-from captcha_ocr.checkpoint import load_model, save_model
+from captcha_ocr import Recognizer
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.export import to_onnx
 from captcha_ocr.inference.onnx_engine import OnnxEngine
-from captcha_ocr.model import ResNet18, TorchEngine
+from captcha_ocr.network import onnx_export as export
+from captcha_ocr.network.onnx_export import to_onnx
+from captcha_ocr.network.resnet import ResNet18, TorchEngine
+from captcha_ocr.network.weights import load_model, save_model
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from captcha_ocr.checkpoint import load_model
 from captcha_ocr.config import MAX_BYTES, ModelConfig, check
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
@@ -29,7 +28,8 @@ from captcha_ocr.inference.decoding import allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.model import ResNet18, TorchEngine, fuse_norms
+from captcha_ocr.network.resnet import ResNet18, TorchEngine, fuse_norms
+from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import sealed, sha256, write_in_turn, writing_to
 from captcha_ocr.system.signals import deferred
 

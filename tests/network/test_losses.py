@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy, one_hot
 
-from captcha_ocr.losses import LOSSES, bce_over_softmax, cross_entropy, smooth
+from captcha_ocr.network.losses import LOSSES, bce_over_softmax, cross_entropy, smooth
 
 CLASSES = 36
 

@@ -8,10 +8,10 @@ import torch
 from conftest import amend, naming, put
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.checkpoint import load_into, load_model, save_model
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.inference.model_folder import aside, find_model_folder, put_in_place, recover
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.weights import load_into, load_model, save_model
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
-from captcha_ocr.model import ResNet18
-from captcha_ocr.transfer import take_over
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.transfer import take_over
 
 
 def model(characters="abc", lengths=(2, 2), width=48, channels=1, seed=0, **network) -> ResNet18:

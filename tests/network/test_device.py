@@ -3,9 +3,16 @@ import re
 import pytest
 import torch
 
-from captcha_ocr import device
-from captcha_ocr.device import autocast, available_devices, choose_device, choose_precision, describe, enough_memory
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.network import device
+from captcha_ocr.network.device import (
+    autocast,
+    available_devices,
+    choose_device,
+    choose_precision,
+    describe,
+    enough_memory,
+)
 
 CPU = torch.device("cpu")
 

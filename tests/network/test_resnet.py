@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
-from captcha_ocr.model import (
+from captcha_ocr.network.resnet import (
     ResNet18,
     TorchEngine,
     columns_of,

@@ -21,7 +21,7 @@ from captcha_ocr.inference.model_folder import (
     write_model_folder,
 )
 from captcha_ocr.metrics import Scores
-from captcha_ocr.model import ResNet18
+from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.system.files import read_checked
 
 HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers
