@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from bench import end_cleanly
 
-from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GeneratorConfig, InputSize, Lengths, ModelConfig, NetworkConfig, TrainConfig
 from captcha_ocr.data.images import to_array
-from captcha_ocr.evaluate import evaluate
 from captcha_ocr.generation.renderers import render, render_by_package
 from captcha_ocr.network.device import choose_device, keep_freed_memory
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import Progress
 from captcha_ocr.system.parallel import map_jobs
-from captcha_ocr.trainer import make_trainer, run_epoch
+from captcha_ocr.training.batches import ResidentBatches, Share
+from captcha_ocr.training.checkpoint import Progress
+from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.evaluate import evaluate
+from captcha_ocr.training.trainer import make_trainer, run_epoch
 
 SIZE = InputSize(height=60, width=160, channels=3)
 PACKAGE, CLASSIC = GeneratorConfig(seed=10), GeneratorConfig(seed=11, warp="classic")

@@ -22,7 +22,7 @@ import matplotlib
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.network.weights import load_model, save_model
-from captcha_ocr.run import RUN_FILE
+from captcha_ocr.training.run_folder import RUN_FILE
 
 PLACE = Path("data/pretrained")  # where images, shards and runs lie
 SHARE_OF_FONTS = Path("/usr/share/fonts")  # where Debian's packages put them

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from PIL import Image
 
-from captcha_ocr.batches import ResidentBatches, Share
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GENERATED, GeneratorConfig, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.renderers import render
 from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
 from captcha_ocr.network.resnet import TorchEngine
-from captcha_ocr.processes import Processes
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.resume import Progress
 from captcha_ocr.system.parallel import SLICE
-from captcha_ocr.trainer import make_trainer, run_epoch
+from captcha_ocr.training.batches import ResidentBatches, Share
+from captcha_ocr.training.checkpoint import Progress
+from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.trainer import make_trainer, run_epoch
 
 DRAWN = 256  # different images; they are used again and again
 SECONDS = 6.0  # for each of the two figures, besides the warm-up

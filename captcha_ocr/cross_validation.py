@@ -11,7 +11,7 @@ from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import say
 from captcha_ocr.system.files import sealed, write_atomic, writing_to
-from captcha_ocr.train import train
+from captcha_ocr.training.train import train
 
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
 

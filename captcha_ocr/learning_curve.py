@@ -14,7 +14,7 @@ from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.files import sealed, write_atomic, writing_to
-from captcha_ocr.train import train
+from captcha_ocr.training.train import train
 
 STEPS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
 TARGETS = (0.95, 0.99)
@@ -71,7 +71,7 @@ def learning_curve(
     recipe: the training on so many images; options: those of `train`. The runs lie in `out`/images-100 …; those
     that are finished are left as they are. Writes curve.json and curve.png there.
     """
-    from captcha_ocr.plots import draw_learning_curve
+    from captcha_ocr.training.plots import draw_learning_curve
 
     dataset = read_dataset([data])
     available = dataset.count("train")

@@ -168,7 +168,7 @@ def shards(images, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def run(shards, tmp_path_factory) -> Path:
     """A finished run of two epochs on them. Read only."""
-    from captcha_ocr.train import train
+    from captcha_ocr.training.train import train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     train([shards], folder, TINY.training, "cpu", quiet=True)

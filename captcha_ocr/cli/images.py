@@ -223,11 +223,11 @@ def inspect_images(
     """
     with deferred():
         from captcha_ocr import inspection
-        from captcha_ocr.advice import advice_on_run
         from captcha_ocr.contact_sheet import draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import writing_to
+        from captcha_ocr.training.advice import advice_on_run
 
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
     config = PrepareConfig(**options)

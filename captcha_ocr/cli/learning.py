@@ -100,8 +100,8 @@ def train(
 
     with deferred():
         from captcha_ocr import cross_validation
-        from captcha_ocr import train as training
-        from captcha_ocr.run import BEST
+        from captcha_ocr.training import train as training
+        from captcha_ocr.training.run_folder import BEST
 
     if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")

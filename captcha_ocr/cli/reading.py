@@ -36,8 +36,8 @@ from captcha_ocr.system.signals import deferred
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label
     from captcha_ocr.inference.decoding import Reading
-    from captcha_ocr.processes import Processes
     from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.training.distributed import Processes
 
 
 PNG_LINE = ("\udc89PNG", "\x89PNG")  # what a PNG file begins with; each format's next bytes hold a NUL
@@ -132,7 +132,7 @@ def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[
         return
     with deferred():
         from captcha_ocr.network.device import choose_device, enough_memory, keep_freed_memory
-        from captcha_ocr.processes import joined, local_device
+        from captcha_ocr.training.distributed import joined, local_device
     chosen = choose_device(local_device(device))
     keep_freed_memory()
     with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:

@@ -71,8 +71,8 @@ def run(arguments: list[str]) -> tuple[int, str]:
 
 def still_whole(scene: str, work: Path, before: dict[str, bytes]) -> bool:
     """Whether what was there beforehand, or for a run what has been saved since, is whole."""
-    from captcha_ocr.resume import check_whole, load_last
-    from captcha_ocr.run import REPLACED, check_best, read_run
+    from captcha_ocr.training.checkpoint import check_whole, load_last
+    from captcha_ocr.training.run_folder import REPLACED, check_best, read_run
 
     if scene == "prepare":
         return contents(work / "shards") == before
@@ -109,11 +109,11 @@ def main() -> None:
     source, disk, scene, most = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     import torch
 
-    import captcha_ocr.train
+    import captcha_ocr.training.train
     from captcha_ocr.config import PRESETS, InputSize, NetworkConfig, Preset, TrainConfig
 
     torch.set_num_threads(1)
-    captcha_ocr.train.SECONDS_BETWEEN_CHECKPOINTS = captcha_ocr.train.TRIAL_SECONDS = 0.0
+    captcha_ocr.training.train.SECONDS_BETWEEN_CHECKPOINTS = captcha_ocr.training.train.TRIAL_SECONDS = 0.0
     PRESETS["tiny"] = Preset(
         InputSize(16, 48, 1),
         NetworkConfig(width=8, stem="3x3"),

@@ -14,15 +14,15 @@ from conftest import TINY, amend, invoke, naming, read_shards, weights
 from killing import contents
 from safetensors.torch import load_file, save_file
 
-import captcha_ocr.resume
+import captcha_ocr.training.checkpoint
 from captcha_ocr import Recognizer
 from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.resume import check_whole, load_last
-from captcha_ocr.run import read_run
 from captcha_ocr.system.files import sealed, sha256
-from captcha_ocr.train import train
+from captcha_ocr.training.checkpoint import check_whole, load_last
+from captcha_ocr.training.run_folder import read_run
+from captcha_ocr.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_which_stays_mea
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(captcha_ocr.resume, "save_checkpoint", killed)
+        context.setattr(captcha_ocr.training.checkpoint, "save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
     assert str(run / "last") in capsys.readouterr().err

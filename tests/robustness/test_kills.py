@@ -14,8 +14,8 @@ from killing import BETWEEN_CHECKPOINTS_S, Command, contents
 from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
-from captcha_ocr.resume import LAST, PREVIOUS, check_whole
 from captcha_ocr.system.files import TEMPORARY
+from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_whole
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 ENDS = {"inside the saving": 50, "SIGKILL": 50, "SIGINT": 20, "SIGTERM": 20}  # with --soak

@@ -20,9 +20,9 @@ from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import admit_labels, find_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.resume import check_whole
 from captcha_ocr.system.files import sealed, sha256
-from captcha_ocr.train import train
+from captcha_ocr.training.checkpoint import check_whole
+from captcha_ocr.training.train import train
 
 NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None]
 PATHS = ["", ".", "..", "../x", "/etc/passwd", "model.safetensors"]

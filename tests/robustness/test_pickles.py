@@ -22,7 +22,7 @@ from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.train import train
+from captcha_ocr.training.train import train
 
 PACKAGE = Path(captcha_ocr.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.run import RUN_FILE, Finished, read_run
+from captcha_ocr.training.run_folder import RUN_FILE, Finished, read_run
 
 LEARNT = 0.95  # exact match on images that were trained on, below which a network has more to learn
 APART = 0.05  # of exact match: as much more on images that were trained on is learning by heart

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from captcha_ocr.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
 from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
-from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.processes import Processes
+from captcha_ocr.training.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
+from captcha_ocr.training.difficulty import Difficulty
+from captcha_ocr.training.distributed import Processes
 
 ALONE = Processes(torch.device("cpu"))
 
@@ -65,7 +65,7 @@ def test_each_row_is_drawn_as_often_as_its_weight_says_rounded_up_or_down(weight
 
 
 def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.batches.BATCHES_PER_WINDOW", 2)
+    monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
     seen = []
 
     class Odd(Difficulty):
@@ -86,7 +86,7 @@ def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
 def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
-    monkeypatch.setattr("captcha_ocr.batches.PART_BYTES", 20_000)  # three such shards
+    monkeypatch.setattr("captcha_ocr.training.batches.PART_BYTES", 20_000)  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), workers=1)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), workers=1)
     return read_dataset([tmp_path / "first", tmp_path / "second"])
@@ -122,9 +122,9 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
-    monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train)
+    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2 * of_train)
     assert isinstance(load_split(several, "train", ALONE), ResidentBatches)
-    monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2 * of_train - 1)
+    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2 * of_train - 1)
     assert isinstance(load_split(several, "train", ALONE), StreamedBatches)
     assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
 
@@ -134,6 +134,6 @@ def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
-    monkeypatch.setattr("captcha_ocr.batches.memory_of", lambda device: 2**60)
+    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match="--stream"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

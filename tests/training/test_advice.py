@@ -1,10 +1,10 @@
 import pytest
 
-from captcha_ocr.advice import advice, advice_on_run
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.run import Finished, describe_run, end_run, start_run
+from captcha_ocr.training.advice import advice, advice_on_run
+from captcha_ocr.training.run_folder import Finished, describe_run, end_run, start_run
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:

@@ -10,20 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captcha_ocr.augment import augment
-from captcha_ocr.batches import Batches, Share
 from captcha_ocr.config import ModelConfig, Precision, TrainConfig, derive_epochs
-from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import autocast, choose_precision, peak_memory
 from captcha_ocr.network.losses import LOSSES, smooth
 from captcha_ocr.network.resnet import ResNet18, move
 from captcha_ocr.network.transfer import take_over
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import Progress
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.system.signals import deferred
+from captcha_ocr.training.augment import augment
+from captcha_ocr.training.batches import Batches, Share
+from captcha_ocr.training.checkpoint import Progress
+from captcha_ocr.training.difficulty import Difficulty
+from captcha_ocr.training.distributed import Processes
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the epoch's own
 

@@ -16,25 +16,26 @@ from typing import Any
 import torch
 
 from captcha_ocr import __version__
-from captcha_ocr.advice import advice
-from captcha_ocr.batches import Batches, Samples, Share, load_split, pieces_of
-from captcha_ocr.board import Board
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
-from captcha_ocr.continuation import go_on
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_places, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, standing
-from captcha_ocr.interruption import Interruption
 from captcha_ocr.metrics import Scores, is_worse, loss_of
 from captcha_ocr.network.calibration import calibrated
 from captcha_ocr.network.device import choose_device, describe, enough_memory, keep_freed_memory
 from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, move
 from captcha_ocr.network.weights import load_model, model_card, save_model
-from captcha_ocr.processes import Processes, joined, local_device
-from captcha_ocr.resume import Progress, save_checkpoint, save_last
-from captcha_ocr.run import (
+from captcha_ocr.system.console import counted, duration
+from captcha_ocr.system.files import write_atomic, writing_to
+from captcha_ocr.training.advice import advice
+from captcha_ocr.training.batches import Batches, Samples, Share, load_split, pieces_of
+from captcha_ocr.training.checkpoint import Progress, save_checkpoint, save_last
+from captcha_ocr.training.distributed import Processes, joined, local_device
+from captcha_ocr.training.evaluate import EVALUATION_BATCH, evaluate
+from captcha_ocr.training.interruption import Interruption
+from captcha_ocr.training.resume import go_on
+from captcha_ocr.training.run_folder import (
     BEST,
     BOARD,
     CONFUSION_FILE,
@@ -54,9 +55,8 @@ from captcha_ocr.run import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.system.console import counted, duration
-from captcha_ocr.system.files import write_atomic, writing_to
-from captcha_ocr.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
+from captcha_ocr.training.tensorboard import Board
+from captcha_ocr.training.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
 
 TRAINED_BATCHES = 4  # of images that were trained on, to score for comparison
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes
@@ -407,7 +407,7 @@ def finish(
 
 def write_end(trainer: Trainer, run: Run, finished: Finished, validated: Scores, test: Scores | None) -> None:
     """Complete the card, draw the pictures and write the end into run.json."""
-    from captcha_ocr.plots import draw_confusion, draw_curves
+    from captcha_ocr.training.plots import draw_confusion, draw_curves
 
     card = model_card(trainer.config, run.dataset, finished.best_epoch, validated, test)
     write_atomic(run.out / BEST / CARD_FILE, card.encode())

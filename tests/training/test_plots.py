@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.metrics import Scores
-from captcha_ocr.plots import draw_confusion, draw_curves
+from captcha_ocr.training.plots import draw_confusion, draw_curves
 
 
 @pytest.mark.parametrize("loss", [1.0, 0.0])  # which has no place on a logarithmic scale

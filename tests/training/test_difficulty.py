@@ -3,8 +3,8 @@ import json
 import pytest
 import torch
 
-from captcha_ocr.difficulty import MEMORY, Difficulty
-from captcha_ocr.processes import Processes
+from captcha_ocr.training.difficulty import MEMORY, Difficulty
+from captcha_ocr.training.distributed import Processes
 
 ALONE = Processes(torch.device("cpu"))
 

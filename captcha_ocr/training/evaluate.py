@@ -13,7 +13,7 @@ from captcha_ocr.metrics import Scores
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import LOSSES
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.processes import Processes
+from captcha_ocr.training.distributed import Processes
 
 EVALUATION_BATCH = 250
 

@@ -11,21 +11,21 @@ import torch
 from conftest import amend, flip_bit, naming, weights
 from PIL import Image
 
-from captcha_ocr import train as training
-from captcha_ocr.batches import Share, load_split
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.evaluate import evaluate
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import Progress
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.train import ending_rule, is_better, train
-from captcha_ocr.trainer import Trainer
+from captcha_ocr.training import train as training
+from captcha_ocr.training.batches import Share, load_split
+from captcha_ocr.training.checkpoint import Progress
+from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.evaluate import evaluate
+from captcha_ocr.training.train import ending_rule, is_better, train
+from captcha_ocr.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ WAYS = {
 def test_a_run_stopped_at_any_step_ends_with_the_same_weights(shards, config, tmp_path, monkeypatch, way):
     options, stream = WAYS[way]
     config = replace(config, epochs=3, **options)
-    monkeypatch.setattr("captcha_ocr.batches.BATCHES_PER_WINDOW", 2)
+    monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
     train([shards], tmp_path / "whole", config, "cpu", stream=stream, quiet=True)
     for stop in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
         with monkeypatch.context() as context:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from conftest import naming, weights
 
-from captcha_ocr.batches import Share
 from captcha_ocr.errors import UsageError
-from captcha_ocr.processes import Processes, joined, local_device, lost_another
+from captcha_ocr.training.batches import Share
+from captcha_ocr.training.distributed import Processes, joined, local_device, lost_another
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -24,10 +24,10 @@ import json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import conftest
-from captcha_ocr import train as training
+from captcha_ocr.training import train as training
 from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.processes import Processes
+from captcha_ocr.training.distributed import Processes
 
 data, out, victim = sys.argv[1:]
 rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
@@ -54,9 +54,9 @@ EXCHANGE = """
 import json, os
 import torch
 from captcha_ocr.errors import UsageError
-from captcha_ocr.interruption import Interruption
-from captcha_ocr.processes import joined
-from captcha_ocr.train import watched
+from captcha_ocr.training.interruption import Interruption
+from captcha_ocr.training.distributed import joined
+from captcha_ocr.training.train import watched
 
 class Part:
     def in_order(self, batch_size):
@@ -152,7 +152,7 @@ def test_after_a_killed_process_torchrun_goes_on_by_itself_and_ends_with_the_sam
 def test_a_process_that_waits_for_the_others_can_be_ended(number):
     waiting = """
 import signal, sys, torch
-from captcha_ocr.processes import joined
+from captcha_ocr.training.distributed import joined
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 print("waiting", flush=True)
 with joined(torch.device("cpu")):

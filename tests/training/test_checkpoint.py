@@ -4,13 +4,13 @@ import pytest
 import torch
 from conftest import naming
 
-from captcha_ocr.batches import Share
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import Progress, load_last, read_checkpoint, restore
-from captcha_ocr.trainer import make_trainer
+from captcha_ocr.training.batches import Share
+from captcha_ocr.training.checkpoint import Progress, load_last, read_checkpoint, restore
+from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.trainer import make_trainer
 
 
 def test_everything_a_run_needs_comes_back(run, shards, tiny_preset):

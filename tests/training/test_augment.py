@@ -1,6 +1,6 @@
 import torch
 
-from captcha_ocr.augment import augment, fade, mix, move
+from captcha_ocr.training.augment import augment, fade, mix, move
 
 
 def generator() -> torch.Generator:

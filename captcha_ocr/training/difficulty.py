@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from captcha_ocr.processes import Processes
+from captcha_ocr.training.distributed import Processes
 
 MEMORY = 0.98  # of the counts, from step to step: some fifty steps
 

@@ -1,9 +1,9 @@
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from captcha_ocr import board
-from captcha_ocr.board import Board
 from captcha_ocr.errors import UsageError
+from captcha_ocr.training import tensorboard as board
+from captcha_ocr.training.tensorboard import Board
 
 STEP = {"by": "step", "step": 1, "training_loss": 0.5, "training_exact": 0.1, "learning_rate": 0.1, "images_per_s": 9}
 EPOCH = {**STEP, "by": "epoch", "step": 2, "validation_loss": 0.25, "validation_exact": 0.75}

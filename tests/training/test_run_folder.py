@@ -10,7 +10,16 @@ from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.metrics import Scores
-from captcha_ocr.run import Finished, describe_run, end_run, find_run, identity, is_run, start_run, write_metrics
+from captcha_ocr.training.run_folder import (
+    Finished,
+    describe_run,
+    end_run,
+    find_run,
+    identity,
+    is_run,
+    start_run,
+    write_metrics,
+)
 
 SCORE = Scores(2, 1, Counter({("1", "1"): 3, ("1", "7"): 1})).summary()
 END = Finished(rule="it is over", epochs=3, best_epoch=2, seconds=1.5, training=SCORE, validation=SCORE, test=None)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from captcha_ocr.config import Split, check
 from captcha_ocr.data.shards import Dataset, Place, check_places, read_shard
-from captcha_ocr.difficulty import Difficulty
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.network.device import memory_of
-from captcha_ocr.processes import Processes
 from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.training.difficulty import Difficulty
+from captcha_ocr.training.distributed import Processes
 
 # Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
 PART_BYTES = 100_000_000

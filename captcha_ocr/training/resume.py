@@ -11,11 +11,19 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.inference.model_folder import STATE_FILE, standing
 from captcha_ocr.metrics import loss_of
 from captcha_ocr.network.weights import load_into
-from captcha_ocr.resume import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
-from captcha_ocr.run import BEST, Run, changes, check_best, check_description, has_lost_its_checkpoints, is_longer
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.files import alike
-from captcha_ocr.trainer import Trainer, make_schedule
+from captcha_ocr.training.checkpoint import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
+from captcha_ocr.training.run_folder import (
+    BEST,
+    Run,
+    changes,
+    check_best,
+    check_description,
+    has_lost_its_checkpoints,
+    is_longer,
+)
+from captcha_ocr.training.trainer import Trainer, make_schedule
 
 COURSE = (  # what changes in a schedule's state while it runs
     *("last_epoch", "_step_count", "_last_lr", "_is_initial", "_get_lr_called_within_step"),

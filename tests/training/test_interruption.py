@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from captcha_ocr.interruption import Interruption
 from captcha_ocr.system.signals import SIGNALS
+from captcha_ocr.training.interruption import Interruption
 
 LISTENING = """
 import os, signal, sys, time
-from captcha_ocr.interruption import Interruption
+from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.system.signals import SIGNALS
 with Interruption() as interruption:
     for number in map(int, sys.argv[1:]):

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from captcha_ocr.batches import Share, load_split
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import Progress
-from captcha_ocr.run import model_for
-from captcha_ocr.trainer import Tally, Trainer, make_optimizer, make_trainer
+from captcha_ocr.training.batches import Share, load_split
+from captcha_ocr.training.checkpoint import Progress
+from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.run_folder import model_for
+from captcha_ocr.training.trainer import Tally, Trainer, make_optimizer, make_trainer
 
 ALONE = Processes(torch.device("cpu"))
 

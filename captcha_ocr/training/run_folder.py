@@ -30,8 +30,6 @@ from captcha_ocr.inference.model_folder import (
     standing,
 )
 from captcha_ocr.metrics import Scores
-from captcha_ocr.processes import Processes
-from captcha_ocr.resume import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.system.console import say
 from captcha_ocr.system.files import (
     alike,
@@ -44,6 +42,8 @@ from captcha_ocr.system.files import (
     to_json,
     write_atomic,
 )
+from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_whole, checkpoint_named
+from captcha_ocr.training.distributed import Processes
 
 BEST, BOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
