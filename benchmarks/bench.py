@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import PRESETS
-from captcha_ocr.doctor import name_of_processor
+from captcha_ocr.diagnostics.doctor import name_of_processor
 from captcha_ocr.errors import UsageError
 from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
 

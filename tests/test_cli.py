@@ -344,7 +344,7 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
     def exhausted_in_torch(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes.")
 
-    monkeypatch.setattr("captcha_ocr.doctor.examine", exhausted)
+    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine", exhausted)
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     monkeypatch.setattr("captcha_ocr.network.resnet.TorchEngine.logits", exhausted_in_torch)
@@ -371,8 +371,8 @@ def test_there_is_a_version_and_help_for_every_command():
 
 def test_bench_prints_a_line_for_each_device_with_its_two_speeds(tiny_preset, monkeypatch):
     monkeypatch.setitem(PRESETS, "default", tiny_preset)
-    monkeypatch.setattr("captcha_ocr.bench.SECONDS", 0.01)
-    monkeypatch.setattr("captcha_ocr.bench.DRAWN", 12)
+    monkeypatch.setattr("captcha_ocr.diagnostics.bench.SECONDS", 0.01)
+    monkeypatch.setattr("captcha_ocr.diagnostics.bench.DRAWN", 12)
     heading, *lines = invoke("bench").stdout.splitlines()
     assert "default" in heading
     assert lines[-1].startswith("cpu (")

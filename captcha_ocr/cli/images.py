@@ -34,7 +34,7 @@ from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, Prepar
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
-    from captcha_ocr.inspection import Inspection
+    from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
 
 
@@ -222,8 +222,8 @@ def inspect_images(
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
     with deferred():
-        from captcha_ocr import inspection
-        from captcha_ocr.contact_sheet import draw_sheet
+        from captcha_ocr.diagnostics import inspection
+        from captcha_ocr.diagnostics.contact_sheet import draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import writing_to
@@ -255,8 +255,8 @@ def tell_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """What a model reads otherwise than it is labelled, as JSON types and as lines; draws it, too."""
-    from captcha_ocr.contact_sheet import draw_sheet
-    from captcha_ocr.inspection import WRONG_FILE, read_wrong
+    from captcha_ocr.diagnostics.contact_sheet import draw_sheet
+    from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
     from captcha_ocr.network.device import keep_freed_memory
     from captcha_ocr.system.console import ProgressBar
 

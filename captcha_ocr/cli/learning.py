@@ -99,7 +99,7 @@ def train(
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr import cross_validation
+        from captcha_ocr.diagnostics import cross_validation
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run_folder import BEST
 
@@ -176,7 +176,7 @@ def curve(
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr import learning_curve as curves
+        from captcha_ocr.diagnostics import learning_curve as curves
 
     def recipe_for(number: int) -> TrainConfig:
         return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
@@ -228,7 +228,7 @@ def bench(preset: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr.bench import measure_speed
+        from captcha_ocr.diagnostics.bench import measure_speed
         from captcha_ocr.network.device import available_devices
 
     if not as_json:
@@ -250,7 +250,7 @@ def doctor(model_folder: Path | None, as_json: bool) -> None:
     Example: captcha-ocr doctor --json
     """
     with deferred():
-        from captcha_ocr.doctor import examine, in_words
+        from captcha_ocr.diagnostics.doctor import examine, in_words
 
     facts = examine(model_folder or default_model(RUN))
     click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))

@@ -1,5 +1,5 @@
-from captcha_ocr import bench
-from captcha_ocr.bench import measure_speed
+from captcha_ocr.diagnostics import bench
+from captcha_ocr.diagnostics.bench import measure_speed
 
 
 def test_a_device_trains_and_reads(monkeypatch):

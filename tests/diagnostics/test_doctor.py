@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from captcha_ocr.doctor import examine, examine_model, hidden_devices, in_words
+from captcha_ocr.diagnostics.doctor import examine, examine_model, hidden_devices, in_words
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 
@@ -42,7 +42,7 @@ def test_a_variable_that_hides_devices_is_found(monkeypatch):
     assert hidden_devices() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     count = "import os; print(4 - ('CUDA_VISIBLE_DEVICES' in os.environ))"
-    monkeypatch.setattr("captcha_ocr.doctor.COUNT_DEVICES", count)
+    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.COUNT_DEVICES", count)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert hidden_devices() == {"variables": {"CUDA_VISIBLE_DEVICES": ""}, "devices": 3}
 

@@ -1,7 +1,7 @@
 import numpy as np
 from PIL import Image
 
-from captcha_ocr.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, font, shortened, shown
+from captcha_ocr.diagnostics.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, font, shortened, shown
 
 
 def picture(path, size, colour):

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from captcha_ocr.learning_curve import Point, fit, learning_curve, outlook
+from captcha_ocr.diagnostics.learning_curve import Point, fit, learning_curve, outlook
 
 
 def points_of(factor, power, numbers):
@@ -50,7 +50,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
         points = learning_curve(shards, tmp_path, recipe, numbers, quiet=True, device_name="cpu")
         return [(point.images, point.tested) for point in points]
 
-    monkeypatch.setattr("captcha_ocr.learning_curve.STEPS", (20, 100))
+    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.STEPS", (20, 100))
     assert curve() == [(20, 6), (48, 6)]  # up to all images
     runs = [json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)]
     assert [run["training"]["images"] for run in runs] == [20, 48]
