@@ -7,14 +7,15 @@ Recognizer().predict("image.png").code  # with the model in the package; Recogni
 
 from typing import TYPE_CHECKING, Any
 
+from captcha_ocr.version import __version__
+
 if TYPE_CHECKING:
     from captcha_ocr.inference.decoding import Character as Character
     from captcha_ocr.inference.decoding import Reading as Reading
     from captcha_ocr.recognizer import Recognizer as Recognizer
 
-__version__ = "0.1.0"
 __all__ = ["Character", "Reading", "Recognizer", "__version__"]
-MODULES = {"Character": "reading", "Reading": "reading", "Recognizer": "recognizer"}
+MODULES = {"Character": "inference.decoding", "Reading": "inference.decoding", "Recognizer": "recognizer"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,7 @@
 import ast
 import subprocess
 import sys
-from functools import cache
-from itertools import chain
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,57 +11,75 @@ import pytest
 import captcha_ocr
 
 PACKAGE = Path(captcha_ocr.__file__).parent
-LAYERS = [
-    {"errors", "files", "charset", "config", "signals"},
-    {"admission", "images", "labels", "reading", "model_folder", "onnx_engine", "workers", "progress", "interruption"}
-    | {"drawing", "synth", "shards", "prepare"},
-    {"model", "losses", "metrics", "device", "processes", "checkpoint", "resume", "run", "batches", "augment"}
-    | {"calibrate", "difficulty", "evaluate", "transfer", "advice", "board", "plots", "contact_sheet"},
-    {"recognizer", "trainer", "continuation"},
-    {"train"},
-    {"bench", "doctor", "export", "inspection", "cross_validation", "learning_curve"},
-    {"cli"},
-    {"__init__", "__main__"},
-]
-WITHOUT_TORCH = LAYERS[0] | LAYERS[1] | {"metrics", "recognizer", "cli", "__init__"}
+# A folder, or a module beside the folders, imports only from itself and from those before it.
+LAYERS = (
+    *("version", "errors", "charset", "config", "system", "metrics", "data", "generation", "inference", "network"),
+    *("recognizer", "training", "diagnostics", "cli", "__init__", "__main__"),
+)
+WITHOUT_TORCH = ("system", "data", "generation", "inference")
 
 
-@cache
-def imports_of(module: str, anywhere: bool = False) -> set[str]:
-    """Return the full names that a module, or the modules in a folder, import: at the top, or anywhere."""
-    found: set[str] = set()
-    path = PACKAGE / f"{module}.py"
-    trees = [ast.parse(file.read_bytes()) for file in ([path] if path.exists() else (PACKAGE / module).glob("*.py"))]
-    for node in chain.from_iterable(ast.walk(tree) if anywhere else tree.body for tree in trees):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+def layer(module: str) -> str:
+    """`captcha_ocr.data.images` is in the layer `data`."""
+    return module.split(".")[1]
+
+
+def imports_of_modules() -> dict[str, set[str]]:
+    """For each module of the package the full names of what it imports, anywhere in it but for type checking."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for_types = [
+            node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        ]
+        skipped = {id(node) for block in for_types for node in ast.walk(block)}
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import) and id(node) not in skipped:
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and id(node) not in skipped:
+                names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+        found[".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)] = names
     return found
 
 
-def test_every_module_has_a_layer_and_imports_no_higher_one():
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert {path.stem for path in PACKAGE.glob("*.py")} | folders == set.union(*LAYERS)
-    for level, layer in enumerate(LAYERS[:-1]):
-        above = {f"captcha_ocr.{name}" for name in set.union(*LAYERS[level + 1 :]) - {"__init__"}}
-        assert {module: imports_of(module) & above for module in layer} == {module: set() for module in layer}
+IMPORTS = imports_of_modules()
 
 
-def test_torch_and_matplotlib_are_imported_only_where_needed():
-    assert not [name for name in WITHOUT_TORCH if any(part.split(".")[0] == "torch" for part in imports_of(name))]
-    users = {name for name in set.union(*LAYERS) if "matplotlib" in str(imports_of(name, anywhere=True))}
-    assert users == {"plots", "contact_sheet"}
+def test_every_module_has_a_layer():
+    assert {layer(module) for module in IMPORTS} == set(LAYERS)
 
 
-def test_importing_the_package_and_its_help_load_no_heavy_library():
-    code = """
-import sys, captcha_ocr, captcha_ocr.cli
-captcha_ocr.cli.main(['--help'], standalone_mode=False)
-print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm'} & set(sys.modules)), captcha_ocr.Recognizer.__name__)
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.endswith("[] Recognizer\n")
+def test_no_import_points_upwards():
+    upwards = [
+        f"{module} imports {name}"
+        for module, names in IMPORTS.items()
+        for name in names & IMPORTS.keys()
+        if LAYERS.index(layer(name)) > LAYERS.index(layer(module))
+    ]
+    assert upwards == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    TopologicalSorter({module: names & IMPORTS.keys() for module, names in IMPORTS.items()}).prepare()
+
+
+def test_the_folders_that_work_without_torch_never_import_it():
+    users = {layer(module) for module, names in IMPORTS.items() if any(name.split(".")[0] == "torch" for name in names)}
+    assert not users & set(WITHOUT_TORCH)
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_help_and_the_package_import_no_heavy_library():
+    code = (
+        "import sys, captcha_ocr\nfrom captcha_ocr.cli.app import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm'} & set(sys.modules)))"
+    )
+    assert run_python(code).endswith("[]\n")
 
 
 def test_an_unknown_name_is_an_attribute_error():

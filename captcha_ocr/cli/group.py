@@ -18,10 +18,10 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from captcha_ocr import __version__
 from captcha_ocr.config import MAX_BYTES, Lengths
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.version import __version__
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -253,11 +253,7 @@ def show_table(results: Iterable[tuple[str, "Reading | ImageError"]], show: Show
 
 
 def score_files(
-    recognizer: "Recognizer",
-    labels_file: Path,
-    paths: tuple[str, ...],
-    show: Show,
-    processes: "Alone | Processes",
+    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], show: Show, processes: "Alone | Processes"
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns this process's failures."""
     from captcha_ocr.data.labels import read_labels

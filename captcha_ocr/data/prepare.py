@@ -436,9 +436,7 @@ def decode_all(
     return hashes
 
 
-def decode_job(
-    job: tuple[Path, list[str], int, PixelsFile, int],
-) -> list[tuple[str | None, str | None]]:
+def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[tuple[str | None, str | None]]:
     """Decode some files into their rows of the pixels; for each its hash, and why it cannot be read if so."""
     images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")

@@ -18,7 +18,7 @@ CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetens
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # beside them in a checkpoint
 FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)  # whose sha256 config.json may carry
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
-PRETRAINED = Path(__file__).parent / "pretrained"  # the model that comes with the package
+PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
 VARIABLE = "CAPTCHA_OCR_MODEL"
 ASIDE = ".captcha-ocr.old"
 

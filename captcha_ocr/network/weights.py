@@ -9,7 +9,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr import __version__
 from captcha_ocr.config import TrainConfig, check, differences
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import DamagedError
@@ -23,6 +22,7 @@ from captcha_ocr.inference.model_folder import (
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.system.files import read_checked
+from captcha_ocr.version import __version__
 
 HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from captcha_ocr import __version__
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.version import __version__
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
 MOST_BYTES = 2**32  # of a file of ours, where nothing else says how large it can be

@@ -55,10 +55,7 @@ def save_checkpoint(
     """Write a model folder with all that a stopped run needs. state: what `progress` does not hold, as JSON types."""
     tensors = optimizer.state_dict()
     document = {"progress": asdict(progress), "state": state, "groups": tensors["param_groups"]}
-    beside = {
-        OPTIMIZER_FILE: save_tensors(flatten(tensors["state"])),
-        STATE_FILE: json.dumps(document).encode(),
-    }
+    beside = {OPTIMIZER_FILE: save_tensors(flatten(tensors["state"])), STATE_FILE: json.dumps(document).encode()}
     save_model(folder, model, {"epoch": progress.epoch}, beside=beside)
 
 

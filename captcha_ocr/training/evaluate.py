@@ -20,10 +20,7 @@ EVALUATION_BATCH = 250
 
 @torch.inference_mode()
 def evaluate(
-    model: ResNet18,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    loss: Loss = "bce",
-    processes: Processes | None = None,
+    model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce", processes: Processes | None = None
 ) -> Scores:
     """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from captcha_ocr import __version__
 from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_places, read_dataset
@@ -57,6 +56,7 @@ from captcha_ocr.training.run_folder import (
 )
 from captcha_ocr.training.tensorboard import Board
 from captcha_ocr.training.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
+from captcha_ocr.version import __version__
 
 TRAINED_BATCHES = 4  # of images that were trained on, to score for comparison
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to tell beforehand how long a run takes

@@ -95,7 +95,7 @@ with joined(torch.device("cpu")) as processes:
 
 
 def run_two(*arguments: object, options=()) -> subprocess.CompletedProcess:
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [*TORCHRUN, *options, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)

@@ -464,8 +464,7 @@ def test_a_loss_that_is_no_number_is_a_failure(config, loss):
 
 
 @pytest.mark.parametrize(
-    ("exact", "loss", "better"),
-    [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)],
+    ("exact", "loss", "better"), [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)]
 )
 def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, better):
     progress = Progress({}, best_exact=0.5, best_loss=0.5)

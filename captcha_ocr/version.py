@@ -1,0 +1,3 @@
+"""The version of captcha-ocr."""
+
+__version__ = "0.1.0"
