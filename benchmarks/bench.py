@@ -100,8 +100,8 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     """Our renderer against the package's, both as they are in a program, in this process."""
     from captcha.image import ImageCaptcha
 
-    from captcha_ocr.config import GeneratorConfig
-    from captcha_ocr.generation.renderers import render
+    from captcha_ocr.generation.config import GeneratorConfig
+    from captcha_ocr.generation.fast_renderer import render
 
     config, package = GeneratorConfig(), ImageCaptcha()
     texts = ["".join(random.choices(config.charset, k=config.lengths.longest)) for _ in range(count)]
@@ -151,7 +151,8 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     """Reading files with a network of random weights, which is as fast as a trained one."""
     from captcha_ocr.charset import Charset
     from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
-    from captcha_ocr.network.resnet import ResNet18, TorchEngine
+    from captcha_ocr.network.resnet import ResNet18
+    from captcha_ocr.network.torch_engine import TorchEngine
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.system.parallel import SLICE
 

@@ -17,9 +17,11 @@ import torch
 from bench import end_cleanly
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import GeneratorConfig, InputSize, Lengths, ModelConfig, NetworkConfig, TrainConfig
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig, TrainConfig
 from captcha_ocr.data.images import to_array
-from captcha_ocr.generation.renderers import render, render_by_package
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.fast_renderer import render
+from captcha_ocr.generation.package_renderer import render_by_package
 from captcha_ocr.network.device import choose_device, keep_freed_memory
 from captcha_ocr.system.parallel import map_jobs
 from captcha_ocr.training.batches import ResidentBatches, Share

@@ -9,8 +9,8 @@ import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
-from captcha_ocr.errors import UsageError
+from captcha_ocr.charset import Charset, Fold
+from captcha_ocr.errors import UsageError, check, is_int
 
 Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "columns", "narrow"]
@@ -22,8 +22,6 @@ EngineName = Literal["auto", "torch", "onnx"]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-Warp = Literal["package", "classic"]
-Renderer = Literal["fast", "package"]
 
 MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
 PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
@@ -36,13 +34,6 @@ MAX_LENGTH = 64
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than one in so many labels have may be a slip
 MAX_SEED = 2**32 - 1
-MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
-
-
-def check(condition: bool, sentence: str) -> None:
-    """Raise UsageError with `sentence` unless `condition` holds."""
-    if not condition:
-        raise UsageError(sentence)
 
 
 def check_seed(seed: object) -> None:
@@ -53,11 +44,6 @@ def check_seed(seed: object) -> None:
 def check_max_bytes(max_bytes: object) -> None:
     """Refuse a bound on image files that is none."""
     check(is_int(max_bytes, 1, 10**9), f"--max-bytes must be 1 to 1,000,000,000, not {max_bytes}")
-
-
-def is_int(value: object, low: int, high: int) -> bool:
-    """Whether `value` is an int, and no bool, within [low, high]."""
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 @dataclass(frozen=True)
@@ -201,44 +187,6 @@ def read_charset(document: dict[str, Any]) -> Charset:
     check(isinstance(characters, str), "the alphabet must be a text")
     check(fold in get_args(Fold), f"unknown case rule {fold!r}")
     return Charset(characters, fold)
-
-
-@dataclass(frozen=True)
-class GeneratorConfig:
-    """What `generate` draws. Image `i` depends on these, less `count` and `start`, and on `i` alone.
-
-    warp: `package` as the installed version draws, `classic` as 0.7.0 and earlier did.
-    width 0: 40 pixels a character of the longest text, at least 160.
-    """
-
-    count: int = 50_000
-    start: int = 0
-    lengths: Lengths = Lengths(4, 4)
-    charset: str = NAMED["upper-alnum"]
-    width: int = 0
-    height: int = 60
-    fonts: tuple[str, ...] = ()
-    font_sizes: tuple[int, ...] = (42, 50, 56)
-    warp: Warp = "package"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
-        object.__setattr__(self, "width", self.width or max(160, 40 * self.lengths.longest))
-        check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
-        check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
-        check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
-        least = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
-        check(
-            is_int(self.width, least, 4096),
-            f"a width of {self.width} pixels is out of bounds: "
-            f"{self.lengths.longest} characters need at least {least}, and 4096 is the most",
-        )
-        check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
-        check(bool(self.font_sizes), "--font-sizes names no size")
-        check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
-        check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
-        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
 """Everything captcha-ocr raises on purpose, each with the exit code of the command line.
+import math
+import re
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 
 CaptchaOcrError            1   something failed; the message is one sentence for the user
 ├── UsageError             2   an option, an argument or a combination of them that cannot be
@@ -46,3 +51,14 @@ class DamagedError(CaptchaOcrError):
     """A file that captcha-ocr wrote is missing, cut short or changed."""
 
     exit_code = 3
+
+
+def check(condition: bool, sentence: str) -> None:
+    """Raise UsageError with `sentence` unless `condition` holds."""
+    if not condition:
+        raise UsageError(sentence)
+
+
+def is_int(value: object, low: int, high: int) -> bool:
+    """Whether `value` is an int, and no bool, within [low, high]."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -11,7 +11,7 @@ import numpy as np
 
 from captcha_ocr.charset import merge_lookalikes, mixes_cases
 from captcha_ocr.errors import in_one_line
-from captcha_ocr.system.files import finite
+from captcha_ocr.system.documents import finite
 
 LEAST_TO_JUDGE, GROUPS, SUREST = 300, 15, 0.95  # for confidences
 

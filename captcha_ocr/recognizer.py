@@ -10,9 +10,9 @@ from typing import Literal, Protocol, Self, TypeVar, get_args, overload
 
 import numpy as np
 
-from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check, check_max_bytes
+from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check_max_bytes
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
-from captcha_ocr.errors import DamagedError, ImageError
+from captcha_ocr.errors import DamagedError, ImageError, check
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.system.parallel import map_in_threads
@@ -156,7 +156,7 @@ def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto")
 
         return OnnxEngine(folder)
     from captcha_ocr.network.device import choose_device
-    from captcha_ocr.network.resnet import TorchEngine
+    from captcha_ocr.network.torch_engine import TorchEngine
     from captcha_ocr.network.weights import load_model
 
     return TorchEngine(load_model(folder), choose_device(device))

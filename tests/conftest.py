@@ -16,20 +16,14 @@ import torch
 from click.testing import CliRunner, Result
 
 from captcha_ocr.cli import main
-from captcha_ocr.config import (
-    PRESETS,
-    GeneratorConfig,
-    InputSize,
-    Lengths,
-    NetworkConfig,
-    PrepareConfig,
-    Preset,
-    TrainConfig,
-)
-from captcha_ocr.data.prepare import find_labels, prepare
+from captcha_ocr.config import PRESETS, InputSize, Lengths, NetworkConfig, PrepareConfig, Preset, TrainConfig
+from captcha_ocr.data.labels import find_labels
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
+from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.system.files import sealed, sha256
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import sha256
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the tests

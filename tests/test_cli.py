@@ -347,7 +347,7 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
     monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine", exhausted)
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    monkeypatch.setattr("captcha_ocr.network.resnet.TorchEngine.logits", exhausted_in_torch)
+    monkeypatch.setattr("captcha_ocr.network.torch_engine.TorchEngine.logits", exhausted_in_torch)
     result = read(*some)
     assert (result.exit_code, len(after_device(result.stderr))) == (1, 1)
     assert re.search(naming("cpu", " GB", "--device"), result.stderr)

@@ -8,7 +8,6 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.config import (
     GENERATED,
     PRESETS,
-    GeneratorConfig,
     ImageKind,
     InputSize,
     Lengths,
@@ -22,6 +21,7 @@ from captcha_ocr.config import (
     preset_named,
 )
 from captcha_ocr.errors import UsageError
+from captcha_ocr.generation.config import GeneratorConfig
 
 MODEL = ModelConfig(Charset("abé", "lower"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3"))
 

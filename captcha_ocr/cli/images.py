@@ -30,7 +30,9 @@ from captcha_ocr.cli.group import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, GeneratorConfig, PrepareConfig, Renderer, Warp, check
+from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, PrepareConfig
+from captcha_ocr.errors import check
+from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -155,6 +157,7 @@ def prepare(
     Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
     """
     with deferred():
+        from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
         from captcha_ocr.system.console import ProgressBar
 
@@ -168,7 +171,7 @@ def prepare(
         if folds is None:
             prepared = first = preparation.prepare(images, out, config, **how)
         else:
-            first, *others = preparation.prepare_folds(images, out, folds, config, **how)
+            first, *others = folds_of.prepare_folds(images, out, folds, config, **how)
             # What was left out is the same in every fold, but only known of those that were made now.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     manifest = first.manifest

@@ -208,7 +208,7 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr.data.prepare import find_labels
+        from captcha_ocr.data.labels import find_labels
         from captcha_ocr.network import onnx_export as exporting
 
     found, _ = find_labels(images, labels, None)

@@ -6,11 +6,16 @@ import json
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from captcha_ocr.config import SPLITS, Split
-from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
+from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
+from captcha_ocr.config import MAX_LENGTH, RARE, SPLITS, Lengths, PrepareConfig, Split
+from captcha_ocr.data.images import image_files
+from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError, check
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import open_regular
 
 LABELS_FILE = "labels.csv"
@@ -162,3 +167,111 @@ def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
         if row["split"] == split:
             return Label(file, row["text"], split)
     raise LabelError(f"its split is {row['split']!r}; only train, val and test are known")
+
+
+SERIAL_NUMBERS = (
+    "the names of the images in {} hold serial numbers where a text is looked for; "
+    "--label-pattern or labels.csv says where their text is"
+)
+
+
+def find_labels(
+    images: Path, labels_file: Path | None, pattern: str | None, corrections: Path | None = None
+) -> tuple[list[Label], Problems]:
+    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names.
+
+    corrections: a labels file whose rows come before all that; a row with an empty text leaves its image out.
+    """
+    labels, problems = find_first_labels(images, labels_file, pattern)
+    if corrections is None:
+        return labels, problems
+    corrected, refused = read_labels(corrections, images)
+    check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
+    split_of = {label.file: label.split for label in labels}
+    new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
+    kept = [label for label in labels if label.file not in new and label.file not in refused]
+    problems = {file: reason for file, reason in problems.items() if file not in new} | refused
+    return sorted([*kept, *new.values()], key=lambda label: label.file), problems
+
+
+def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
+    """The labels as `find_labels` finds them, before they are corrected."""
+    if not images.is_dir():
+        raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
+    files = image_files(images)
+    if not files:
+        raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
+    if labels_file is None and pattern is None and os.path.lexists(images / LABELS_FILE):
+        labels_file = images / LABELS_FILE
+    if labels_file is None:
+        labels, problems = labels_from_names(files, pattern)
+        check(pattern is not None or not are_serial_numbers(labels), SERIAL_NUMBERS.format(images))
+        return labels, problems
+    if pattern is not None:
+        raise UsageError("--labels and --label-pattern exclude each other")
+    labels, problems = read_labels(labels_file, images)
+    check_rows(labels_file, labels, problems, images, set(files))
+    known = {label.file for label in labels} | set(problems)
+    problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
+    return sorted(labels, key=lambda label: label.file), problems
+
+
+def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: set[str]) -> None:
+    """UsageError where a labels file has rows, but none of them names one of the files below `images`."""
+    named = [label.file for label in labels] + list(refused)
+    strange = f"no row of {table} names an image below {images}: the first names {named[0] if named else 'nothing'!r}"
+    check(not named or not files.isdisjoint(named), f"{strange}, and there is {min(files, default='')!r}")
+
+
+def admit_labels(
+    labels: list[Label], config: PrepareConfig, problems: Problems
+) -> tuple[list[Label], Charset, Lengths]:
+    """The labels that fit, their alphabet and their lengths; adds to `problems`."""
+    if not labels:
+        first = next(iter(problems.items()))
+        raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
+    lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
+    unfit = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
+    fit = [label for label in labels if label.file not in unfit]
+    if not fit:
+        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {unfit[labels[0].file]}")
+    problems |= unfit
+    charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
+    admitted = []
+    for label in fit:
+        unknown = charset.unknown_characters(label.text)
+        if unknown:
+            problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+        else:
+            admitted.append(label)
+    if not admitted:
+        first_file = fit[0].file
+        raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
+    texts = {charset.normalize(label.text) for label in admitted}
+    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart"
+    check(len(texts) > 1 or len(admitted) == 1, f"{same}; --label-pattern or labels.csv says where their text is")
+    found = {len(label.text) for label in admitted}
+    return admitted, charset, config.lengths or Lengths(min(found), max(found))
+
+
+def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
+    """Why a text cannot be learnt, whatever the alphabet; None where it can."""
+    unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
+    if unreadable:
+        return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
+    if len(text) in lengths:
+        return None
+    why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
+    if config.lengths is not None:
+        why = f"and --length says {lengths}"
+    elif len(text) > MAX_LENGTH:
+        why = f"and at most {MAX_LENGTH} are read"
+    return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
+
+
+def usual_lengths(lengths: Iterable[int]) -> Lengths:
+    """From the shortest to the longest of the lengths that at least one in `RARE` texts has; others may be slips."""
+    counts = Counter(lengths)
+    usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
+    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
+    return Lengths(min(usual), max(usual))

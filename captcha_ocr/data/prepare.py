@@ -8,32 +8,17 @@ import math
 import os
 import shlex
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from itertools import count as counting
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
-from captcha_ocr.config import (
-    GENERATED,
-    MAX_BYTES,
-    MAX_LENGTH,
-    RARE,
-    SPLITS,
-    ImageKind,
-    InputSize,
-    Lengths,
-    PrepareConfig,
-    Split,
-    check,
-)
-from captcha_ocr.data.images import image_files, read_bytes, survey, to_array
-from captcha_ocr.data.labels import LABELS_FILE, Label, Problems, are_serial_numbers, labels_from_names, read_labels
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import GENERATED, MAX_BYTES, ImageKind, InputSize, PrepareConfig, Split
+from captcha_ocr.data.images import read_bytes, survey, to_array
+from captcha_ocr.data.labels import Label, Problems, admit_labels, find_labels
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -46,18 +31,15 @@ from captcha_ocr.data.shards import (
     write_manifest,
     write_shard,
 )
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
-from captcha_ocr.system.console import counted
-from captcha_ocr.system.files import TEMPORARY, is_ours, remove_files, room_for, sha256, sync_folder, writing_to
+from captcha_ocr.data.splits import drop_copies, split_rows
+from captcha_ocr.errors import DamagedError, ImageError, UsageError
+from captcha_ocr.system.documents import is_ours
+from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.system.parallel import map_in_threads, map_jobs
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
 SURVEYED = 300  # images, at most, whose size and colours are looked at
-SERIAL_NUMBERS = (
-    "the names of the images in {} hold serial numbers where a text is looked for; "
-    "--label-pattern or labels.csv says where their text is"
-)
 
 
 @dataclass(frozen=True)
@@ -180,145 +162,6 @@ def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
     """What the labelled images below a folder are like, by a sample; as the generator's where none can be read."""
     some = (folder / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
     return survey(some, max_bytes) or GENERATED
-
-
-def prepare_folds(
-    images: Path, out: Path, folds: int, config: PrepareConfig, force: bool = False, **options: Any
-) -> list[Prepared]:
-    """As `prepare`, with its options, into `out`/fold-1 …: every image is in the test set of one of `folds`."""
-    check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
-    present = folds_in(out)
-    change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
-    check(force or are_of(present, folds), change)
-    prepared = []
-    with writing_to(out):
-        for fold in range(1, folds + 1):
-            of_fold = replace(config, fold=(fold, folds))
-            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
-        for folder in present[folds:]:
-            with writing_to(folder):
-                clear(folder)
-            check(not folder.exists(), f"{folder} holds files that prepare did not write; move them elsewhere")
-    return prepared
-
-
-def are_of(present: Sequence[Path], folds: int) -> bool:
-    """Whether these are of so many folds, be it that not all of them are finished, or begun."""
-    for number, folder in enumerate(present, 1):
-        try:
-            fold = read_manifest(folder).options.get("fold")
-        except CaptchaOcrError:  # of what is unfinished, or damaged, preparing it has more to say
-            continue
-        if fold != [number, folds]:
-            return False
-    return len(present) <= folds
-
-
-def folds_in(folder: Path) -> list[Path]:
-    """The folders of the folds in a folder, from the first on."""
-    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in counting(1))))
-
-
-def find_labels(
-    images: Path, labels_file: Path | None, pattern: str | None, corrections: Path | None = None
-) -> tuple[list[Label], Problems]:
-    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names.
-
-    corrections: a labels file whose rows come before all that; a row with an empty text leaves its image out.
-    """
-    labels, problems = find_first_labels(images, labels_file, pattern)
-    if corrections is None:
-        return labels, problems
-    corrected, refused = read_labels(corrections, images)
-    check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
-    split_of = {label.file: label.split for label in labels}
-    new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
-    kept = [label for label in labels if label.file not in new and label.file not in refused]
-    problems = {file: reason for file, reason in problems.items() if file not in new} | refused
-    return sorted([*kept, *new.values()], key=lambda label: label.file), problems
-
-
-def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
-    """The labels as `find_labels` finds them, before they are corrected."""
-    if not images.is_dir():
-        raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
-    files = image_files(images)
-    if not files:
-        raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
-    if labels_file is None and pattern is None and os.path.lexists(images / LABELS_FILE):
-        labels_file = images / LABELS_FILE
-    if labels_file is None:
-        labels, problems = labels_from_names(files, pattern)
-        check(pattern is not None or not are_serial_numbers(labels), SERIAL_NUMBERS.format(images))
-        return labels, problems
-    if pattern is not None:
-        raise UsageError("--labels and --label-pattern exclude each other")
-    labels, problems = read_labels(labels_file, images)
-    check_rows(labels_file, labels, problems, images, set(files))
-    known = {label.file for label in labels} | set(problems)
-    problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
-    return sorted(labels, key=lambda label: label.file), problems
-
-
-def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: set[str]) -> None:
-    """UsageError where a labels file has rows, but none of them names one of the files below `images`."""
-    named = [label.file for label in labels] + list(refused)
-    strange = f"no row of {table} names an image below {images}: the first names {named[0] if named else 'nothing'!r}"
-    check(not named or not files.isdisjoint(named), f"{strange}, and there is {min(files, default='')!r}")
-
-
-def admit_labels(
-    labels: list[Label], config: PrepareConfig, problems: Problems
-) -> tuple[list[Label], Charset, Lengths]:
-    """The labels that fit, their alphabet and their lengths; adds to `problems`."""
-    if not labels:
-        first = next(iter(problems.items()))
-        raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
-    lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
-    unfit = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
-    fit = [label for label in labels if label.file not in unfit]
-    if not fit:
-        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {unfit[labels[0].file]}")
-    problems |= unfit
-    charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    admitted = []
-    for label in fit:
-        unknown = charset.unknown_characters(label.text)
-        if unknown:
-            problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-        else:
-            admitted.append(label)
-    if not admitted:
-        first_file = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
-    texts = {charset.normalize(label.text) for label in admitted}
-    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart"
-    check(len(texts) > 1 or len(admitted) == 1, f"{same}; --label-pattern or labels.csv says where their text is")
-    found = {len(label.text) for label in admitted}
-    return admitted, charset, config.lengths or Lengths(min(found), max(found))
-
-
-def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
-    """Why a text cannot be learnt, whatever the alphabet; None where it can."""
-    unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
-    if unreadable:
-        return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
-    if len(text) in lengths:
-        return None
-    why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
-    if config.lengths is not None:
-        why = f"and --length says {lengths}"
-    elif len(text) > MAX_LENGTH:
-        why = f"and at most {MAX_LENGTH} are read"
-    return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
-
-
-def usual_lengths(lengths: Iterable[int]) -> Lengths:
-    """From the shortest to the longest of the lengths that at least one in `RARE` texts has; others may be slips."""
-    counts = Counter(lengths)
-    usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
-    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
-    return Lengths(min(usual), max(usual))
 
 
 def printable(path: Path) -> str:
@@ -451,69 +294,6 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[tuple[
             reason = str(error)
         results.append((file_sha256, reason))
     return results
-
-
-def drop_copies(
-    labels: list[Label], hashes: list[str | None], charset: Charset, problems: Problems
-) -> tuple[list[int], int]:
-    """The rows to keep, one of each set of byte-identical images, and the number of copies dropped.
-
-    Copies in two splits would let a network be tested on what it was trained on, so the one in the
-    test set is kept before that in the validation set before that in the training set. Copies with
-    different texts are all left out: nobody knows which is right.
-    """
-    rows_of: dict[str, list[int]] = {}
-    for row, file_sha256 in enumerate(hashes):
-        if file_sha256 is not None and labels[row].file not in problems:
-            rows_of.setdefault(file_sha256, []).append(row)
-    kept, copies = [], 0
-    for rows in rows_of.values():
-        texts = {charset.normalize(labels[row].text) for row in rows}
-        if len(texts) > 1:
-            names = " and ".join(labels[row].file for row in rows)
-            problems |= {labels[row].file: f"{names} are byte-identical, but labelled differently" for row in rows}
-            continue
-        kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
-        copies += len(rows) - 1
-    return sorted(kept), copies
-
-
-def split_rows(
-    kept: list[int], labels: list[Label], config: PrepareConfig, problems: Problems
-) -> dict[Split, list[int]]:
-    """The rows of each split in a seeded random order: as the labels say, or drawn."""
-    order = [kept[place] for place in np.random.default_rng(config.seed).permutation(len(kept))]
-    _, val_percent, test_percent = config.split
-    rows: dict[Split, list[int]] = {split: [] for split in SPLITS}
-    if config.fold is not None:
-        fold, folds = config.fold
-        check(folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds")
-        first, last = (len(order) * number // folds for number in (fold - 1, fold))
-        rows["train"], rows["test"] = order[:first] + order[last:], order[first:last]
-    elif any(label.split for label in labels):
-        for row in order:
-            rows[labels[row].split or "train"].append(row)
-    else:
-        rows["train"] = order
-        rows["test"] = take(order, len(kept) * test_percent / 100)
-        rows["val"] = take(order, len(kept) * val_percent / 100)
-    if not rows["val"]:
-        rows["val"] = take(rows["train"], len(rows["train"]) / 10)
-    if not rows["train"]:
-        why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
-        raise CaptchaOcrError(
-            f"{counted(len(kept), 'usable image')}, of which none is left to train on beside validation and test sets"
-            + (f" ({why})" if why else "")
-        )
-    return rows
-
-
-def take(rows: list[int], share: float) -> list[int]:
-    """Remove and return the last `share` rows, rounded, at least one."""
-    count = max(1, round(share))
-    taken = rows[-count:]
-    del rows[-count:]
-    return taken
 
 
 def encode_kept(charset: Charset, labels: list[Label], kept: list[int], longest: int) -> np.ndarray:

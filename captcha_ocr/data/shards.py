@@ -17,9 +17,10 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, check, is_int, read_charset
-from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.system.files import alike, read_checked, read_sealed, sealed, sha256, write_atomic
+from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, read_charset
+from captcha_ocr.errors import DamagedError, UsageError, check, is_int
+from captcha_ocr.system.documents import alike, read_sealed, sealed
+from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"

@@ -11,11 +11,12 @@ import torch
 from PIL import Image
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import GENERATED, GeneratorConfig, ModelConfig, PrepareConfig, preset_named
+from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
-from captcha_ocr.generation.renderers import render
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.fast_renderer import render
 from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
-from captcha_ocr.network.resnet import TorchEngine
+from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.parallel import SLICE
 from captcha_ocr.training.batches import ResidentBatches, Share

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import TrainConfig, check
-from captcha_ocr.data.prepare import folds_in
+from captcha_ocr.config import TrainConfig
+from captcha_ocr.data.folds import folds_in
 from captcha_ocr.data.shards import read_manifest
+from captcha_ocr.errors import check
 from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import say
-from captcha_ocr.system.files import sealed, write_atomic, writing_to
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.train import train
 
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"

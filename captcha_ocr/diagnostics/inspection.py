@@ -10,8 +10,8 @@ from typing import Any
 from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import open_image, read_bytes
-from captcha_ocr.data.labels import Label, Problems
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, admit_labels, find_labels, kind_of
+from captcha_ocr.data.labels import Label, Problems, admit_labels, find_labels
+from captcha_ocr.data.prepare import IMAGES_PER_JOB, kind_of
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from captcha_ocr.config import TrainConfig, check
+from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.errors import check
 from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.system.console import counted, say
-from captcha_ocr.system.files import sealed, write_atomic, writing_to
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.train import train
 
 STEPS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …

@@ -13,12 +13,15 @@ from typing import Any
 import captcha.image
 from PIL import ImageFont
 
-from captcha_ocr.config import GeneratorConfig, Lengths, Renderer
+from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import image_files
 from captcha_ocr.data.labels import LABELS_FILE, shortened
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.generation.renderers import RENDERERS, seeded_text
-from captcha_ocr.system.files import read_json, remove_files, sha256, to_json, write_atomic, writing_to
+from captcha_ocr.generation.config import GeneratorConfig, Renderer
+from captcha_ocr.generation.fast_renderer import RENDERERS
+from captcha_ocr.generation.package_renderer import seeded_text
+from captcha_ocr.system.documents import read_json, to_json
+from captcha_ocr.system.files import remove_files, sha256, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs
 
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %

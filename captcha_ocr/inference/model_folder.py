@@ -12,7 +12,8 @@ from typing import Any
 
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.system.files import TEMPORARY, read_sealed, sealed, sha256, sync_folder, write_atomic
+from captcha_ocr.system.documents import read_sealed, sealed
+from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # beside them in a checkpoint

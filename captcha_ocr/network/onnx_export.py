@@ -20,17 +20,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from captcha_ocr.config import MAX_BYTES, ModelConfig, check
+from captcha_ocr.config import MAX_BYTES, ModelConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
-from captcha_ocr.errors import CaptchaOcrError, ImageError
+from captcha_ocr.errors import CaptchaOcrError, ImageError, check
 from captcha_ocr.inference.decoding import allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.network.resnet import ResNet18, TorchEngine, fuse_norms
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.files import sealed, sha256, write_in_turn, writing_to
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import sha256, write_in_turn, writing_to
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:

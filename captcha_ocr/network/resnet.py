@@ -1,17 +1,12 @@
 """ResNet-18 (He et al. 2015, arXiv:1512.03385) with a softmax for every place in a text, which CTC makes of columns."""
 
-import copy
 import math
-from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.config import ModelConfig, NetworkConfig
-from captcha_ocr.network.device import describe
 
 Stride = tuple[int, int]  # of rows and columns
 LEAST = 1e-20  # probability, so that its logarithm, and the gradient of that, stay within bounds
@@ -186,40 +181,3 @@ def count_parameters(model: nn.Module) -> int:
 def move(model: ResNet18, device: torch.device) -> ResNet18:
     """The model on `device`, its kernels laid out channels last, which is the faster order everywhere."""
     return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-
-def fuse_norms(model: ResNet18) -> ResNet18:
-    """A copy for reading alone, its batch norms worked into the convolutions before them: the same logits sooner."""
-    model = copy.deepcopy(model).eval()
-    for part in model.modules():
-        if isinstance(part, BasicBlock):
-            part.conv1 = fuse_conv_bn_eval(part.conv1, part.norm1)
-            part.conv2 = fuse_conv_bn_eval(part.conv2, part.norm2)
-            part.norm1 = part.norm2 = nn.Identity()  # type: ignore[assignment]
-        elif isinstance(part, nn.Sequential):
-            for number, (layer, following) in enumerate(pairwise(list(part))):
-                if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
-                    part[number], part[number + 1] = fuse_conv_bn_eval(layer, following), nn.Identity()
-    return model
-
-
-class TorchEngine:
-    """What a Recognizer reads with: numpy in, numpy out, on one device.
-
-    In float32, so that it reads what the exported network reads: in bf16 one code in a thousand was another.
-    """
-
-    readers = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
-
-    def __init__(self, model: ResNet18, device: torch.device) -> None:
-        self.model = move(fuse_norms(model), device)
-        self.config, self.device = model.config, device
-
-    @torch.inference_mode()
-    def logits(self, images: np.ndarray) -> np.ndarray:
-        """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
-        logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
-        return logits.cpu().numpy()
-
-    def __str__(self) -> str:
-        return f"{describe(self.device)}, fp32"

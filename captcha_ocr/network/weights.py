@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.config import TrainConfig, check, differences
+from captcha_ocr.config import TrainConfig, differences
 from captcha_ocr.data.shards import Dataset
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,

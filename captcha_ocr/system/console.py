@@ -3,9 +3,10 @@
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_NOTES = 0.5
@@ -14,6 +15,8 @@ SECONDS_BETWEEN_NOTES = 0.5
 def say(line: str, quiet: bool = False) -> None:
     """Write one line to stderr, above the bar if there is one; nothing where it is to be quiet."""
     if not quiet:
+        from tqdm import tqdm  # a reader is installed without it
+
         tqdm.write(line, file=sys.stderr)
 
 
@@ -40,7 +43,7 @@ class ProgressBar:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
         self.first: int | None = None  # what was there at the first `show`: no part of the rate
-        self.bar: tqdm[Any] | None = None
+        self.bar: "tqdm[Any] | None" = None
 
     def __enter__(self) -> "ProgressBar":
         return self
@@ -59,6 +62,8 @@ class ProgressBar:
             self.first, self.started = done, time.monotonic()
         if sys.stderr.isatty():
             if self.bar is None:
+                from tqdm import tqdm
+
                 self.bar = tqdm(
                     initial=done,
                     total=total,

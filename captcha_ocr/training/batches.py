@@ -10,9 +10,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from captcha_ocr.config import Split, check
+from captcha_ocr.config import Split
 from captcha_ocr.data.shards import Dataset, Place, check_places, read_shard
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import memory_of
 from captcha_ocr.system.parallel import available_workers
 from captcha_ocr.training.difficulty import Difficulty

@@ -10,12 +10,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.config import check
-from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, check
 from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, put_in_place, read_config, recover
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import save_model
-from captcha_ocr.system.files import alike, parse_json, read_checked
+from captcha_ocr.system.documents import alike, parse_json
+from captcha_ocr.system.files import read_checked
 
 LAST, PREVIOUS = "last", "previous"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of every parameter, beside its step

@@ -6,14 +6,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import check, decays
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.config import decays
+from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import STATE_FILE, standing
 from captcha_ocr.metrics import loss_of
 from captcha_ocr.network.weights import load_into
 from captcha_ocr.system.console import counted, say
-from captcha_ocr.system.files import alike
+from captcha_ocr.system.documents import alike
 from captcha_ocr.training.checkpoint import LAST, PREVIOUS, checkpoint_named, load_last, read_checkpoint, restore
+from captcha_ocr.training.optim import make_schedule
 from captcha_ocr.training.run_folder import (
     BEST,
     Run,
@@ -23,7 +24,7 @@ from captcha_ocr.training.run_folder import (
     has_lost_its_checkpoints,
     is_longer,
 )
-from captcha_ocr.training.trainer import Trainer, make_schedule
+from captcha_ocr.training.trainer import Trainer
 
 COURSE = (  # what changes in a schedule's state while it runs
     *("last_epoch", "_step_count", "_last_lr", "_is_initial", "_get_lr_called_within_step"),

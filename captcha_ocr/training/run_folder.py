@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import ModelConfig, Split, TrainConfig, check, derive_epochs, differences, preset_named
+from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.data.shards import Dataset
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
 from captcha_ocr.inference.model_folder import (
     ASIDE,
     WEIGHTS_FILE,
@@ -31,17 +31,8 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import say
-from captcha_ocr.system.files import (
-    alike,
-    finite,
-    is_ours,
-    read_sealed,
-    remove_stale,
-    sealed,
-    sha256,
-    to_json,
-    write_atomic,
-)
+from captcha_ocr.system.documents import alike, finite, is_ours, read_sealed, sealed, to_json
+from captcha_ocr.system.files import remove_stale, sha256, write_atomic
 from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_whole, checkpoint_named
 from captcha_ocr.training.distributed import Processes
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import check
+from captcha_ocr.errors import check
 
 NAMES = {
     "training_loss": "loss/training",

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, check, decays
+from captcha_ocr.config import PRESETS, ModelConfig, TrainConfig, decays
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_places, read_dataset
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, standing
 from captcha_ocr.metrics import Scores, is_worse, loss_of
 from captcha_ocr.network.calibration import calibrated
@@ -33,6 +33,7 @@ from captcha_ocr.training.checkpoint import Progress, save_checkpoint, save_last
 from captcha_ocr.training.distributed import Processes, joined, local_device
 from captcha_ocr.training.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.training.interruption import Interruption
+from captcha_ocr.training.optim import make_optimizer, make_scaler
 from captcha_ocr.training.resume import go_on
 from captcha_ocr.training.run_folder import (
     BEST,
@@ -55,7 +56,7 @@ from captcha_ocr.training.run_folder import (
     write_metrics,
 )
 from captcha_ocr.training.tensorboard import Board
-from captcha_ocr.training.trainer import Trainer, make_optimizer, make_scaler, make_trainer, run_epoch
+from captcha_ocr.training.trainer import Trainer, make_trainer, run_epoch
 from captcha_ocr.version import __version__
 
 TRAINED_BATCHES = 4  # of images that were trained on, to score for comparison

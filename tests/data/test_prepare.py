@@ -10,12 +10,14 @@ from PIL import Image
 
 import captcha_ocr.data.prepare
 from captcha_ocr.config import SPLITS, InputSize, Lengths, PrepareConfig
+from captcha_ocr.data.folds import folds_in, prepare_folds
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, folds_in, prepare_command, prepare_folds
+from captcha_ocr.data.prepare import STAGING, prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.system.files import LOCK_FILE, seal, to_json, writing_to
+from captcha_ocr.system.documents import seal, to_json
+from captcha_ocr.system.files import LOCK_FILE, writing_to
 
 SMALL = PrepareConfig(width=16, height=8)
 AB_OR_BA = ("ab", "ba")

@@ -20,7 +20,8 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.system.files import seal, sha256, to_json
+from captcha_ocr.system.documents import seal, to_json
+from captcha_ocr.system.files import sha256
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
 LABELS = np.array([[0, 1], [1, 1], [1, 0]], np.int16)

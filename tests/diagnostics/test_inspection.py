@@ -12,7 +12,8 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
 from captcha_ocr.diagnostics.inspection import advice_on_images, inspect, read_wrong, sample
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.network.resnet import ResNet18, TorchEngine
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.torch_engine import TorchEngine
 
 ANY = PrepareConfig()
 

@@ -14,8 +14,8 @@ from PIL import Image
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.generation.fast_renderer import render
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.renderers import render
 from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)

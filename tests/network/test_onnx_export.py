@@ -20,7 +20,8 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.inference.onnx_engine import OnnxEngine
 from captcha_ocr.network import onnx_export as export
 from captcha_ocr.network.onnx_export import to_onnx
-from captcha_ocr.network.resnet import ResNet18, TorchEngine
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.network.weights import load_model, save_model
 
 

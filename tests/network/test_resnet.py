@@ -7,15 +7,8 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
-from captcha_ocr.network.resnet import (
-    ResNet18,
-    TorchEngine,
-    columns_of,
-    count_parameters,
-    fuse_norms,
-    places_from_columns,
-    standardise,
-)
+from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, places_from_columns, standardise
+from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)

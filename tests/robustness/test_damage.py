@@ -19,7 +19,8 @@ from captcha_ocr import Recognizer
 from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.files import sealed, sha256
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import sha256
 from captcha_ocr.training.checkpoint import check_whole, load_last
 from captcha_ocr.training.run_folder import read_run
 from captcha_ocr.training.train import train

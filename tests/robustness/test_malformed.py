@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from captcha_ocr import Recognizer
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import admit_labels, find_labels
+from captcha_ocr.data.labels import admit_labels, find_labels, read_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.system.files import sealed, sha256
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import sha256
 from captcha_ocr.training.checkpoint import check_whole
 from captcha_ocr.training.train import train
 

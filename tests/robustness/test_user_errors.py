@@ -12,8 +12,8 @@ from hostile import BOMBS
 
 from captcha_ocr.cli import main
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.prepare import prepare_folds
-from captcha_ocr.system.files import sealed
+from captcha_ocr.data.folds import prepare_folds
+from captcha_ocr.system.documents import sealed
 
 
 @pytest.fixture(scope="module")

@@ -8,20 +8,8 @@ import sys
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.system.files import (
-    LOCK_FILE,
-    MOST_NESTED,
-    TEMPORARY,
-    read_checked,
-    read_json,
-    read_sealed,
-    seal,
-    sealed,
-    sha256,
-    to_json,
-    write_in_turn,
-    writing_to,
-)
+from captcha_ocr.system.documents import MOST_NESTED, read_json, read_sealed, seal, sealed, to_json
+from captcha_ocr.system.files import LOCK_FILE, TEMPORARY, read_checked, sha256, write_in_turn, writing_to
 
 DOCUMENT = {"format": "captcha-ocr test", "version": 1, "text": "é", "numbers": [1, 2.5, None]}
 
@@ -107,7 +95,7 @@ def test_a_file_that_is_no_json_object_is_damage(tmp_path):
 
 
 def test_a_folder_a_missing_and_a_too_large_file_are_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.system.files.MOST_DOCUMENT_BYTES", 2)
+    monkeypatch.setattr("captcha_ocr.system.documents.MOST_DOCUMENT_BYTES", 2)
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"{} ")
     for name in ("folder", "gone", "large"):

@@ -11,8 +11,9 @@ from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.training.batches import Share, load_split
 from captcha_ocr.training.checkpoint import Progress
 from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.optim import make_optimizer
 from captcha_ocr.training.run_folder import model_for
-from captcha_ocr.training.trainer import Tally, Trainer, make_optimizer, make_trainer
+from captcha_ocr.training.trainer import Tally, Trainer, make_trainer
 
 ALONE = Processes(torch.device("cpu"))
 

@@ -3,27 +3,18 @@
 import random
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import captcha.image
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from captcha_ocr.config import GeneratorConfig, Renderer, Warp
+from captcha_ocr.generation.config import GeneratorConfig, Renderer
+from captcha_ocr.generation.package_renderer import render_by_package, seeded_text
 
-package: Any = captcha.image  # whose module attribute `secrets` is replaced while it draws
 MASK_TABLE = bytes(min(255, entry) for entry in captcha.image.ImageCaptcha.lookup_table)
 DOTS = 30  # of noise in an image
 
 Color = tuple[int, int, int]
-
-
-def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
-    """The text of image `index`, and the generator to go on drawing with."""
-    rng = random.Random(f"captcha-ocr {config.seed} {index}")
-    lengths = config.lengths
-    length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
-    return "".join(rng.choice(config.charset) for _ in range(length)), rng
 
 
 def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
@@ -32,93 +23,10 @@ def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
     return text, artist_of(config).draw(text, rng)
 
 
-def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
-    """As `render`, pixel by pixel, by the package's own code in about twice the time.
-
-    Not for several threads at once: the package's source of chance is replaced while it draws.
-    """
-    text, rng = seeded_text(config, index)
-    original = package.secrets
-    package.secrets = SeededSecrets(rng)
-    try:
-        return text, package_drawer_of(config).generate_image(text)
-    finally:
-        package.secrets = original
-
-
 RENDERERS: dict[Renderer, Callable[[GeneratorConfig, int], tuple[str, Image.Image]]] = {
     "fast": render,
     "package": render_by_package,
 }
-
-
-class SeededSecrets:
-    """Stands in for the `secrets` module inside `captcha.image`, drawing from a given generator."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.randbelow = rng.randrange
-        self.choice = rng.choice
-        self.randbits = rng.getrandbits
-
-
-class ClassicCaptcha(captcha.image.ImageCaptcha):
-    """The drawing of captcha 0.3 to 0.7.0.
-
-    Since 0.7.1 `w * u * (high - low) + low` stands where `w * uniform(low, high)` stood, which
-    weakens the warp, and the noise arc may end anywhere right of the first fifth instead of in
-    the last one. Both are restored here; everything else is inherited.
-    """
-
-    @staticmethod
-    def create_noise_curve(image: Image.Image, color: Any) -> Image.Image:
-        """Draw one arc from the first fifth of the width to the last."""
-        draw_below = package.secrets.randbelow
-        width, height = image.size
-        left = draw_below(width // 5 + 1)
-        right = width - draw_below(width // 5 + 1)
-        top = height // 5 + draw_below(height - 2 * (height // 5) + 1)
-        bottom = top + draw_below(height - height // 5 - top + 1)
-        end, start = 160 + draw_below(41), draw_below(21)
-        ImageDraw.Draw(image).arc([left, top, right, bottom], start, end, fill=color)
-        return image
-
-    def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
-        """One glyph: placed, cropped to its ink, rotated, and warped as a quadrilateral."""
-        source = package.secrets
-
-        def uniform(low: float, high: float) -> float:
-            share: float = source.randbits(32) / 2**32
-            return low + share * (high - low)
-
-        font = source.choice(self.truefonts)
-        _, _, width, height = draw.multiline_textbbox((1, 1), c, font=font)
-        shift = (source.randbelow(5), source.randbelow(7))
-        glyph = Image.new("RGBA", (int(width) + shift[0], int(height) + shift[1]))
-        ImageDraw.Draw(glyph).text(shift, c, font=font, fill=color)
-        glyph = glyph.crop(glyph.getbbox())
-        glyph = glyph.rotate(uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True)
-
-        reach_x = width * uniform(*self.character_warp_dx)
-        reach_y = height * uniform(*self.character_warp_dy)
-        x1, y1 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
-        x2, y2 = int(uniform(-reach_x, reach_x)), int(uniform(-reach_y, reach_y))
-        wide, high = int(width) + abs(x1) + abs(x2), int(height) + abs(y1) + abs(y2)
-        corners = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)
-        glyph = glyph.resize((wide, high))
-        return glyph.transform((int(width), int(height)), Image.Transform.QUAD, corners)
-
-
-DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
-    "package": captcha.image.ImageCaptcha,
-    "classic": ClassicCaptcha,
-}
-
-
-@lru_cache(maxsize=1)
-def package_drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
-    """The package's drawing object for a configuration; it keeps the loaded fonts."""
-    fonts = list(config.fonts) or None
-    return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes)
 
 
 class Chance:

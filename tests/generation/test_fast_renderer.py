@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from captcha_ocr.config import GeneratorConfig, Lengths
-from captcha_ocr.generation.renderers import render, render_by_package
+from captcha_ocr.config import Lengths
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.fast_renderer import render
+from captcha_ocr.generation.package_renderer import render_by_package
 
 TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
 MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow

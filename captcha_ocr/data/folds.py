@@ -1,0 +1,51 @@
+"""Shards for a K-fold cross-validation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count as counting
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.config import PrepareConfig
+from captcha_ocr.data.prepare import Prepared, clear, prepare
+from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
+from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.system.files import writing_to
+
+
+def prepare_folds(
+    images: Path, out: Path, folds: int, config: PrepareConfig, force: bool = False, **options: Any
+) -> list[Prepared]:
+    """As `prepare`, with its options, into `out`/fold-1 …: every image is in the test set of one of `folds`."""
+    check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
+    present = folds_in(out)
+    change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
+    check(force or are_of(present, folds), change)
+    prepared = []
+    with writing_to(out):
+        for fold in range(1, folds + 1):
+            of_fold = replace(config, fold=(fold, folds))
+            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
+        for folder in present[folds:]:
+            with writing_to(folder):
+                clear(folder)
+            check(not folder.exists(), f"{folder} holds files that prepare did not write; move them elsewhere")
+    return prepared
+
+
+def are_of(present: Sequence[Path], folds: int) -> bool:
+    """Whether these are of so many folds, be it that not all of them are finished, or begun."""
+    for number, folder in enumerate(present, 1):
+        try:
+            fold = read_manifest(folder).options.get("fold")
+        except CaptchaOcrError:  # of what is unfinished, or damaged, preparing it has more to say
+            continue
+        if fold != [number, folds]:
+            return False
+    return len(present) <= folds
+
+
+def folds_in(folder: Path) -> list[Path]:
+    """The folders of the folds in a folder, from the first on."""
+    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in counting(1))))

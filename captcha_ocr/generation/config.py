@@ -1,0 +1,55 @@
+"""What `generate` draws."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from captcha_ocr.charset import NAMED, Charset, characters_of
+from captcha_ocr.config import MAX_AREA, Lengths, check_seed
+from captcha_ocr.errors import check, is_int
+
+Warp = Literal["package", "classic"]
+
+
+Renderer = Literal["fast", "package"]
+
+
+FOUR_CHARACTERS = Lengths(4, 4)
+MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """What `generate` draws. Image `i` depends on these, less `count` and `start`, and on `i` alone.
+
+    warp: `package` as the installed version draws, `classic` as 0.7.0 and earlier did.
+    width 0: 40 pixels a character of the longest text, at least 160.
+    """
+
+    count: int = 50_000
+    start: int = 0
+    lengths: Lengths = FOUR_CHARACTERS
+    charset: str = NAMED["upper-alnum"]
+    width: int = 0
+    height: int = 60
+    fonts: tuple[str, ...] = ()
+    font_sizes: tuple[int, ...] = (42, 50, 56)
+    warp: Warp = "package"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
+        object.__setattr__(self, "width", self.width or max(160, 40 * self.lengths.longest))
+        check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
+        check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
+        check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
+        least = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
+        check(
+            is_int(self.width, least, 4096),
+            f"a width of {self.width} pixels is out of bounds: "
+            f"{self.lengths.longest} characters need at least {least}, and 4096 is the most",
+        )
+        check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
+        check(bool(self.font_sizes), "--font-sizes names no size")
+        check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
+        check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
+        check_seed(self.seed)

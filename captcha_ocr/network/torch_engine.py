@@ -1,0 +1,49 @@
+"""Compute a network's logits with torch, on any device."""
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from captcha_ocr.network.device import describe
+from captcha_ocr.network.resnet import BasicBlock, ResNet18, move
+
+
+def fuse_norms(model: ResNet18) -> ResNet18:
+    """A copy for reading alone, its batch norms worked into the convolutions before them: the same logits sooner."""
+    model = copy.deepcopy(model).eval()
+    for part in model.modules():
+        if isinstance(part, BasicBlock):
+            part.conv1 = fuse_conv_bn_eval(part.conv1, part.norm1)
+            part.conv2 = fuse_conv_bn_eval(part.conv2, part.norm2)
+            part.norm1 = part.norm2 = nn.Identity()  # type: ignore[assignment]
+        elif isinstance(part, nn.Sequential):
+            for number, (layer, following) in enumerate(pairwise(list(part))):
+                if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
+                    part[number], part[number + 1] = fuse_conv_bn_eval(layer, following), nn.Identity()
+    return model
+
+
+class TorchEngine:
+    """What a Recognizer reads with: numpy in, numpy out, on one device.
+
+    In float32, so that it reads what the exported network reads: in bf16 one code in a thousand was another.
+    """
+
+    readers = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
+
+    def __init__(self, model: ResNet18, device: torch.device) -> None:
+        self.model = move(fuse_norms(model), device)
+        self.config, self.device = model.config, device
+
+    @torch.inference_mode()
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
+        logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
+        return logits.cpu().numpy()
+
+    def __str__(self) -> str:
+        return f"{describe(self.device)}, fp32"
