@@ -15,7 +15,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 from captcha_ocr.config import PRESETS, InputSize, Lengths, NetworkConfig, PrepareConfig, Preset, TrainConfig
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.data.prepare import prepare

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -15,7 +15,7 @@ from click.testing import Result
 from conftest import invoke, naming
 
 import captcha_ocr
-from captcha_ocr.cli.group import escape
+from captcha_ocr.cli.options import escape
 from captcha_ocr.cli.reading import labelled_paths
 from captcha_ocr.config import PRESETS
 from captcha_ocr.data.labels import read_labels
@@ -307,7 +307,7 @@ def watch(event, arguments):
             raise
 
 sys.addaudithook(watch)
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 main()
 """
 

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from captcha_ocr.cli.group import (
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.options import (
     FILE,
     FOLDER,
+    IMAGES,
     RUN,
     device_option,
     escape,
     json_option,
     length_option,
-    main,
     max_bytes_option,
+    next_command,
     option,
+    report,
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, in_one_line
@@ -328,3 +331,29 @@ def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], st
         return next(iter(texts)) if len(texts) == 1 else None
 
     return look_up
+
+
+@main.command()
+@click.argument("images", type=FOLDER, default=IMAGES)
+@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else names]")
+@option("--int8", is_flag=True, help="Compute in 8-bit whole numbers; says what that costs in accuracy.")
+@max_bytes_option
+@json_option
+def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, max_bytes: int, as_json: bool) -> None:
+    """Put a model.onnx beside a model's weights: `eval` then starts at once, and needs no torch.
+
+    It is compared with the model on up to 1,000 labelled IMAGES, and kept if it reads the same codes.
+
+    Example: captcha-ocr export my-captchas --model runs/default
+    """
+    from dataclasses import asdict
+
+    with deferred():
+        from captcha_ocr.data.labels import find_labels
+        from captcha_ocr.network import onnx_export as exporting
+
+    found, _ = find_labels(images, labels, None)
+    exported = exporting.export(find_model_folder(model_folder), images, found, int8, max_bytes)
+    following = next_command("eval image.png", model_folder, RUN, "--model ")
+    report(as_json, asdict(exported), str(exported), following)

@@ -43,7 +43,7 @@ class ProgressBar:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
         self.first: int | None = None  # what was there at the first `show`: no part of the rate
-        self.bar: "tqdm[Any] | None" = None
+        self.bar: tqdm[Any] | None = None
 
     def __enter__(self) -> "ProgressBar":
         return self

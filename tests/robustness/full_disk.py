@@ -58,7 +58,7 @@ class Filler:
 
 def run(arguments: list[str]) -> tuple[int, str]:
     """The exit status of a command, and what it said."""
-    from captcha_ocr.cli import main
+    from captcha_ocr.cli.app import main
 
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):

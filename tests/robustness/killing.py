@@ -17,7 +17,7 @@ import sys
 if sys.argv[1] == "train":
     import captcha_ocr.training.train as train
     train.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 main()
 """
 # Before it: ends itself just before the Nth operation that changes files or folders; else says how many there were.

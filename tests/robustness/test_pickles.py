@@ -15,7 +15,7 @@ from conftest import CAPTCHAS, TINY, amend, put, read_shards
 
 import captcha_ocr
 from captcha_ocr import Recognizer
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare

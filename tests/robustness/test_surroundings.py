@@ -14,7 +14,7 @@ from conftest import DRAWN_ALIKE, invoke
 from test_full_disk import AS_ROOT
 
 import captcha_ocr.network.onnx_export
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 QUIETS_ONNXRUNTIME = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "XDG_CACHE_HOME")
@@ -193,7 +193,7 @@ def watch(event, arguments):
     if event.startswith(("socket.", "urllib.", "http.", "ftplib.", "smtplib.")) and any(word in event for word in ASKS):
         sys.stderr.write(f"ASKED FOR THE NETWORK: {event} {arguments}")
 sys.addaudithook(watch)
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 for words in json.loads(sys.argv[1]):
     try:
         main(words)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hostile import BOMBS
 
-from captcha_ocr.cli import main
+from captcha_ocr.cli.app import main
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.folds import prepare_folds
 from captcha_ocr.system.documents import sealed

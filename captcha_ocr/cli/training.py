@@ -1,24 +1,20 @@
 """The commands that compute: train, curve, export, bench, doctor."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from captcha_ocr.cli.group import (
-    FILE,
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.options import (
     FOLDER,
-    IMAGES,
     RUN,
     SHARDS,
     Command,
     device_option,
     force_option,
     json_option,
-    main,
-    max_bytes_option,
     next_command,
     option,
     parse_numbers,
@@ -28,7 +24,6 @@ from captcha_ocr.cli.group import (
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import deferred
 
@@ -189,68 +184,3 @@ def curve(
         "\n".join([*map(curves.in_words, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
         next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
     )
-
-
-@main.command()
-@click.argument("images", type=FOLDER, default=IMAGES)
-@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
-@option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else names]")
-@option("--int8", is_flag=True, help="Compute in 8-bit whole numbers; says what that costs in accuracy.")
-@max_bytes_option
-@json_option
-def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, max_bytes: int, as_json: bool) -> None:
-    """Put a model.onnx beside a model's weights: `eval` then starts at once, and needs no torch.
-
-    It is compared with the model on up to 1,000 labelled IMAGES, and kept if it reads the same codes.
-
-    Example: captcha-ocr export my-captchas --model runs/default
-    """
-    from dataclasses import asdict
-
-    with deferred():
-        from captcha_ocr.data.labels import find_labels
-        from captcha_ocr.network import onnx_export as exporting
-
-    found, _ = find_labels(images, labels, None)
-    exported = exporting.export(find_model_folder(model_folder), images, found, int8, max_bytes)
-    following = next_command("eval image.png", model_folder, RUN, "--model ")
-    report(as_json, asdict(exported), str(exported), following)
-
-
-@main.command()
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose network and batch size.")
-@json_option
-def bench(preset: str, as_json: bool) -> None:
-    """Measure how many images a second each device here trains on and reads; takes less than a minute.
-
-    Example: captcha-ocr bench --preset seed
-    """
-    from dataclasses import asdict
-
-    with deferred():
-        from captcha_ocr.diagnostics.bench import measure_speed
-        from captcha_ocr.network.device import available_devices
-
-    if not as_json:
-        click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")
-    for name in available_devices():
-        speed = measure_speed(name, preset)
-        if as_json:
-            click.echo(json.dumps(asdict(speed)))
-        else:
-            click.echo(f"{speed.device:44}{speed.training:12,.0f}{speed.reading:12,.0f}")
-
-
-@main.command()
-@option("--model", "model_folder", type=FOLDER, help="A model or run folder.  [default: as for eval]")
-@json_option
-def doctor(model_folder: Path | None, as_json: bool) -> None:
-    """Say what there is to compute with, and which model eval would read with.
-
-    Example: captcha-ocr doctor --json
-    """
-    with deferred():
-        from captcha_ocr.diagnostics.doctor import examine, in_words
-
-    facts = examine(model_folder or default_model(RUN))
-    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))

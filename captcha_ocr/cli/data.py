@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from captcha_ocr.charset import NAMED
-from captcha_ocr.cli.group import (
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.options import (
     FILE,
     FOLDER,
     IMAGES,
@@ -19,7 +20,6 @@ from captcha_ocr.cli.group import (
     force_option,
     json_option,
     length_option,
-    main,
     max_bytes_option,
     next_command,
     option,

@@ -1,0 +1,51 @@
+"""The commands about this machine: bench, doctor."""
+
+import json
+from pathlib import Path
+
+import click
+
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.options import FOLDER, RUN, json_option, option
+from captcha_ocr.config import PRESETS
+from captcha_ocr.inference.model_folder import default_model
+from captcha_ocr.system.signals import deferred
+
+
+@main.command()
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose network and batch size.")
+@json_option
+def bench(preset: str, as_json: bool) -> None:
+    """Measure how many images a second each device here trains on and reads; takes less than a minute.
+
+    Example: captcha-ocr bench --preset seed
+    """
+    from dataclasses import asdict
+
+    with deferred():
+        from captcha_ocr.diagnostics.bench import measure_speed
+        from captcha_ocr.network.device import available_devices
+
+    if not as_json:
+        click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")
+    for name in available_devices():
+        speed = measure_speed(name, preset)
+        if as_json:
+            click.echo(json.dumps(asdict(speed)))
+        else:
+            click.echo(f"{speed.device:44}{speed.training:12,.0f}{speed.reading:12,.0f}")
+
+
+@main.command()
+@option("--model", "model_folder", type=FOLDER, help="A model or run folder.  [default: as for eval]")
+@json_option
+def doctor(model_folder: Path | None, as_json: bool) -> None:
+    """Say what there is to compute with, and which model eval would read with.
+
+    Example: captcha-ocr doctor --json
+    """
+    with deferred():
+        from captcha_ocr.diagnostics.doctor import examine, in_words
+
+    facts = examine(model_folder or default_model(RUN))
+    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))
