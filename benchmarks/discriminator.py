@@ -24,11 +24,10 @@ from captcha_ocr.generation.fast_renderer import render
 from captcha_ocr.generation.package_renderer import render_by_package
 from captcha_ocr.network.device import choose_device, keep_freed_memory
 from captcha_ocr.system.parallel import map_jobs
-from captcha_ocr.training.batches import ResidentBatches, Share
-from captcha_ocr.training.checkpoint import Progress
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.batches import BatchPartition, ResidentBatches
+from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
-from captcha_ocr.training.trainer import make_trainer, run_epoch
+from captcha_ocr.training.trainer import Trainer
 
 SIZE = InputSize(height=60, width=160, channels=3)
 PACKAGE, CLASSIC = GeneratorConfig(seed=10), GeneratorConfig(seed=11, warp="classic")
@@ -60,10 +59,10 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
     config = ModelConfig(Charset("01"), Lengths(1, 1), SIZE, NetworkConfig(width=16, normalise=False))
     options = TrainConfig(epochs=epochs, focus=0.0)
-    share = Share(len(training), options.batch_size, Processes(device))
-    trainer, seen = make_trainer(config, options, share, None, Progress({})), []
+    partition = BatchPartition(len(training), options.batch_size, ProcessGroup(device))
+    trainer, seen = Trainer(config, options, partition), []
     for _ in range(epochs):
-        seen.append(run_epoch(trainer, training, quiet=True)["training_exact"])
+        seen.append(trainer.run_epoch(training, quiet=True)["training_exact"])
         trainer.end_epoch()
     test = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(10**6, 10**6 + unseen // 2))))
     scores = evaluate(trainer.model, test.in_order(250))

@@ -36,7 +36,7 @@ def is_worse(right: int, other: int, total: int) -> bool:
     return (other - right) / total > math.hypot(other / total - lowest, highest - right / total)
 
 
-def loss_of(loss: float | None) -> float:
+def loss_or_infinity(loss: float | None) -> float:
     """A loss that can be compared: infinite where it is no number."""
     return math.inf if loss is None or math.isnan(loss) else loss
 

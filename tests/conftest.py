@@ -18,16 +18,19 @@ from click.testing import CliRunner, Result
 from captcha_ocr.cli.app import main
 from captcha_ocr.config import PRESETS, InputSize, Lengths, NetworkConfig, PrepareConfig, Preset, TrainConfig
 from captcha_ocr.data.labels import find_labels
-from captcha_ocr.data.prepare import prepare
+from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
+from captcha_ocr.training.run import TrainOptions
 
 torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the tests
 
+ONE_WORKER = PrepareOptions(workers=1)
+QUIET = TrainOptions(device="cpu", quiet=True)
 CAPTCHAS = GeneratorConfig(
     count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=0
 )
@@ -155,7 +158,7 @@ def other_images(tmp_path_factory) -> Path:
 def shards(images, tmp_path_factory) -> Path:
     """Their shards: 48 to train on, 6 to validate, 6 to test. Read only."""
     folder = tmp_path_factory.mktemp("data") / "shards"
-    prepare(images, folder, PrepareConfig(preset="tiny"), workers=1)
+    prepare(images, folder, PrepareConfig(preset="tiny"), ONE_WORKER)
     return folder
 
 
@@ -165,7 +168,7 @@ def run(shards, tmp_path_factory) -> Path:
     from captcha_ocr.training.train import train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    train([shards], folder, TINY.training, "cpu", quiet=True)
+    train([shards], folder, TINY.training, QUIET)
     return folder
 
 

@@ -166,12 +166,11 @@ def prepare(
         preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
     )
     with ProgressBar("prepare", quiet) as bar:
-        how: dict[str, Any] = {"labels_file": labels, "corrections": corrections, "workers": workers, "force": force}
-        how |= {"progress": bar.show}
+        how = preparation.PrepareOptions(labels, corrections, workers, force, bar.show)
         if folds is None:
-            prepared = first = preparation.prepare(images, out, config, **how)
+            prepared = first = preparation.prepare(images, out, config, how)
         else:
-            first, *others = folds_of.prepare_folds(images, out, folds, config, **how)
+            first, *others = folds_of.prepare_folds(images, out, folds, config, how)
             # What was left out is the same in every fold, but only known of those that were made now.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     manifest = first.manifest

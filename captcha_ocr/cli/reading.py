@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label
     from captcha_ocr.inference.decoding import Reading
     from captcha_ocr.recognizer import Recognizer
-    from captcha_ocr.training.distributed import Processes
+    from captcha_ocr.training.distributed import ProcessGroup
 
 
 PNG_LINE = ("\udc89PNG", "\x89PNG")  # what a PNG file begins with; each format's next bytes hold a NUL
@@ -98,9 +98,9 @@ def evaluate(
     with computing(folder, device, engine) as (chosen, processes):
         ends = None if lengths is None else (lengths.shortest, lengths.longest)
         recognizer = Recognizer(folder, chosen, engine, charset, ends, max_bytes)
-        if processes.first:
+        if processes.is_main:
             click.echo(f"model      {'the one in the package' if folder == PRETRAINED else folder}", err=True)
-            click.echo(f"device     {recognizer.engine}{processes.together}", err=True)
+            click.echo(f"device     {recognizer.engine}", err=True)
         show = Show(as_json, min_confidence)
         if labels is not None:
             failed = score_files(recognizer, labels, paths, show, processes)
@@ -117,16 +117,16 @@ def evaluate(
 
 
 class Alone:
-    """What `Processes` are where there is one, which torch is not needed for."""
+    """What `ProcessGroup` are where there is one, which torch is not needed for."""
 
-    rank, count, first, together = 0, 1, True, ""
+    rank, world_size, is_main = 0, 1, True
 
     def gather(self, document: Any) -> list[Any]:
         return [document]
 
 
 @contextmanager
-def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[str, Alone | Processes]]":
+def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[str, Alone | ProcessGroup]]":
     """The device to compute on, and with whom, while it lasts; torch is imported only where it computes."""
     from captcha_ocr.recognizer import choose_engine
 
@@ -135,10 +135,10 @@ def computing(folder: Path, device: str, engine: EngineName) -> "Iterator[tuple[
         return
     with deferred():
         from captcha_ocr.network.device import choose_device, enough_memory, keep_freed_memory
-        from captcha_ocr.training.distributed import joined, local_device
+        from captcha_ocr.training.distributed import local_device, process_group
     chosen = choose_device(local_device(device))
     keep_freed_memory()
-    with enough_memory(chosen, "to read with: free some, or take another --device"), joined(chosen) as processes:
+    with enough_memory(chosen, "to read with: free some, or take another --device"), process_group(chosen) as processes:
         yield str(chosen), processes
 
 
@@ -166,9 +166,9 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def own_part(paths: Iterable[str], processes: "Alone | Processes") -> Iterator[str]:
+def own_part(paths: Iterable[str], processes: "Alone | ProcessGroup") -> Iterator[str]:
     """Those of the paths that are this process's."""
-    return islice(paths, processes.rank, None, processes.count)
+    return islice(paths, processes.rank, None, processes.world_size)
 
 
 def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple[str, "Reading | ImageError"]]:
@@ -231,11 +231,11 @@ class Show:
             click.echo(f"{escape(path)}: {reason}", err=True)
         return 1
 
-    def tell_unread(self, processes: "Alone | Processes") -> None:
+    def tell_unread(self, processes: "Alone | ProcessGroup") -> None:
         """Say, for all processes, how many were left unread."""
         counts = processes.gather([self.read, self.unread])
         read, unread = (sum(column) for column in zip(*counts, strict=True))
-        if self.least and processes.first:
+        if self.least and processes.is_main:
             click.echo(f"{unread:,} of {read + unread:,} left unread, being less sure than {self.least:g}", err=True)
 
 
@@ -256,7 +256,7 @@ def show_table(results: Iterable[tuple[str, "Reading | ImageError"]], show: Show
 
 
 def score_files(
-    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], show: Show, processes: "Alone | Processes"
+    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], show: Show, processes: "Alone | ProcessGroup"
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns this process's failures."""
     from captcha_ocr.data.labels import read_labels
@@ -264,7 +264,7 @@ def score_files(
 
     rows, problems = read_labels(labels_file)
     failed = 0
-    for file, reason in problems.items() if processes.first else ():
+    for file, reason in problems.items() if processes.is_main else ():
         click.echo(f"not scored {escape(file)}: {reason}", err=True)
         failed += 1
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
@@ -293,7 +293,7 @@ def score_files(
     if not scores.images:
         why = f"all {unread:,} that can be read are less sure than {show.least:g}" if unread else "none can be read"
         raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
-    if processes.first:
+    if processes.is_main:
         warn_of_unreadable(recognizer.config, unreadable, scores.images)
         reliability = reliability_of(list(chain.from_iterable(part[3] for part in parts)))
         summary = {**scores.summary(), "unread": unread, **reliability.summary()}

@@ -96,20 +96,20 @@ def train(
     with deferred():
         from captcha_ocr.diagnostics import cross_validation
         from captcha_ocr.training import train as training
+        from captcha_ocr.training.run import TrainOptions
         from captcha_ocr.training.run_folder import BEST
 
     if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
     config = recipe(preset, shards, init, options)
-    how: dict[str, Any] = {"device_name": device, "init": init, "resume": resume, "stream": stream, "force": force}
-    how |= {"quiet": quiet, "keep_every": keep_every, "tensorboard": tensorboard}
+    how = TrainOptions(device, init, resume, stream, force, quiet, keep_every, tensorboard)
     if cross_validate:
-        scores = cross_validation.cross_validate(data[0], out, config, **how)
+        scores = cross_validation.cross_validate(data[0], out, config, how)
         found = {"out": str(out), "test": scores.summary()}
         report(as_json, found, str(scores), next_command("eval image.png", out / "fold-1", RUN, "--model "))
         return
-    finished = training.train(data, out, config, **how)
+    finished = training.train(data, out, config, how)
     if rank_and_count()[0] > 0:
         return  # the first process speaks for all
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
@@ -172,11 +172,13 @@ def curve(
 
     with deferred():
         from captcha_ocr.diagnostics import learning_curve as curves
+        from captcha_ocr.training.run import TrainOptions
 
     def recipe_for(number: int) -> TrainConfig:
         return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
 
-    points = curves.learning_curve(data, out, recipe_for, images, quiet, device_name=device, init=init, force=force)
+    options = TrainOptions(device=device, init=init, force=force, quiet=quiet)
+    points = curves.learning_curve(data, out, recipe_for, images, options)
     outlook = curves.outlook(points)
     report(
         as_json,

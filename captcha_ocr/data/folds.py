@@ -5,28 +5,27 @@ from dataclasses import replace
 from itertools import count as counting
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.prepare import Prepared, clear, prepare
+from captcha_ocr.data.prepare import Prepared, PrepareOptions, clear, prepare
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.system.files import writing_to
 
 
 def prepare_folds(
-    images: Path, out: Path, folds: int, config: PrepareConfig, force: bool = False, **options: Any
+    images: Path, out: Path, folds: int, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
 ) -> list[Prepared]:
-    """As `prepare`, with its options, into `out`/fold-1 …: every image is in the test set of one of `folds`."""
+    """Prepare `out`/fold-1 …: every image is in the test set of one of `folds`; errors as `prepare`."""
     check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
     present = folds_in(out)
     change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
-    check(force or are_of(present, folds), change)
-    prepared = []
+    check(options.force or are_of(present, folds), change)
     with writing_to(out):
-        for fold in range(1, folds + 1):
-            of_fold = replace(config, fold=(fold, folds))
-            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, force=force, **options))
+        prepared = [
+            prepare(images, out / f"fold-{fold}", replace(config, fold=(fold, folds)), options)
+            for fold in range(1, folds + 1)
+        ]
         for folder in present[folds:]:
             with writing_to(folder):
                 clear(folder)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
 from captcha_ocr.config import MAX_LENGTH, RARE, SPLITS, Lengths, PrepareConfig, Split
@@ -176,22 +177,26 @@ SERIAL_NUMBERS = (
 
 
 def find_labels(
-    images: Path, labels_file: Path | None, pattern: str | None, corrections: Path | None = None
+    images: Path, labels_file: Path | None = None, pattern: str | None = None, corrections: Path | None = None
 ) -> tuple[list[Label], Problems]:
-    """The labels of the images below a folder: from a labels file (given, or labels.csv there) or names.
+    """Find the labels of the images below a folder: in a labels file (given, or labels.csv there) or in the names.
 
-    corrections: a labels file whose rows come before all that; a row with an empty text leaves its image out.
+    corrections: a labels file whose rows win; a row with an empty text leaves its image out. UsageError without any
+    label.
     """
     labels, problems = find_first_labels(images, labels_file, pattern)
-    if corrections is None:
-        return labels, problems
-    corrected, refused = read_labels(corrections, images)
-    check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
-    split_of = {label.file: label.split for label in labels}
-    new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
-    kept = [label for label in labels if label.file not in new and label.file not in refused]
-    problems = {file: reason for file, reason in problems.items() if file not in new} | refused
-    return sorted([*kept, *new.values()], key=lambda label: label.file), problems
+    if corrections is not None:
+        corrected, refused = read_labels(corrections, images)
+        check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
+        split_of = {label.file: label.split for label in labels}
+        new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
+        kept = [label for label in labels if label.file not in new and label.file not in refused]
+        problems = {file: reason for file, reason in problems.items() if file not in new} | refused
+        labels = sorted([*kept, *new.values()], key=lambda label: label.file)
+    if not labels:
+        file, reason = next(iter(problems.items()))
+        raise UsageError(f"no image has a label; {file}: {reason}")
+    return labels, problems
 
 
 def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
@@ -223,35 +228,38 @@ def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path
     check(not named or not files.isdisjoint(named), f"{strange}, and there is {min(files, default='')!r}")
 
 
-def admit_labels(
-    labels: list[Label], config: PrepareConfig, problems: Problems
-) -> tuple[list[Label], Charset, Lengths]:
-    """The labels that fit, their alphabet and their lengths; adds to `problems`."""
-    if not labels:
-        first = next(iter(problems.items()))
-        raise UsageError(f"no image has a label; {first[0]}: {first[1]}")
+class Selection(NamedTuple):
+    """The labels that can be learnt, their alphabet and lengths, and why the other files are left out."""
+
+    labels: list[Label]
+    charset: Charset
+    lengths: Lengths
+    problems: Problems
+
+
+def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
+    """Select the labels whose length and characters fit; UsageError where there is nothing to learn."""
     lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
-    unfit = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
-    fit = [label for label in labels if label.file not in unfit]
+    problems = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
+    fit = [label for label in labels if label.file not in problems]
     if not fit:
-        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {unfit[labels[0].file]}")
-    problems |= unfit
+        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {problems[labels[0].file]}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    admitted = []
+    selected = []
     for label in fit:
         unknown = charset.unknown_characters(label.text)
         if unknown:
             problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
         else:
-            admitted.append(label)
-    if not admitted:
-        first_file = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset.characters}; {first_file}: {problems[first_file]}")
-    texts = {charset.normalize(label.text) for label in admitted}
-    same = f"all {len(admitted):,} images are labelled {admitted[0].text!r}, so there is nothing to tell apart"
-    check(len(texts) > 1 or len(admitted) == 1, f"{same}; --label-pattern or labels.csv says where their text is")
-    found = {len(label.text) for label in admitted}
-    return admitted, charset, config.lengths or Lengths(min(found), max(found))
+            selected.append(label)
+    if not selected:
+        first = fit[0].file
+        raise UsageError(f"no label fits the alphabet {charset.characters}; {first}: {problems[first]}")
+    texts = {charset.normalize(label.text) for label in selected}
+    same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
+    check(len(texts) > 1 or len(selected) == 1, f"{same}; name the texts with --label-pattern or labels.csv")
+    found = {len(label.text) for label in selected}
+    return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
 
 
 def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:

@@ -11,14 +11,13 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from captcha_ocr.charset import Charset
 from captcha_ocr.config import GENERATED, MAX_BYTES, ImageKind, InputSize, PrepareConfig, Split
 from captcha_ocr.data.images import read_bytes, survey, to_array
-from captcha_ocr.data.labels import Label, Problems, admit_labels, find_labels
+from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -32,7 +31,8 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
-from captcha_ocr.errors import DamagedError, ImageError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.system.parallel import map_in_threads, map_jobs
@@ -43,13 +43,52 @@ SURVEYED = 300  # images, at most, whose size and colours are looked at
 
 
 @dataclass(frozen=True)
+class PrepareOptions:
+    """Where labels come from besides names and labels.csv, and how to carry out a preparation.
+
+    corrections: a table whose rows come before all other labels. workers: processes; None means one a processor.
+    progress: is called now and then with the number of decoded images and of all.
+    """
+
+    labels_file: Path | None = None
+    corrections: Path | None = None
+    workers: int | None = None
+    force: bool = False
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+
+@dataclass(frozen=True)
 class Prepared:
-    """The outcome: the manifest, why which files were left out, and whether anything was done."""
+    """The outcome: the manifest, why which files were left out, and whether the shards were there already."""
 
     manifest: Manifest
     problems: Problems
     copies: int = 0
     already_there: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known before an image is decoded: labels, why files are left out, and the manifest without shards."""
+
+    images: Path
+    labels: list[Label]
+    problems: Problems
+    config: PrepareConfig
+    manifest: Manifest
+
+    def fingerprint(self, hashes: list[str | None]) -> str:
+        """Return a hash of what goes in: names, contents, texts and splits."""
+        rows = zip(self.labels, hashes, strict=True)
+        lines = [f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}" for label, file_sha256 in rows]
+        return sha256("\n".join(lines + sorted(self.problems)).encode("utf-8", "surrogateescape"))
+
+
+class Decoded(NamedTuple):
+    """The hash of an image file, None if it cannot be opened; and why it cannot be read, None if it can."""
+
+    sha256: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,73 +117,72 @@ class PixelsFile:
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape)
 
 
-def prepare(
-    images: Path,
-    out: Path,
-    config: PrepareConfig,
-    labels_file: Path | None = None,
-    workers: int | None = None,
-    force: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    corrections: Path | None = None,
-) -> Prepared:
+def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
-    `progress` is told, now and then, how many images of how many are decoded. Files that cannot be read or
-    labelled are left out and named in the result. A finished folder of the same inputs and options
-    is left as it is; UsageError for one of others, unless `force`.
+    Files that cannot be read or labelled are left out and listed in the result. A finished folder of the same images
+    and options is left as it is; UsageError for one of other images or options, unless `force`.
     """
-    labels, problems = find_labels(images, labels_file, config.label_pattern, corrections)
-    labels, charset, lengths = admit_labels(labels, config, problems)
-    size = config.input_size(lengths.longest, kind_of(images, labels, config.max_bytes))
-    planned = Manifest(
-        charset=charset,
-        lengths=lengths,
+    plan = plan_preparation(images, config, options)
+    with writing_to(out):
+        if (out / MANIFEST_FILE).exists():
+            inputs = plan.fingerprint(hash_files(plan))
+            existing = finished_manifest(out, replace(plan.manifest, inputs_sha256=inputs), options.force)
+            if existing is not None:
+                return Prepared(existing, {}, already_there=True)
+        return carry_out(plan, out, options)
+
+
+def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOptions) -> Plan:
+    """Find the labels, and what follows from them: alphabet, lengths and input size."""
+    labels, unlabelled = find_labels(images, options.labels_file, config.label_pattern, options.corrections)
+    selected = select_labels(labels, config)
+    size = config.input_size(selected.lengths.longest, kind_of(images, selected.labels, config.max_bytes))
+    manifest = Manifest(
+        charset=selected.charset,
+        lengths=selected.lengths,
         size=size,
         source=printable(images),
-        labels=None if labels_file is None else printable(labels_file),
+        labels=None if options.labels_file is None else printable(options.labels_file),
         options=options_of(config),
         inputs_sha256="",
         left_out=0,
     )
-    with writing_to(out):
-        return write_to(out, images, labels, planned, config, problems, workers, force, progress)
+    return Plan(images, selected.labels, unlabelled | selected.problems, config, manifest)
 
 
-def write_to(
-    out: Path,
-    images: Path,
-    labels: list[Label],
-    planned: Manifest,
-    config: PrepareConfig,
-    problems: Problems,
-    workers: int | None,
-    force: bool,
-    progress: Callable[[int, int], None],
-) -> Prepared:
-    """As `prepare`, what is to be written being known but for the shards, and nobody else writing to `out`."""
-    without_label = sorted(problems)
-    if (out / MANIFEST_FILE).exists():
-        inputs = fingerprint(labels, hash_files(images, labels, config.max_bytes), without_label)
-        existing = finished_manifest(out, replace(planned, inputs_sha256=inputs), force)
-        if existing is not None:
-            return Prepared(existing, {}, already_there=True)
+def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
+    """Decode the images and split them; the new shards replace what is in `out` once all of them are written."""
+    labels, manifest = plan.labels, plan.manifest
     staging = out / STAGING
     staging.mkdir()
     try:
-        pixels = PixelsFile(staging / PIXELS_FILE, len(labels), planned.size)
-        hashes = decode_all(images, labels, config.max_bytes, pixels, problems, workers, progress)
-        kept, copies = drop_copies(labels, hashes, planned.charset, problems)
-        rows_of = split_rows(kept, labels, config, problems)
-        ids = encode_kept(planned.charset, labels, kept, planned.lengths.longest)
-        shards = write_shards(staging, pixels, rows_of, ids, workers)
-        inputs = fingerprint(labels, hashes, without_label)
-        manifest = replace(planned, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
+        pixels = PixelsFile(staging / PIXELS_FILE, len(labels), manifest.size)
+        decoded = decode_all(plan, pixels, options)
+        unreadable = {label.file: image.reason for label, image in zip(labels, decoded, strict=True) if image.reason}
+        readable = [None if image.reason else image.sha256 for image in decoded]
+        kept = drop_copies(labels, readable, manifest.charset)
+        problems = plan.problems | unreadable | kept.problems
+        rows_of = split_rows(kept.rows, labels, plan.config)
+        check_split(rows_of, len(kept.rows), problems)
+        shards = write_shards(staging, pixels, rows_of, encode_rows(manifest, labels, kept.rows), options.workers)
+        inputs = plan.fingerprint([image.sha256 for image in decoded])
+        manifest = replace(manifest, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
         write_manifest(staging, manifest)
         move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
         shutil.rmtree(staging)
-    return Prepared(manifest, problems, copies)
+    return Prepared(manifest, problems, kept.copies)
+
+
+def check_split(rows_of: dict[Split, list[int]], usable: int, problems: Problems) -> None:
+    """Refuse a split without a training image."""
+    if not rows_of["train"]:
+        why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
+        raise CaptchaOcrError(
+            f"{counted(usable, 'usable image')} are too few for training, validation and test sets"
+            + (f" ({why})" if why else "")
+        )
 
 
 def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
@@ -200,23 +238,16 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     return shlex.join(["captcha-ocr", "prepare", manifest.source, "--out", str(out), *words, "--force"])
 
 
-def fingerprint(labels: list[Label], hashes: list[str | None], without_label: list[str]) -> str:
-    """A hash of what goes in: names, contents, texts and splits."""
-    rows = zip(labels, hashes, strict=True)
-    lines = [f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}" for label, file_sha256 in rows]
-    return sha256("\n".join(lines + without_label).encode("utf-8", "surrogateescape"))
-
-
-def hash_files(images: Path, labels: list[Label], max_bytes: int) -> list[str | None]:
-    """The hash of each labelled file, as `decode_all` gives it."""
+def hash_files(plan: Plan) -> list[str | None]:
+    """Return the hash of each labelled file, None for one that cannot be opened."""
 
     def hash_of(label: Label) -> str | None:
         try:
-            return sha256(read_bytes(images / label.file, max_bytes))
+            return sha256(read_bytes(plan.images / label.file, plan.config.max_bytes))
         except ImageError:
             return None
 
-    return list(map_in_threads(lambda some: [hash_of(label) for label in some], labels))
+    return list(map_in_threads(lambda some: [hash_of(label) for label in some], plan.labels))
 
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
@@ -254,36 +285,25 @@ def clear(out: Path) -> None:
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 
-def decode_all(
-    images: Path,
-    labels: list[Label],
-    max_bytes: int,
-    pixels: PixelsFile,
-    problems: Problems,
-    workers: int | None,
-    progress: Callable[[int, int], None],
-) -> list[str | None]:
-    """Decode every labelled image into `pixels`; the hash of each file, None where it cannot be opened."""
+def decode_all(plan: Plan, pixels: PixelsFile, options: PrepareOptions) -> list[Decoded]:
+    """Decode every labelled image into its row of `pixels`."""
     pixels.create()
     jobs = []
-    for first in range(0, len(labels), IMAGES_PER_JOB):
-        files = [label.file for label in labels[first : first + IMAGES_PER_JOB]]
-        jobs.append((images, files, max_bytes, pixels, first))
-    hashes: list[str | None] = []
-    for results in map_jobs(decode_job, jobs, workers):
-        for file_sha256, reason in results:
-            if reason is not None:
-                problems[labels[len(hashes)].file] = reason
-            hashes.append(file_sha256)
-        progress(len(hashes), len(labels))
-    return hashes
+    for first in range(0, len(plan.labels), IMAGES_PER_JOB):
+        files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
+        jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
+    decoded: list[Decoded] = []
+    for results in map_jobs(decode_job, jobs, options.workers):
+        decoded += results
+        options.progress(len(decoded), len(plan.labels))
+    return decoded
 
 
-def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[tuple[str | None, str | None]]:
-    """Decode some files into their rows of the pixels; for each its hash, and why it cannot be read if so."""
+def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decoded]:
+    """Decode some files into their rows of the pixels."""
     images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")
-    results: list[tuple[str | None, str | None]] = []
+    results = []
     for row, file in enumerate(files, first):
         file_sha256 = reason = None
         try:
@@ -292,14 +312,14 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[tuple[
             rows[row] = to_array(data, pixels.size, max_bytes)
         except ImageError as error:
             reason = str(error)
-        results.append((file_sha256, reason))
+        results.append(Decoded(file_sha256, reason))
     return results
 
 
-def encode_kept(charset: Charset, labels: list[Label], kept: list[int], longest: int) -> np.ndarray:
-    """The class ids of all labels, (N, L) int16, the rows that are not kept left at 0."""
-    ids = np.zeros((len(labels), longest), dtype=np.int16)
-    ids[kept] = charset.encode([labels[row].text for row in kept], longest)
+def encode_rows(manifest: Manifest, labels: list[Label], rows: list[int]) -> np.ndarray:
+    """Return the class ids of all labels, (N, L) int16; those of other rows are 0."""
+    ids = np.zeros((len(labels), manifest.lengths.longest), dtype=np.int16)
+    ids[rows] = manifest.charset.encode([labels[row].text for row in rows], manifest.lengths.longest)
     return ids
 
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -80,7 +80,12 @@ class Manifest:
         return sum(shard.count for shard in self.of_split(split))
 
 
-Place = tuple[Path, Manifest, Shard]  # a shard and where it lies
+class ShardRef(NamedTuple):
+    """A shard and its folder."""
+
+    folder: Path
+    manifest: Manifest
+    shard: Shard
 
 
 @dataclass(frozen=True)
@@ -123,10 +128,10 @@ class Dataset:
         """The folders, for people."""
         return ", ".join(map(str, self.folders))
 
-    def of_split(self, split: Split) -> list[Place]:
+    def of_split(self, split: Split) -> list[ShardRef]:
         """The shards of one split, folder by folder."""
         folders = zip(self.folders, self.manifests, strict=True)
-        return [(folder, manifest, shard) for folder, manifest in folders for shard in manifest.of_split(split)]
+        return [ShardRef(folder, manifest, shard) for folder, manifest in folders for shard in manifest.of_split(split)]
 
     def count(self, split: Split) -> int:
         """The number of samples in one split."""
@@ -231,7 +236,7 @@ def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
         read_checked(folder / shard.file, shard.sha256, most_compressed(shard))
 
 
-def check_places(places: Iterable[Place]) -> None:
+def check_shard_refs(refs: Iterable[ShardRef]) -> None:
     """As `check_shards`, for shards of several folders."""
-    for folder, _, shard in places:
+    for folder, _, shard in refs:
         check_shards(folder, [shard])

@@ -19,10 +19,9 @@ from captcha_ocr.network.device import choose_device, describe, keep_freed_memor
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.parallel import SLICE
-from captcha_ocr.training.batches import ResidentBatches, Share
-from captcha_ocr.training.checkpoint import Progress
-from captcha_ocr.training.distributed import Processes
-from captcha_ocr.training.trainer import make_trainer, run_epoch
+from captcha_ocr.training.batches import BatchPartition, ResidentBatches
+from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.trainer import Trainer
 
 DRAWN = 256  # different images; they are used again and again
 SECONDS = 6.0  # for each of the two figures, besides the warm-up
@@ -50,13 +49,13 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     config = ModelConfig(charset, captchas.lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # for ever
 
-    share = Share(DRAWN, training.batch_size, Processes(device))
-    trainer = make_trainer(config, training, share, None, Progress({}))
+    partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))
+    trainer = Trainer(config, training, partition)
 
     def epoch(count: int) -> float:
         rows = torch.arange(count, device=device) % DRAWN
-        trainer.share = replace(share, total=count)
-        row = run_epoch(trainer, ResidentBatches(images[rows], labels[rows]), quiet=True)
+        trainer.partition = replace(partition, total=count)
+        row = trainer.run_epoch(ResidentBatches(images[rows], labels[rows]), quiet=True)
         trainer.end_epoch()
         return float(row["images_per_s"])
 

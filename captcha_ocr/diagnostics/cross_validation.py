@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.folds import folds_in
@@ -13,39 +12,37 @@ from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
+from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import train
 
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
 
 
-def cross_validate(data: Path, out: Path, config: TrainConfig, quiet: bool = False, **options: Any) -> Scores:
+def cross_validate(data: Path, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()) -> Scores:
     """Train on every fold that `prepare --folds` made in `data`, and pool the scores of their test sets.
 
-    options: those of `train`. The runs lie in `out`/fold-1 … and are whole ones: those that are finished are left as
-    they are, one that was stopped goes on. The pooled score is in `out`/cross-validation.json, too.
-    UsageError where `data` holds no folds.
+    Each fold has a run folder, `out`/fold-1 …: finished ones are left as they are, an unfinished one continues. The
+    pooled score is in `out`/cross-validation.json too. UsageError where `data` holds no folds.
     """
     folds = find_folds(data)
     with writing_to(out):
-        pooled = train_on_folds(folds, out, config, quiet, options)
+        pooled = train_on_folds(folds, out, config, options)
         result = {"folds": len(folds), "training": config.to_dict(), "test": pooled.summary()}
         document = {"format": RESULT_FORMAT, "version": 1, **result}
         write_atomic(out / RESULT_FILE, sealed(document))
     return pooled
 
 
-def train_on_folds(
-    folds: Sequence[Path], out: Path, config: TrainConfig, quiet: bool, options: dict[str, Any]
-) -> Scores:
-    """Train on fold after fold, and pool their scores."""
+def train_on_folds(folds: Sequence[Path], out: Path, config: TrainConfig, options: TrainOptions) -> Scores:
+    """Train on one fold after another, and pool their scores."""
     pooled = Scores(0, 0, Counter())
     for number, folder in enumerate(folds, 1):
         name = f"fold       {number} of {len(folds)}"
-        say(name, quiet)
-        finished = train([folder], out / folder.name, config, quiet=quiet, **options)
+        say(name, options.quiet)
+        finished = train([folder], out / folder.name, config, options)
         assert finished.test is not None, "every fold is tested"
         scores = Scores.from_counts(finished.test)
-        say(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", quiet)
+        say(f"{name}: {scores.exact:,} of {scores.images:,} exact, {scores.exact_match:.2%}", options.quiet)
         pooled += scores
     return pooled
 

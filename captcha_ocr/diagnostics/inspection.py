@@ -10,7 +10,7 @@ from typing import Any
 from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import open_image, read_bytes
-from captcha_ocr.data.labels import Label, Problems, admit_labels, find_labels
+from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, kind_of
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.inference.decoding import Reading
@@ -105,7 +105,8 @@ def inspect(
 ) -> Inspection:
     """Look at every image below `folder` as `prepare` would; errors as there, but copies are kept and counted."""
     labels, problems = find_labels(folder, labels_file, config.label_pattern, corrections)
-    labels, _, lengths = admit_labels(labels, config, problems)
+    selected = select_labels(labels, config)
+    labels, lengths = selected.labels, selected.lengths
     jobs = [
         (folder, [label.file for label in labels[at : at + IMAGES_PER_JOB]], config.max_bytes)
         for at in range(0, len(labels), IMAGES_PER_JOB)
@@ -114,7 +115,8 @@ def inspect(
     for looked_at in map_jobs(look_at, jobs, workers):
         files += looked_at
         progress(len(files), len(labels))
-    problems |= {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
+    unreadable = {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
+    problems = problems | selected.problems | unreadable
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
     if not pairs:
         unread, reason = next(iter(problems.items()))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
+from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import train
 
 STEPS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
@@ -65,13 +65,12 @@ def learning_curve(
     out: Path,
     recipe: Callable[[int], TrainConfig],
     numbers: Sequence[int] = (),
-    quiet: bool = False,
-    **options: Any,
+    options: TrainOptions = TrainOptions(),
 ) -> list[Point]:
     """Train on the first 100, 300, 1,000, … images of the shards in `data`, or `numbers` of them, and test each time.
 
-    recipe: the training on so many images; options: those of `train`. The runs lie in `out`/images-100 …; those
-    that are finished are left as they are. Writes curve.json and curve.png there.
+    recipe: returns the training for a number of images. The run folders are `out`/images-100 …; finished runs are left
+    as they are. Writes curve.json and curve.png to `out`.
     """
     from captcha_ocr.training.plots import draw_learning_curve
 
@@ -84,10 +83,10 @@ def learning_curve(
     with writing_to(out):
         for number in numbers:
             config = recipe(number)
-            finished = train([data], out / f"images-{number}", config, quiet=quiet, **options)
+            finished = train([data], out / f"images-{number}", config, options)
             assert finished.test is not None, "there is a test set"
             points.append(Point(number, finished.test["exact"], finished.test["images"]))
-            say(f"curve      {in_words(points[-1])}", quiet)
+            say(f"curve      {in_words(points[-1])}", options.quiet)
         law = fit(points)
         found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
         write_atomic(out / RESULT_FILE, sealed({"format": RESULT_FORMAT, "version": 1, **found}))

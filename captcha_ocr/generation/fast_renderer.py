@@ -20,7 +20,7 @@ Color = tuple[int, int, int]
 def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
     """The text and the RGB image number `index`: the same for the same seed, wherever it is drawn."""
     text, rng = seeded_text(config, index)
-    return text, artist_of(config).draw(text, rng)
+    return text, fast_renderer(config).draw(text, rng)
 
 
 RENDERERS: dict[Renderer, Callable[[GeneratorConfig, int], tuple[str, Image.Image]]] = {
@@ -29,7 +29,7 @@ RENDERERS: dict[Renderer, Callable[[GeneratorConfig, int], tuple[str, Image.Imag
 }
 
 
-class Chance:
+class RandomSource:
     """What is drawn from `rng`, exactly as SeededSecrets would, without its many calls."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -96,7 +96,7 @@ class Glyph:
         return self.inks[place]
 
 
-class Artist:
+class FastRenderer:
     """Draws as `captcha.image.ImageCaptcha` 0.7.1 (or ClassicCaptcha) does, from the same chance the same pixels.
 
     Glyphs are rasterised once, the blanks between them are only measured, and each kind of noise
@@ -117,7 +117,7 @@ class Artist:
 
     def draw(self, text: str, rng: random.Random) -> Image.Image:
         """The RGB image of a text."""
-        chance = Chance(rng)
+        chance = RandomSource(rng)
         background = chance.color(238, 255)
         opacity = 220 + chance.below(36)
         color = chance.color(10, 200)
@@ -131,7 +131,7 @@ class Artist:
         self.draw_noise(image, color, chance)
         return image.filter(ImageFilter.SMOOTH)
 
-    def draw_glyph(self, character: str, palette: np.ndarray, chance: Chance) -> tuple[int, Image.Image | None]:
+    def draw_glyph(self, character: str, palette: np.ndarray, chance: RandomSource) -> tuple[int, Image.Image | None]:
         """The width of a warped glyph, and its RGBA image unless it is blank."""
         glyph = self.glyphs[chance.below(len(self.glyphs))][character]
         ink = glyph.ink(chance.below(5), chance.below(7))
@@ -150,7 +150,7 @@ class Artist:
         return box[0], image.resize((wide, high)).transform(box, Image.Transform.QUAD, corners)
 
     def join(
-        self, parts: list[tuple[int, Image.Image | None]], length: int, background: Color, chance: Chance
+        self, parts: list[tuple[int, Image.Image | None]], length: int, background: Color, chance: RandomSource
     ) -> Image.Image:
         """Paste the glyphs side by side, overlapping a little; a text that is too wide is squeezed."""
         width, height = self.size
@@ -166,7 +166,7 @@ class Artist:
             offset += part_width - chance.below(int(0.25 * average) + 1)
         return image if image.width == width else image.resize((width, height))
 
-    def draw_noise(self, image: Image.Image, color: Color, chance: Chance) -> None:
+    def draw_noise(self, image: Image.Image, color: Color, chance: RandomSource) -> None:
         """Thirty dots and an arc."""
         width, height = image.size
         draw = ImageDraw.Draw(image)
@@ -182,18 +182,18 @@ class Artist:
 
 
 @lru_cache(maxsize=1)
-def artist_of(config: GeneratorConfig) -> Artist:
+def fast_renderer(config: GeneratorConfig) -> FastRenderer:
     """The artist for a configuration, who keeps the glyphs."""
-    return Artist(config)
+    return FastRenderer(config)
 
 
-def package_reach(glyph: Glyph, chance: Chance) -> tuple[float, float]:
+def package_reach(glyph: Glyph, chance: RandomSource) -> tuple[float, float]:
     """How far a glyph's corners may move, as 0.7.1 has it (see ClassicCaptcha)."""
     # In the package's own order of operations: the same floats.
     return glyph.width * chance.share() * (0.3 - 0.1) + 0.1, glyph.height * chance.share() * (0.3 - 0.2) + 0.2
 
 
-def classic_reach(glyph: Glyph, chance: Chance) -> tuple[float, float]:
+def classic_reach(glyph: Glyph, chance: RandomSource) -> tuple[float, float]:
     """How far a glyph's corners may move, as 0.7.0 and earlier had it."""
     return glyph.width * chance.uniform(0.1, 0.3), glyph.height * chance.uniform(0.2, 0.3)
 

@@ -21,7 +21,7 @@ FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)  # whose sha256 co
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
 VARIABLE = "CAPTCHA_OCR_MODEL"
-ASIDE = ".captcha-ocr.old"
+BACKUP = ".captcha-ocr.old"
 
 
 def write_model_folder(
@@ -65,12 +65,12 @@ def replacing(folder: Path) -> Iterator[Path]:
     except BaseException:
         remove_folder(temporary)
         raise
-    put_in_place(temporary, folder)
+    swap_in(temporary, folder)
 
 
-def put_in_place(temporary: Path, folder: Path) -> None:
+def swap_in(temporary: Path, folder: Path) -> None:
     """Rename `temporary` to `folder`, which steps aside and is removed only afterwards."""
-    old = aside(folder)
+    old = backup_path(folder)
     remove_folder(old)
     if folder.exists():
         os.replace(folder, old)
@@ -86,9 +86,9 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def aside(folder: Path) -> Path:
+def backup_path(folder: Path) -> Path:
     """Where `folder` steps to while its successor takes its place."""
-    return folder.with_name(folder.name + ASIDE)
+    return folder.with_name(folder.name + BACKUP)
 
 
 def temporary_of(folder: Path) -> Path:
@@ -96,15 +96,15 @@ def temporary_of(folder: Path) -> Path:
     return folder.with_name(folder.name + TEMPORARY)
 
 
-def standing(folder: Path) -> Path:
+def current_path(folder: Path) -> Path:
     """`folder`, or where it had stepped aside to when the program was killed: for readers, who change nothing."""
-    return aside(folder) if aside(folder).exists() and not folder.exists() else folder
+    return backup_path(folder) if backup_path(folder).exists() and not folder.exists() else folder
 
 
-def recover(folder: Path) -> None:
+def restore_backup(folder: Path) -> None:
     """Bring back a folder that had stepped aside when the program was killed."""
-    if standing(folder) != folder:
-        os.replace(aside(folder), folder)
+    if current_path(folder) != folder:
+        os.replace(backup_path(folder), folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
 
 def find_model_folder(folder: Path) -> Path:
     """The model folder that `folder` means: itself, or, of a run folder, its `best`."""
-    best = standing(folder / "best")
+    best = current_path(folder / "best")
     return best if best.is_dir() else folder
 
 
@@ -150,5 +150,5 @@ def default_model(run: Path) -> Path:
         if not (find_model_folder(Path(named)) / CONFIG_FILE).exists():
             raise UsageError(f"{VARIABLE} is {named}, which is no model folder (it has no {CONFIG_FILE})")
         return Path(named)
-    best = standing(run / "best")
+    best = current_path(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

@@ -16,7 +16,7 @@ STEPS = 30  # of halving the range of its logarithm, from -5 to 5 at first
 
 
 @torch.no_grad()
-def calibrated(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> ResNet18:
+def calibrate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> ResNet18:
     """A copy of `model` that reads the same, and is as sure as it is right on (images, labels) batches.
 
     All its logits are divided by one temperature (Guo et al. 2017, arXiv:1706.04599).

@@ -178,6 +178,6 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def move(model: ResNet18, device: torch.device) -> ResNet18:
+def to_device(model: ResNet18, device: torch.device) -> ResNet18:
     """The model on `device`, its kernels laid out channels last, which is the faster order everywhere."""
     return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.network.device import describe
-from captcha_ocr.network.resnet import BasicBlock, ResNet18, move
+from captcha_ocr.network.resnet import BasicBlock, ResNet18, to_device
 
 
 def fuse_norms(model: ResNet18) -> ResNet18:
@@ -36,7 +36,7 @@ class TorchEngine:
     readers = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
 
     def __init__(self, model: ResNet18, device: torch.device) -> None:
-        self.model = move(fuse_norms(model), device)
+        self.model = to_device(fuse_norms(model), device)
         self.config, self.device = model.config, device
 
     @torch.inference_mode()

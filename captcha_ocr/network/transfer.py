@@ -7,7 +7,7 @@ from torch import Tensor
 from captcha_ocr.network.resnet import ResNet18
 
 
-def take_over(source: ResNet18, target: ResNet18) -> None:
+def copy_matching_weights(source: ResNet18, target: ResNet18) -> None:
     """Give `target` the weights of `source`, whose NetworkConfig is the same.
 
     Convolutions and norms as they are, the first one for another number of channels made to fit; of the classifier the

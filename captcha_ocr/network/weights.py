@@ -32,10 +32,10 @@ def save_model(
     model: ResNet18,
     facts: Mapping[str, Any],
     card: str | None = None,
-    beside: Mapping[str, bytes] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a model folder at once, `beside` its weights further files by name (`write_model_folder`)."""
-    write_model_folder(folder, model.config, facts, {WEIGHTS_FILE: weights_of(model), **(beside or {})}, card)
+    """Write a model folder at once, with further `files` by name (`write_model_folder`)."""
+    write_model_folder(folder, model.config, facts, {WEIGHTS_FILE: weights_of(model), **(files or {})}, card)
 
 
 def weights_of(model: ResNet18) -> bytes:

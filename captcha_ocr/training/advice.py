@@ -13,11 +13,8 @@ def advice_on_run(folder: Path) -> list[str]:
     """What the end of the run in `folder` tells, a sentence each; nothing where it is no finished run."""
     if not (folder / RUN_FILE).exists():
         return []
-    document = read_run(folder)
-    if document["finished"] is None:
-        return []
-    characters, augmented = document["model"]["charset"]["characters"], document["training"]["augment"]
-    return advice(Finished(**document["finished"]), len(characters), augmented)
+    spec, finished = read_run(folder)
+    return [] if finished is None else advice(finished, len(spec.model.charset), spec.training.augment)
 
 
 def advice(finished: Finished, characters: int, augmented: bool) -> list[str]:

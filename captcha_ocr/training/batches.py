@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from captcha_ocr.config import Split
-from captcha_ocr.data.shards import Dataset, Place, check_places, read_shard
+from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_shard
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import memory_of
 from captcha_ocr.system.parallel import available_workers
 from captcha_ocr.training.difficulty import Difficulty
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
 # Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
 PART_BYTES = 100_000_000
@@ -26,59 +26,59 @@ Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) i
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A shard, or those of its rows that are meant."""
+class ShardSlice:
+    """Some rows of a shard."""
 
-    place: Place
+    ref: ShardRef
     rows: range
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one of several processes takes of every batch of `batch_size`, and so of the `total` samples of a split.
+class BatchPartition:
+    """This process's part of every batch of `batch_size` images, and so of the `total` images of a split.
 
-    All take as many steps an epoch, and no sample is taken by two.
+    All processes take the same number of steps in an epoch, and no image is in two parts.
     """
 
     total: int
     batch_size: int
-    processes: Processes
+    group: ProcessGroup
 
     def __post_init__(self) -> None:
-        least = 2 * self.processes.count
-        check(self.batch_size >= least, f"--batch-size must be at least {least} for {self.processes.count} processes")
+        least = 2 * self.group.world_size
+        check(self.batch_size >= least, f"--batch-size must be at least {least} for {self.group.world_size} processes")
 
     @property
-    def batch(self) -> int:
-        """How many samples of a whole batch are this process's."""
-        return len(self.processes.portion(self.batch_size))
+    def local_batch_size(self) -> int:
+        """How many images of a full batch this process takes."""
+        return len(self.group.portion(self.batch_size))
 
     @property
     def samples(self) -> range:
-        """Which samples are this process's."""
-        return self._samples_of(self.processes)
+        """Which images of the split this process takes."""
+        return self._samples_of(self.group)
 
-    def _samples_of(self, processes: Processes) -> range:
-        rows = processes.portion(self.batch_size)
+    def _samples_of(self, group: ProcessGroup) -> range:
+        rows = group.portion(self.batch_size)
         return range(self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size)
 
     @cached_property  # asked at every step
     def steps(self) -> int:
-        """The steps of an epoch; a tail of which a process has less than two samples is left out (batch norm)."""
+        """The steps of an epoch; a tail of less than two images in some process is left out, for batch norm."""
         whole = self.total // self.batch_size
-        everyone = [replace(self.processes, rank=rank) for rank in range(self.processes.count)]
+        everyone = [replace(self.group, rank=rank) for rank in range(self.group.world_size)]
         tails = [len(self._samples_of(one)) - whole * len(one.portion(self.batch_size)) for one in everyone]
         return whole + (min(tails) > 1)
 
-    def images(self, step: int) -> int:
-        """How many samples all processes have in a step of an epoch, counted from 0."""
+    def global_batch_size(self, step: int) -> int:
+        """How many images all processes take in a step of an epoch, counted from 0."""
         return min(self.batch_size, self.total - step * self.batch_size)
 
 
 class Batches(ABC):
-    """Samples of one split, as batches on one device; `lie` says where they lie."""
+    """Samples of one split, as batches on one device; `location` says where they are."""
 
-    lie: str
+    location: str
 
     @abstractmethod
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class Batches(ABC):
         for images, labels in self.parts(generator):
             if rest is not None and len(rest[0]):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
-            order = send(torch.randperm(len(images), generator=generator), images.device)
+            order = to_device(torch.randperm(len(images), generator=generator), images.device)
             whole = len(order) // batch_size * batch_size
             for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
                 rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
@@ -135,7 +135,7 @@ class Batches(ABC):
 class ResidentBatches(Batches):
     """All samples in the device's memory."""
 
-    lie = "in memory"
+    location = "in memory"
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images = images
@@ -152,22 +152,22 @@ class ResidentBatches(Batches):
 class StreamedBatches(Batches):
     """Samples read again from their shards every epoch, a few shards ahead of their use."""
 
-    lie = "streamed from disk"
+    location = "streamed from disk"
 
-    def __init__(self, dataset: Dataset, pieces: Sequence[Piece], device: torch.device) -> None:
-        check_places(piece.place for piece in pieces)  # all of them before the first step
+    def __init__(self, dataset: Dataset, slices: Sequence[ShardSlice], device: torch.device) -> None:
+        check_shard_refs(part.ref for part in slices)  # all of them before the first step
         self.dataset = dataset
-        self.pieces = pieces
+        self.slices = slices
         self.device = device
 
     def __len__(self) -> int:
-        return sum(len(piece.rows) for piece in self.pieces)
+        return sum(len(part.rows) for part in self.slices)
 
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
         """Some shards at a time, read by a thread while the ones before them are in use."""
-        count = len(self.pieces)
+        count = len(self.slices)
         order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
-        largest = max(piece.place[2].payload_bytes for piece in self.pieces)
+        largest = max(part.ref.shard.payload_bytes for part in self.slices)
         together = max(1, PART_BYTES // largest)
         groups = [order[first : first + together] for first in range(0, count, together)]
         with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
@@ -180,8 +180,8 @@ class StreamedBatches(Batches):
 
     def read(self, group: Sequence[int]) -> Samples:
         """The samples of some shards, on their way to the device."""
-        images, labels = read_pieces(self.dataset, [self.pieces[number] for number in group])
-        return send(images, self.device), send(labels, self.device)
+        images, labels = read_slices(self.dataset, [self.slices[number] for number in group])
+        return to_device(images, self.device), to_device(labels, self.device)
 
 
 def resample(rows: Tensor, weights: Tensor, shift: Tensor, order: Tensor) -> Tensor:
@@ -190,66 +190,66 @@ def resample(rows: Tensor, weights: Tensor, shift: Tensor, order: Tensor) -> Ten
     shift: one number in [0, 1), by which chance rounds up or down.
     """
     ends = weights.cumsum(0)
-    places = send(torch.arange(len(rows)) + shift, rows.device)
+    places = to_device(torch.arange(len(rows)) + shift, rows.device)
     chosen = torch.searchsorted(ends, places * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
-    return rows[chosen[send(order, rows.device)]]
+    return rows[chosen[to_device(order, rows.device)]]
 
 
-def send(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the processor's memory on its way to the device; the processor does not wait for it."""
     if device.type == "cuda":  # only what is pinned is copied while both go on
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
-def pieces_of(places: Sequence[Place], samples: range) -> list[Piece]:
+def slices_of(refs: Sequence[ShardRef], samples: range) -> list[ShardSlice]:
     """The shards, or parts of them, in which samples lie that are numbered from the first shard's first on."""
-    pieces, first = [], 0
-    for place in places:
-        count = place[2].count
+    slices, first = [], 0
+    for ref in refs:
+        count = ref.shard.count
         rows = range(max(0, samples.start - first), min(count, samples.stop - first))
         if rows:
-            pieces.append(Piece(place, rows))
+            slices.append(ShardSlice(ref, rows))
         first += count
-    return pieces
+    return slices
 
 
-def read_pieces(dataset: Dataset, pieces: Sequence[Piece]) -> Samples:
+def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
     """The samples of some shards of a data set, in memory, checked and decompressed by all processors."""
-    count, size = sum(len(piece.rows) for piece in pieces), dataset.size
+    count, size = sum(len(part.rows) for part in slices), dataset.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
     labels = torch.empty((count, dataset.lengths.longest), dtype=torch.int64)
 
-    def read(first: int, piece: Piece) -> None:
-        shard_images, shard_labels = read_shard(*piece.place)
-        rows = slice(piece.rows.start, piece.rows.stop)
-        images[first : first + len(piece.rows)] = torch.from_numpy(shard_images[rows])
-        labels[first : first + len(piece.rows)] = torch.from_numpy(shard_labels[rows])
+    def read(first: int, part: ShardSlice) -> None:
+        shard_images, shard_labels = read_shard(*part.ref)
+        rows = slice(part.rows.start, part.rows.stop)
+        images[first : first + len(part.rows)] = torch.from_numpy(shard_images[rows])
+        labels[first : first + len(part.rows)] = torch.from_numpy(shard_labels[rows])
 
-    firsts = accumulate((len(piece.rows) for piece in pieces), initial=0)
+    firsts = accumulate((len(part.rows) for part in slices), initial=0)
     with ThreadPoolExecutor(available_workers(), thread_name_prefix="shards") as pool:
-        list(pool.map(read, firsts, pieces))
+        list(pool.map(read, firsts, slices))
     return images, labels
 
 
 def load_split(
-    dataset: Dataset, split: Split, processes: Processes, samples: range | None = None, stream: bool = False
+    dataset: Dataset, split: Split, group: ProcessGroup, samples: range | None = None, stream: bool = False
 ) -> Batches:
     """Samples of one split, this process's portion unless said otherwise.
 
     Resident on the device, or streamed where asked for or where they would not fit; their shards are checked.
     CaptchaOcrError where the memory runs out all the same.
     """
-    device = processes.device
-    samples = processes.portion(dataset.count(split)) if samples is None else samples
-    pieces = pieces_of(dataset.of_split(split), samples)
+    device = group.device
+    samples = group.portion(dataset.count(split)) if samples is None else samples
+    slices = slices_of(dataset.of_split(split), samples)
     size = dataset.size
     needed = len(samples) * size.channels * size.height * size.width
-    room = memory_of(device) // (processes.local_count if device.type == "cpu" else 1)
-    if pieces and (stream or needed > room / 2):
-        return StreamedBatches(dataset, pieces, device)
+    room = memory_of(device) // (group.local_world_size if device.type == "cpu" else 1)
+    if slices and (stream or needed > room / 2):
+        return StreamedBatches(dataset, slices, device)
     try:
-        images, labels = read_pieces(dataset, pieces)
+        images, labels = read_slices(dataset, slices)
         return ResidentBatches(images.to(device), labels.to(device))
     except (RuntimeError, MemoryError):
         raise CaptchaOcrError(

@@ -1,7 +1,8 @@
-"""Everything besides the model that a stopped run needs to go on, in the folder `last`."""
+"""Checkpoints: a model folder with all that a stopped run needs to continue, in `last` and `previous`."""
 
 import json
-from dataclasses import asdict, dataclass, field
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,149 +11,137 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, check
-from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, put_in_place, read_config, recover
-from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
+from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, read_config, restore_backup, swap_in
 from captcha_ocr.network.weights import save_model
-from captcha_ocr.system.documents import alike, parse_json
+from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
+from captcha_ocr.training.run import RunSpec
+from captcha_ocr.training.trainer import Progress, Trainer
 
 LAST, PREVIOUS = "last", "previous"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of every parameter, beside its step
 
 
 @dataclass
-class Progress:
-    """How far a run has come: finished epochs, steps of the one in progress (`batch`) and of all, and the best so far.
+class Checkpoint:
+    """What a checkpoint holds beside the model: the run, its progress, the trainer's state, the optimiser's tensors."""
 
-    run: what is run, from `run.describe_run`. rows: of metrics.
-    """
+    folder: Path
+    spec: RunSpec
+    progress: Progress
+    state: dict[str, Any]
+    optimizer: dict[str, torch.Tensor]
 
-    run: dict[str, Any]
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    best_epoch: int = 0
-    best_exact: float = -1.0
-    best_loss: float = float("inf")
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    @classmethod
+    def of(cls, folder: Path, spec: RunSpec, trainer: Trainer) -> "Checkpoint":
+        """Take the checkpoint of a trainer, to be written to `folder`."""
+        tensors = flatten(trainer.optimizer.state_dict()["state"])
+        return cls(folder, spec, trainer.progress, trainer.state(), tensors)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Checkpoint":
+        """Read and check a checkpoint's files; UsageError for a model without them, DamagedError if not whole."""
+        files = read_config(folder)["files"]
+        check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to resume from")
+        return cls.decode(folder, *(read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE)))
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Return the contents of state.json and of optimizer.safetensors."""
+        document = {"run": self.spec.to_dict(), "progress": asdict(self.progress), "state": self.state}
+        return json.dumps(document).encode(), save_tensors(self.optimizer)
+
+    @classmethod
+    def decode(cls, folder: Path, state: bytes, optimizer: bytes) -> "Checkpoint":
+        """Invert `encode`; DamagedError for anything else."""
+        document = parse_json(folder / STATE_FILE, state)
+        try:
+            spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
+            return cls(folder, spec, progress, document["state"], load_tensors(optimizer))
+        except (KeyError, TypeError, UsageError, SafetensorError) as error:
+            raise damaged(folder, error) from None
+
+    def dump(self) -> bytes:
+        """Encode for another process, which then reads no file of it."""
+        state, optimizer = self.encode()
+        return b"%d %s\n" % (len(state), os.fsencode(self.folder)) + state + optimizer
+
+    @classmethod
+    def load(cls, data: bytes) -> "Checkpoint":
+        """Invert `dump`."""
+        head, _, body = data.partition(b"\n")
+        length, folder = head.split(b" ", 1)
+        return cls.decode(Path(os.fsdecode(folder)), body[: int(length)], body[int(length) :])
+
+    def restore(self, trainer: Trainer) -> None:
+        """Bring a trainer's optimiser, schedule and progress to the state of the checkpoint; DamagedError if unfit."""
+        optimizer = trainer.optimizer
+        try:
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": unflatten(self.optimizer), "param_groups": groups})
+            for parameter, moments in optimizer.state.items():
+                for name in MOMENTS:
+                    # In the parameter's own layout, since the fused kernels walk both in the order of memory.
+                    moments[name] = torch.empty_like(parameter).copy_(moments[name])
+            trainer.restore(self.state)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            raise damaged(self.folder, error) from None
+        trainer.progress = self.progress
 
 
-def save_last(
-    run: Path, model: ResNet18, optimizer: torch.optim.Optimizer, progress: Progress, state: dict[str, Any]
-) -> None:
-    """Write `last`, as `save_checkpoint` does; the one that was there becomes `previous`."""
+def damaged(folder: Path, error: Exception) -> DamagedError:
+    """Say that the checkpoint in `folder` cannot be used."""
+    return DamagedError(f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}")
+
+
+def save_last(run: Path, spec: RunSpec, trainer: Trainer) -> None:
+    """Write `last` as `save_checkpoint` does; the one before becomes `previous`."""
     last, previous = run / LAST, run / PREVIOUS
     if last.exists():
-        put_in_place(last, previous)
-    save_checkpoint(last, model, optimizer, progress, state)
+        swap_in(last, previous)
+    save_checkpoint(last, spec, trainer)
 
 
-def save_checkpoint(
-    folder: Path, model: ResNet18, optimizer: torch.optim.Optimizer, progress: Progress, state: dict[str, Any]
-) -> None:
-    """Write a model folder with all that a stopped run needs. state: what `progress` does not hold, as JSON types."""
-    tensors = optimizer.state_dict()
-    document = {"progress": asdict(progress), "state": state, "groups": tensors["param_groups"]}
-    beside = {OPTIMIZER_FILE: save_tensors(flatten(tensors["state"])), STATE_FILE: json.dumps(document).encode()}
-    save_model(folder, model, {"epoch": progress.epoch}, beside=beside)
+def save_checkpoint(folder: Path, spec: RunSpec, trainer: Trainer) -> None:
+    """Write a model folder with all that a stopped run needs to continue."""
+    state, optimizer = Checkpoint.of(folder, spec, trainer).encode()
+    files = {OPTIMIZER_FILE: optimizer, STATE_FILE: state}
+    save_model(folder, trainer.model, {"epoch": trainer.progress.epoch}, files=files)
 
 
-def load_last(run: Path) -> Path | None:
-    """The folder to go on from: `last`, or `previous` where `last` is not whole; None if there is neither."""
+def find_last(run: Path) -> Path | None:
+    """Return the newest whole checkpoint of a run; None if it has none, DamagedError if none is whole."""
     for name in (LAST, PREVIOUS):
-        recover(run / name)
-    folders = [run / name for name in (LAST, PREVIOUS) if (run / name).exists()]
+        restore_backup(run / name)
     reasons = []
-    for folder in folders:
+    for folder in [run / name for name in (LAST, PREVIOUS) if (run / name).exists()]:
         try:
-            check_whole(folder)
+            check_files(folder)
             return folder
         except CaptchaOcrError as error:
             reasons.append(str(error))
     if reasons:
         raise DamagedError(
-            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; begin anew with --resume never --force"
+            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; start again with --resume never --force"
         )
     return None
 
 
-def checkpoint_named(path: Path) -> Path:
-    """The checkpoint folder that `path` means: itself, or the newest whole one of a run folder."""
-    return load_last(path) or path
+def find_checkpoint(path: Path) -> Path:
+    """Return the checkpoint folder that `path` means: itself, or the newest whole one of a run folder."""
+    return find_last(path) or path
 
 
-def check_whole(folder: Path) -> dict[str, Any]:
-    """The content of config.json; DamagedError unless every file that it names is as it was written."""
+def check_files(folder: Path) -> dict[str, Any]:
+    """Return the content of config.json; DamagedError unless every file that it lists is as it was written."""
     document = read_config(folder)
     for name, expected in document["files"].items():
         read_checked(folder / name, expected)
     return document
 
 
-def read_checkpoint(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """The checked content of state.json and of optimizer.safetensors; UsageError for a model without them."""
-    files = read_config(folder)["files"]
-    check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to go on from")
-    state, tensors = (read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE))
-    document = parse_json(folder / STATE_FILE, state)
-    example = {"progress": asdict(Progress({})), "state": {}, "groups": []}
-    if not alike(example, document) or not all(map(is_row, document["progress"]["rows"])):
-        raise DamagedError(f"{folder / STATE_FILE} is malformed")
-    return document, tensors
-
-
-def is_row(row: Any) -> bool:
-    """Whether a JSON value is a row of metrics."""
-    if not isinstance(row, dict) or row.get("by") not in ("step", "epoch"):
-        return False
-    measured = ("seconds", "training_loss", "training_exact", "learning_rate", "images_per_s")
-    validated = ("validation_loss", "validation_exact") if row["by"] == "epoch" else ()
-    memory = {"peak_memory_mb": None, "peak_device_memory_mb": None}
-    return alike({"by": "", "epoch": 0, "step": 0, **dict.fromkeys(measured + validated, 0.0), **memory}, row)
-
-
-def restore(
-    document: dict[str, Any], tensors: bytes, optimizer: torch.optim.Optimizer
-) -> tuple[Progress, dict[str, Any]]:
-    """Bring the optimiser to what `read_checkpoint` read; returns the progress and the further state."""
-    own, numbers = optimizer.state_dict()["param_groups"], of_numbers(document["groups"])
-    if not alike(of_numbers(own), numbers):
-        raise DamagedError(f"a checkpoint's {STATE_FILE} is malformed: it is of another optimiser")
-    groups = [{**group, **row, "betas": tuple(row["betas"])} for group, row in zip(own, numbers, strict=True)]
-    try:
-        optimizer.load_state_dict({"state": unflatten(load_tensors(tensors)), "param_groups": groups})
-    except (SafetensorError, RuntimeError, KeyError, ValueError) as error:
-        raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: {error}") from None
-    for parameter, state in optimizer.state.items():
-        if not is_of_adam(parameter, state):
-            raise DamagedError(f"a checkpoint's {OPTIMIZER_FILE} is malformed: it is of another network")
-        for name in MOMENTS:
-            # In the parameter's own layout: the fused kernels walk both in the order of memory.
-            state[name] = torch.empty_like(parameter).copy_(state[name])
-    return Progress(**document["progress"]), document["state"]
-
-
-def is_of_adam(parameter: Any, state: dict[str, torch.Tensor]) -> bool:
-    """Whether Adam could have written this of a parameter; what it wrote of none has a number in its place."""
-    if not isinstance(parameter, torch.Tensor) or set(state) != {"step", *MOMENTS}:
-        return False
-    return state["step"].shape == () and all(state[name].shape == parameter.shape for name in MOMENTS)
-
-
-def of_numbers(groups: list[Any]) -> list[Any]:
-    """What of an optimiser's groups is a number, as JSON has it: switches are others on another device."""
-    return [
-        {name: value for name, value in group.items() if name == "betas" or type(value) in (int, float)}
-        if isinstance(group, dict)
-        else group
-        for group in groups
-    ]
-
-
 def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """An optimiser's state, {parameter: {name: tensor}}, as {"parameter.name": tensor}."""
+    """Turn an optimiser's state, {parameter: {name: tensor}}, into {"parameter.name": tensor}."""
     return {
         f"{number}.{name}": tensor.contiguous().cpu()
         for number, entries in state.items()
@@ -161,7 +150,7 @@ def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor
 
 
 def unflatten(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    """The inverse of `flatten`."""
+    """Invert `flatten`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
 MEMORY = 0.98  # of the counts, from step to step: some fifty steps
 
@@ -15,10 +15,10 @@ class Difficulty:
     fifth of the images, so those are shown more often (docs/lab-notebook.md, 2026-11-21).
     """
 
-    def __init__(self, classes: int, share: float, processes: Processes) -> None:
+    def __init__(self, classes: int, share: float, group: ProcessGroup) -> None:
         self.share = share
-        self.processes = processes
-        self.errors = torch.ones(classes, device=processes.device)
+        self.group = group
+        self.errors = torch.ones(classes, device=group.device)
         self.seen = torch.ones_like(self.errors)
         self.rates = torch.ones_like(self.errors)
 
@@ -28,7 +28,7 @@ class Difficulty:
         counts = torch.zeros((2, len(self.seen)), device=self.seen.device)
         counts[0].index_add_(0, places, mistakes)
         counts[1].index_add_(0, places, torch.ones_like(mistakes))
-        self.processes.add(counts)
+        self.group.all_reduce(counts)
         self.errors.mul_(MEMORY).add_(counts[0])
         self.seen.mul_(MEMORY).add_(counts[1])
 

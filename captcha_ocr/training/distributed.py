@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,107 +23,110 @@ from captcha_ocr.network.device import available_devices, describe
 from captcha_ocr.system.parallel import rank_and_count
 from captcha_ocr.system.signals import ended_at_once
 
-STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where every answer is waited for
+Result = TypeVar("Result")
+STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where asking the others waits for the device
 
 
 @dataclass(frozen=True)
-class Processes:
-    """Which of how many this process is, in all and on this machine; `device` is where it computes."""
+class ProcessGroup:
+    """The processes that share a run. world_size: how many they are. device: where this one computes.
+
+    local_world_size: how many of them run on this machine.
+    """
 
     device: torch.device
     rank: int = 0
-    count: int = 1
-    local_count: int = 1
+    world_size: int = 1
+    local_world_size: int = 1
 
     @property
-    def first(self) -> bool:
-        """Whether this is the one that decides, writes and speaks."""
+    def is_main(self) -> bool:
+        """Whether this process decides, writes and prints for all."""
         return self.rank == 0
 
     def describe(self, precision: Precision) -> str:
-        """What computes, in words."""
-        return f"{describe(self.device)}, {precision}{self.together}"
-
-    @property
-    def together(self) -> str:
-        """With how many others, in words; nothing where there are none."""
-        return "" if self.count == 1 else f"; the first of {self.count} processes"
+        """Name the device, the precision and the number of processes."""
+        others = "" if self.world_size == 1 else f"; {self.world_size} processes"
+        return f"{describe(self.device)}, {precision}{others}"
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The model with gradients averaged over all processes, its weights now those of the first."""
-        if self.count == 1:
+        """Return the model with the weights of the main process, whose gradients are averaged over all processes."""
+        if self.world_size == 1:
             return model
-        # Batch norm's running means are those of the first: sent before they are used, and not every step.
+        # Batch norm's running means are broadcast before they are used, and not in every step.
         known = inspect.signature(DistributedDataParallel).parameters
         sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # before torch 2.13
         return DistributedDataParallel(model, **{sync: False})  # type: ignore[arg-type]
 
-    def send(self, tensors: Iterable[Tensor]) -> None:
-        """Give all processes the tensors of the first."""
-        if self.count > 1:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Copy the main process's tensors to all processes, in place."""
+        if self.world_size > 1:
             for tensor in tensors:
-                in_order = tensor.contiguous()  # which kernels that lie channels last are not
+                in_order = tensor.contiguous()  # kernels in channels-last order are not
                 dist.broadcast(in_order, 0)
                 tensor.copy_(in_order)
 
-    def add(self, *tensors: Tensor) -> None:
-        """Put into each tensor, in every process, its sum over all."""
-        if self.count > 1:
+    def all_reduce(self, *tensors: Tensor) -> None:
+        """Replace each tensor, in every process, by its sum over all processes."""
+        if self.world_size > 1:
             for tensor in tensors:
                 dist.all_reduce(tensor)
 
-    def agreed(self, number: int | None, step: int) -> int | None:
-        """A signal's number that one of the processes has, at the same step in all; an accelerator is asked rarely."""
-        if self.count > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
+    def agree_on_signal(self, number: int | None, step: int) -> int | None:
+        """Return a signal's number that one process has received, at the same step in all of them."""
+        if self.world_size > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
             return None
-        return self.largest(number or 0)[0] or None
+        return self.maximum(number or 0)[0] or None
 
-    def largest(self, *numbers: int) -> list[int]:
-        """Of each number the largest that one of the processes has."""
-        if self.count == 1:
+    def maximum(self, *numbers: int) -> list[int]:
+        """Return the largest of each number over all processes."""
+        if self.world_size == 1:
             return list(numbers)
-        together = torch.tensor(numbers, device=self.device)
-        dist.all_reduce(together, dist.ReduceOp.MAX)
-        return together.tolist()
+        largest = torch.tensor(numbers, device=self.device)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return largest.tolist()
 
     def portion(self, total: int) -> range:
-        """This process's part of `total` things, each of which stands in exactly one part."""
-        return range(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+        """Return this process's part of `total` items; every item is in exactly one part."""
+        return range(total * self.rank // self.world_size, total * (self.rank + 1) // self.world_size)
 
-    def from_first(self, work: Callable[[], bytes]) -> bytes:
-        """What `work`, which only the first does, gives; where it fails, all end, and only the first says why."""
-        if self.count == 1:
+    def broadcast_from_main(
+        self, work: Callable[[], Result], dump: Callable[[Result], bytes], load: Callable[[bytes], Result]
+    ) -> Result:
+        """Do `work` in the main process alone and return its result in all; where it fails, all processes end."""
+        if self.world_size == 1:
             return work()
-        if not self.first:
-            answer = self._broadcast(b"")
+        if not self.is_main:
+            answer = self._broadcast_bytes(b"")
             if answer[:1] == b"-":
                 raise SystemExit(int(answer[1:]))
-            return answer[1:]
+            return load(answer[1:])
         try:
-            answer = b"+" + work()
+            result = work()
         except CaptchaOcrError as error:
-            self._broadcast(b"-%d" % error.exit_code)
+            self._broadcast_bytes(b"-%d" % error.exit_code)
             raise
-        return self._broadcast(answer)[1:]
+        self._broadcast_bytes(b"+" + dump(result))
+        return result
 
-    def _broadcast(self, data: bytes) -> bytes:
+    def _broadcast_bytes(self, data: bytes) -> bytes:
         length = torch.tensor(len(data), device=self.device)
         dist.broadcast(length, 0)
         content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
-        if self.first:
+        if self.is_main:
             content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         dist.broadcast(content, 0)
         return content.cpu().numpy().tobytes()
 
     def gather(self, document: Any) -> list[Any]:
-        """The JSON document of every process, in their order, in every process."""
-        if self.count == 1:
+        """Return the JSON document of every process, by rank, in every process."""
+        if self.world_size == 1:
             return [document]
         data = torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8).to(self.device)
-        lengths = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
+        lengths = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.world_size)]
         dist.all_gather(lengths, torch.tensor([len(data)], device=self.device))
         longest = int(torch.cat(lengths).max())
-        rows = [torch.zeros(longest, dtype=torch.uint8, device=self.device) for _ in range(self.count)]
+        rows = [torch.zeros(longest, dtype=torch.uint8, device=self.device) for _ in range(self.world_size)]
         dist.all_gather(rows, nn.functional.pad(data, (0, longest - len(data))))
         return [
             json.loads(row[: int(length)].cpu().numpy().tobytes()) for row, length in zip(rows, lengths, strict=True)
@@ -156,10 +159,10 @@ def meet(backend: str) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """The processes of this run while it lasts; CaptchaOcrError where another one is lost."""
+def process_group(device: torch.device) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, if any; CaptchaOcrError when another process is lost."""
     if rank_and_count()[1] == 1:
-        yield Processes(device)
+        yield ProcessGroup(device)
         return
     try:
         backend = dist.get_default_backend_for_device(device)
@@ -170,7 +173,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     try:
         with ended_at_once():  # for the others are waited for, half an hour if need be
             rank, count = meet(backend)
-        yield Processes(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # on which all have agreed, or which all meet
         if dist.is_initialized():
             dist.destroy_process_group()

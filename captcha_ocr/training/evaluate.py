@@ -13,14 +13,14 @@ from captcha_ocr.metrics import Scores
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import LOSSES
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
 EVALUATION_BATCH = 250
 
 
 @torch.inference_mode()
 def evaluate(
-    model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce", processes: Processes | None = None
+    model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce", group: ProcessGroup | None = None
 ) -> Scores:
     """Score `model` on (images (B, C, H, W) uint8, labels (B, L)) batches that lie on its device.
 
@@ -52,8 +52,8 @@ def evaluate(
         confusion.index_add_(0, places, torch.ones_like(places))
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
-    if processes is not None:
-        processes.add(confusion, exact, folded, merged, loss_sum, images)
+    if group is not None:
+        group.all_reduce(confusion, exact, folded, merged, loss_sum, images)
     seen = confusion.nonzero().flatten()  # a wait for the device, the first
     pairs = Counter(
         {

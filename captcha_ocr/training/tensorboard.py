@@ -19,7 +19,7 @@ NAMES = {
 }
 
 
-class Board:
+class TensorBoardLogger:
     """Writes event files into a folder; what a run that was stopped wrote there after `step` is not shown any more."""
 
     def __init__(self, folder: Path, step: int) -> None:

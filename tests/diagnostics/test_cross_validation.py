@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from conftest import ONE_WORKER, QUIET
 
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.folds import prepare_folds
@@ -16,13 +17,13 @@ from captcha_ocr.metrics import Scores
 def folds(images, tmp_path_factory):
     """Two folds of the 60 images. Read only."""
     folder = tmp_path_factory.mktemp("data") / "folds"
-    prepare_folds(images, folder, 2, PrepareConfig(preset="tiny"), workers=1)
+    prepare_folds(images, folder, 2, PrepareConfig(preset="tiny"), ONE_WORKER)
     return folder
 
 
 def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tiny_preset, tmp_path):
     def pool():
-        return cross_validate(folds, tmp_path, replace(tiny_preset.training, epochs=1), quiet=True, device_name="cpu")
+        return cross_validate(folds, tmp_path, replace(tiny_preset.training, epochs=1), QUIET)
 
     def identities():
         return {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*/**/*")}

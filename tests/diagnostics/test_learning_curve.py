@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from conftest import QUIET
 
 from captcha_ocr.diagnostics.learning_curve import Point, fit, learning_curve, outlook
 
@@ -47,7 +48,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
         def recipe(number):
             return tiny_preset.training.with_options(epochs=1, images=number)
 
-        points = learning_curve(shards, tmp_path, recipe, numbers, quiet=True, device_name="cpu")
+        points = learning_curve(shards, tmp_path, recipe, numbers, options=QUIET)
         return [(point.images, point.tested) for point in points]
 
     monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.STEPS", (20, 100))

@@ -3,7 +3,7 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
-from captcha_ocr.network.calibration import calibrated, temperature_of
+from captcha_ocr.network.calibration import calibrate, temperature_of
 from captcha_ocr.network.resnet import ResNet18
 
 CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
@@ -31,7 +31,7 @@ def test_calibration_scales_the_logits_of_a_copy():
     model = ResNet18(CONFIG).eval()
     images = torch.randint(0, 256, (7, 1, 8, 16), dtype=torch.uint8, generator=generator())
     before = model(images)
-    after = calibrated(model, [(images, torch.randint(0, 3, (7, 2), generator=generator()))])(images)
+    after = calibrate(model, [(images, torch.randint(0, 3, (7, 2), generator=generator()))])(images)
     assert torch.equal(model(images), before)
     factors = after / before
     assert factors.std() < 1e-3
@@ -41,5 +41,5 @@ def test_calibration_scales_the_logits_of_a_copy():
 def test_calibration_stops_after_enough_images(monkeypatch):
     monkeypatch.setattr("captcha_ocr.network.calibration.MOST", 10)
     batches = iter([(torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64))] * 3)
-    calibrated(ResNet18(CONFIG), batches)
+    calibrate(ResNet18(CONFIG), batches)
     assert len(list(batches)) == 1

@@ -4,7 +4,7 @@ import torch
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.network.transfer import take_over
+from captcha_ocr.network.transfer import copy_matching_weights
 
 
 def model(characters="abc", lengths=(2, 2), width=48, channels=1, seed=0, **network) -> ResNet18:
@@ -23,7 +23,7 @@ def images(channels=1, width=48) -> torch.Tensor:
 def test_a_model_of_the_same_kind_reads_the_same_without_the_temperature(pool):
     source, target = model(pool=pool), model(pool=pool, seed=1)
     source.temperature.mul_(2)
-    take_over(source, target)
+    copy_matching_weights(source, target)
     assert target.temperature == 1
     source.temperature.fill_(1)
     assert torch.equal(source(images()), target(images()))
@@ -46,20 +46,20 @@ def classifier(network: ResNet18, names: list[str]) -> list[torch.Tensor]:
 )
 def test_the_classes_that_both_know_are_taken_over(pool, source, target, names):
     source, target = model(**source, pool=pool), model(**target, pool=pool, seed=1)
-    take_over(source, target)
+    copy_matching_weights(source, target)
     for before, after in zip(classifier(source, names[0]), classifier(target, names[1]), strict=True):
         assert torch.equal(before, after)
 
 
 def test_grey_images_give_the_same_logits_in_colour_and_back():
     source, coloured, grey = model(), model(channels=3, seed=1), model(seed=2)
-    take_over(source, coloured)
+    copy_matching_weights(source, coloured)
     assert torch.allclose(source(images()), coloured(images(3)), atol=1e-4)
-    take_over(coloured, grey)
+    copy_matching_weights(coloured, grey)
     assert torch.allclose(source(images()), grey(images()), atol=1e-4)
 
 
 def test_columns_give_the_same_logits_for_other_lengths_and_widths():
     source, target = model(lengths=(2, 2), width=48), model(lengths=(1, 4), width=96, seed=1)
-    take_over(source, target)
+    copy_matching_weights(source, target)
     assert torch.allclose(source(images(width=64)), target(images(width=64))[:, :2])

@@ -9,7 +9,7 @@ from conftest import amend, naming, put
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.inference.model_folder import aside, find_model_folder, put_in_place, recover
+from captcha_ocr.inference.model_folder import backup_path, find_model_folder, restore_backup, swap_in
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import load_into, load_model, save_model
 
@@ -69,18 +69,18 @@ def test_weights_of_another_alphabet_are_not_taken_over(folder):
 
 def test_a_reader_finds_the_best_model_of_a_run_even_where_it_stepped_aside(run, tmp_path):
     assert find_model_folder(run) == find_model_folder(run / "best") == run / "best"
-    stepped_aside = shutil.copytree(run / "best", aside(tmp_path / "best"))
+    stepped_aside = shutil.copytree(run / "best", backup_path(tmp_path / "best"))
     assert find_model_folder(tmp_path) == stepped_aside
     assert list(tmp_path.iterdir()) == [stepped_aside]
 
 
 def test_a_folder_that_stepped_aside_comes_back_unless_its_successor_is_there(tmp_path):
-    aside(tmp_path / "best").mkdir()
-    recover(tmp_path / "best")
+    backup_path(tmp_path / "best").mkdir()
+    restore_backup(tmp_path / "best")
     assert list(tmp_path.iterdir()) == [tmp_path / "best"]
     (tmp_path / "best" / "new").touch()
-    aside(tmp_path / "best").mkdir()
-    recover(tmp_path / "best")
+    backup_path(tmp_path / "best").mkdir()
+    restore_backup(tmp_path / "best")
     assert (tmp_path / "best" / "new").exists()
 
 
@@ -88,11 +88,11 @@ def test_a_folder_that_is_put_in_place_replaces_a_folder_or_a_link_and_nothing_e
     for name in ("elsewhere", "new", "newer"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    for name in ("best", aside(tmp_path / "best").name):
+    for name in ("best", backup_path(tmp_path / "best").name):
         (tmp_path / name).symlink_to("elsewhere")
-    put_in_place(tmp_path / "new", tmp_path / "best")
+    swap_in(tmp_path / "new", tmp_path / "best")
     assert (tmp_path / "best" / "new").exists()
-    put_in_place(tmp_path / "newer", tmp_path / "best")
+    swap_in(tmp_path / "newer", tmp_path / "best")
     assert list((tmp_path / "best").iterdir()) == [tmp_path / "best" / "newer"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "elsewhere"]
     assert (tmp_path / "elsewhere" / "elsewhere").exists()

@@ -71,16 +71,16 @@ def run(arguments: list[str]) -> tuple[int, str]:
 
 def still_whole(scene: str, work: Path, before: dict[str, bytes]) -> bool:
     """Whether what was there beforehand, or for a run what has been saved since, is whole."""
-    from captcha_ocr.training.checkpoint import check_whole, load_last
+    from captcha_ocr.training.checkpoint import check_files, find_last
     from captcha_ocr.training.run_folder import REPLACED, check_best, read_run
 
     if scene == "prepare":
         return contents(work / "shards") == before
     if scene == "export":
-        return contents(work / "model") == before and bool(check_whole(work / "model"))
+        return contents(work / "model") == before and bool(check_files(work / "model"))
     if scene == "train --force":
         return before in (contents(work / "run"), contents(work / "run" / REPLACED))
-    return bool(check_best(work / "run", read_run(work / "run")) and load_last(work / "run"))
+    return bool(check_best(work / "run", read_run(work / "run")[0]) and find_last(work / "run"))
 
 
 def folder_of(scene: str, work: Path) -> Path:
@@ -113,7 +113,7 @@ def main() -> None:
     from captcha_ocr.config import PRESETS, InputSize, NetworkConfig, Preset, TrainConfig
 
     torch.set_num_threads(1)
-    captcha_ocr.training.train.SECONDS_BETWEEN_CHECKPOINTS = captcha_ocr.training.train.TRIAL_SECONDS = 0.0
+    captcha_ocr.training.loop.SECONDS_BETWEEN_CHECKPOINTS = captcha_ocr.training.train.TRIAL_SECONDS = 0.0
     PRESETS["tiny"] = Preset(
         InputSize(16, 48, 1),
         NetworkConfig(width=8, stem="3x3"),

@@ -15,8 +15,8 @@ BETWEEN_CHECKPOINTS_S = 0.3
 COMMAND = f"""
 import sys
 if sys.argv[1] == "train":
-    import captcha_ocr.training.train as train
-    train.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+    from captcha_ocr.training import loop, train
+    loop.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
 from captcha_ocr.cli.app import main
 main()
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, amend, invoke, naming, read_shards, weights
+from conftest import QUIET, TINY, amend, invoke, naming, read_shards, weights
 from killing import contents
 from safetensors.torch import load_file, save_file
 
@@ -21,7 +21,7 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.checkpoint import check_whole, load_last
+from captcha_ocr.training.checkpoint import check_files, find_last
 from captcha_ocr.training.run_folder import read_run
 from captcha_ocr.training.train import train
 
@@ -44,11 +44,11 @@ def loaders(folder: Path) -> dict[Path, list]:
     found[run / "run.json"] = [lambda: read_run(run)]
     for name in ("last", "previous"):
         for path in sorted((run / name).iterdir()):
-            found[path] = [lambda name=name: check_whole(run / name)]
+            found[path] = [lambda name=name: check_files(run / name)]
     best = run / "best"
     found[best / "config.json"] = [lambda: Recognizer(best, engine="onnx"), lambda: load_model(best)]
-    found[best / "model.safetensors"] = [lambda: load_model(best), lambda: check_whole(best)]
-    found[best / "model.onnx"] = [lambda: Recognizer(best, engine="onnx"), lambda: check_whole(best)]
+    found[best / "model.safetensors"] = [lambda: load_model(best), lambda: check_files(best)]
+    found[best / "model.onnx"] = [lambda: Recognizer(best, engine="onnx"), lambda: check_files(best)]
     return found
 
 
@@ -136,10 +136,10 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_which_stays_mea
     with monkeypatch.context() as context:
         context.setattr(captcha_ocr.training.checkpoint, "save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
-            train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+            train([whole / "shards"], run, TINY.training, QUIET)
     assert str(run / "last") in capsys.readouterr().err
-    assert load_last(run) == run / "previous"
-    train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+    assert find_last(run) == run / "previous"
+    train([whole / "shards"], run, TINY.training, QUIET)
     assert weights(run / "last") == weights(whole / "run" / "last")
 
 
@@ -150,9 +150,9 @@ def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path, has_ended
         shutil.copy(whole / "run" / "run.json", run)
     facts = json.loads((run / "best" / "config.json").read_bytes())["facts"]
     amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
-    assert check_whole(run / "best")
+    assert check_files(run / "best")
     with pytest.raises(DamagedError, match=naming(run, "--resume never")):
-        train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+        train([whole / "shards"], run, TINY.training, QUIET)
 
 
 @pytest.mark.parametrize("options", [[], ["--resume", "auto"], ["--force"]])
@@ -192,7 +192,7 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
     document["files"]["optimizer.safetensors"] = sha256((last / "optimizer.safetensors").read_bytes())
     (last / "config.json").write_bytes(sealed(document))
     with pytest.raises(DamagedError, match=r"optimizer\.safetensors"):
-        train([whole / "shards"], run, TINY.training, "cpu", quiet=True)
+        train([whole / "shards"], run, TINY.training, QUIET)
 
 
 @pytest.mark.parametrize(

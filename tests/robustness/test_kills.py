@@ -15,7 +15,7 @@ from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_whole
+from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_files
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 ENDS = {"inside the saving": 50, "SIGKILL": 50, "SIGINT": 20, "SIGTERM": 20}  # with --soak
@@ -99,7 +99,7 @@ class Training:
         for folder in (self.out / LAST, self.out / PREVIOUS):
             if folder.exists():
                 try:
-                    check_whole(folder)
+                    check_files(folder)
                 except CaptchaOcrError:
                     continue
                 progress = json.loads((folder / STATE_FILE).read_bytes())["progress"]

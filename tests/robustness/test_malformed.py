@@ -10,18 +10,18 @@ from pathlib import Path
 
 import onnx
 import pytest
-from conftest import CAPTCHAS, TINY, amend, put, read_shards
+from conftest import CAPTCHAS, QUIET, TINY, amend, put, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captcha_ocr import Recognizer
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.labels import admit_labels, find_labels, read_labels
+from captcha_ocr.data.labels import find_labels, read_labels, select_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.checkpoint import check_whole
+from captcha_ocr.training.checkpoint import check_files
 from captcha_ocr.training.train import train
 
 NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None]
@@ -116,7 +116,7 @@ def test_models(soak, figure, run, exported, images, tmp_path, engine):
     def use(document):
         write(folder / "config.json", document)
         Recognizer(folder, engine=engine).predict(image)
-        check_whole(folder)
+        check_files(folder)
 
     check_each(soak, figure, 100, json.loads((folder / "config.json").read_bytes()), use)
 
@@ -142,7 +142,7 @@ def test_runs_to_go_on_with(soak, figure, run, shards, tmp_path, file):
             write(folder / "last/config.json", config)
         else:
             write(folder / file, changed_document)
-        train([shards], folder, TINY.training, "cpu", quiet=True)
+        train([shards], folder, TINY.training, QUIET)
 
     check_each(soak, figure, 20, document, use)
 
@@ -205,7 +205,7 @@ def test_an_odd_array_among_weights_is_refused(run, shards, tmp_path, file, odd)
             Recognizer(folder, engine="torch")
     else:
         with pytest.raises(DamagedError, match=Path(file).name):
-            train([shards], folder, TINY.training, "cpu", quiet=True)
+            train([shards], folder, TINY.training, QUIET)
 
 
 @pytest.mark.parametrize("kind", [onnx.TensorProto.STRING, onnx.TensorProto.BOOL, onnx.TensorProto.DOUBLE])
@@ -229,7 +229,7 @@ def test_shards_with_nothing_to_validate_are_no_shards_to_train_on(shards, tmp_p
     found = json.loads((folder / "manifest.json").read_bytes())["shards"]
     amend(folder / "manifest.json", shards=[shard for shard in found if shard["split"] == "train"])
     with pytest.raises(CaptchaOcrError, match=str(folder)):
-        train([folder], tmp_path / "run", TINY.training, "cpu", quiet=True)
+        train([folder], tmp_path / "run", TINY.training, QUIET)
 
 
 CELLS = st.text(st.characters(exclude_characters="\r"), max_size=6) | st.sampled_from(
@@ -251,7 +251,7 @@ def test_labels_files(soak, figure, images, tmp_path, separator):
             labels, _ = read_labels(table, images)
             for label in labels:
                 assert Path(os.path.abspath(images / label.file)).is_relative_to(images)
-            found, problems = find_labels(images, table, None)
-            admit_labels(found, PrepareConfig(preset="tiny"), problems)
+            found, _ = find_labels(images, table)
+            select_labels(found, PrepareConfig(preset="tiny"))
 
     check()

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from conftest import CAPTCHAS, TINY, amend, put, read_shards
+from conftest import CAPTCHAS, ONE_WORKER, QUIET, TINY, amend, put, read_shards
 
 import captcha_ocr
 from captcha_ocr import Recognizer
@@ -84,7 +84,7 @@ def resume(whole: Path) -> None:
     """Go on with the run in `whole`, from its only checkpoint."""
     amend(whole / "run" / "run.json", finished=None)
     shutil.rmtree(whole / "run" / "previous", ignore_errors=True)
-    train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True)
+    train([whole / "shards"], whole / "run", TINY.training, QUIET)
 
 
 @pytest.mark.parametrize("form", ["pickle", "torch", "npy", "zip"])
@@ -98,7 +98,7 @@ def test_no_loader_runs_a_pickle(whole, form):
         "shards/train-00000.safetensors.gz": lambda: read_shards(whole / "shards"),
         "images/labels.csv": lambda: read_labels(whole / "images" / "labels.csv"),
         "images/generator.json": lambda: generate(CAPTCHAS, whole / "images", 1),
-        "run/run.json": lambda: train([whole / "shards"], whole / "run", TINY.training, "cpu", quiet=True),
+        "run/run.json": lambda: train([whole / "shards"], whole / "run", TINY.training, QUIET),
         "run/best/config.json": lambda: Recognizer(best),
     }
     others = [
@@ -108,7 +108,7 @@ def test_no_loader_runs_a_pickle(whole, form):
         lambda: put(last / "optimizer.safetensors", data) or resume(whole),
         lambda: Recognizer().predict(image),
         lambda: Recognizer().predict(data),
-        lambda: prepare(whole / "images", whole / "out", PrepareConfig(preset="tiny"), workers=1),
+        lambda: prepare(whole / "images", whole / "out", PrepareConfig(preset="tiny"), ONE_WORKER),
         lambda: main(["generate", "--fonts", str(image), "--out", str(whole / "drawn")], standalone_mode=False),
     ]
     for name, load in plain.items():

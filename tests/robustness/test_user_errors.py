@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from conftest import ONE_WORKER
 from hostile import BOMBS
 
 from captcha_ocr.cli.app import main
@@ -23,7 +24,7 @@ def scene(images, shards, run, exported, tmp_path_factory) -> Path:
     sources = {"images": images, "shards": shards, "run": run, "model": run / "best", "exported": exported}
     for name, source in sources.items():
         shutil.copytree(source, folder / name)
-    prepare_folds(images, folder / "folds", 2, PrepareConfig(preset="tiny"), workers=1)
+    prepare_folds(images, folder / "folds", 2, PrepareConfig(preset="tiny"), ONE_WORKER)
     make_files(folder, next(images.glob("*.png")).read_bytes())
     make_folders(folder, next(images.glob("*.png")).read_bytes())
     damage(folder)

@@ -4,7 +4,8 @@ from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.training.advice import advice, advice_on_run
-from captcha_ocr.training.run_folder import Finished, describe_run, end_run, start_run
+from captcha_ocr.training.run import RunSpec
+from captcha_ocr.training.run_folder import Finished, end_run, start_run
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
@@ -40,7 +41,7 @@ def test_a_good_run_gets_no_advice(end):
 
 
 def test_only_a_finished_run_gets_advice(shards, tmp_path):
-    start_run(tmp_path, describe_run(read_dataset([shards]), TrainConfig()), replace=False, checkpoint=None)
+    start_run(tmp_path, RunSpec.of(read_dataset([shards]), TrainConfig()), replaces=False, checkpoint=None)
     assert advice_on_run(tmp_path) == advice_on_run(tmp_path / "best") == []
     end_run(tmp_path, finished(100, 98), {})
     assert advice_on_run(tmp_path) == advice(finished(100, 98), 10, False)

@@ -3,16 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import ONE_WORKER
 
 from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.training.batches import ResidentBatches, Share, StreamedBatches, load_split, resample
+from captcha_ocr.training.batches import BatchPartition, ResidentBatches, StreamedBatches, load_split, resample
 from captcha_ocr.training.difficulty import Difficulty
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
-ALONE = Processes(torch.device("cpu"))
+ALONE = ProcessGroup(torch.device("cpu"))
 
 
 def numbered(count: int) -> ResidentBatches:
@@ -50,7 +51,7 @@ def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
 
 
 def test_a_tail_of_one_is_left_out_because_batch_norm_needs_two():
-    assert [Share(count, 3, ALONE).steps for count in (1, 2, 6, 7, 8)] == [0, 1, 2, 2, 3]
+    assert [BatchPartition(count, 3, ALONE).steps for count in (1, 2, 6, 7, 8)] == [0, 1, 2, 2, 3]
 
 
 @pytest.mark.parametrize("weights", [torch.ones(6), torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 1.0])])
@@ -87,8 +88,8 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr("captcha_ocr.training.batches.PART_BYTES", 20_000)  # three such shards
-    prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), workers=1)
-    prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), workers=1)
+    prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), ONE_WORKER)
+    prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), ONE_WORKER)
     return read_dataset([tmp_path / "first", tmp_path / "second"])
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from captcha_ocr.training.difficulty import MEMORY, Difficulty
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
-ALONE = Processes(torch.device("cpu"))
+ALONE = ProcessGroup(torch.device("cpu"))
 
 
 def after(steps: int, share: float) -> Difficulty:

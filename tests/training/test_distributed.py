@@ -14,8 +14,8 @@ import torch
 from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.batches import Share
-from captcha_ocr.training.distributed import Processes, joined, local_device, lost_another
+from captcha_ocr.training.batches import BatchPartition
+from captcha_ocr.training.distributed import ProcessGroup, local_device, lost_another, process_group
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -24,27 +24,28 @@ import json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import conftest
-from captcha_ocr.training import train as training
+from captcha_ocr.training import loop, train as training
+from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.distributed import ProcessGroup
 
 data, out, victim = sys.argv[1:]
 rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 PRESETS["tiny"] = conftest.TINY
-training.TRIAL_SECONDS = training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-agreed = Processes.agreed
+training.TRIAL_SECONDS = loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+agreed = ProcessGroup.agree_on_signal
 
 def die_after_seven_steps(self, number, step):
     if first_attempt and step == 7 and rank == int(victim):
         os.kill(os.getpid(), signal.SIGKILL)
     return agreed(self, number, step)
 
-Processes.agreed = die_after_seven_steps
+ProcessGroup.agree_on_signal = die_after_seven_steps
 # Nothing is learnt at this rate, so that early stopping has to end the run.
 config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
 try:
-    finished = training.train([Path(data)], Path(out), config, "cpu")
+    finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
     os.write(1, (json.dumps([rank, finished.epochs, finished.rule, finished.test["images"]]) + "\\n").encode())
 except CaptchaOcrError as error:
     os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
@@ -55,40 +56,39 @@ import json, os
 import torch
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.interruption import Interruption
-from captcha_ocr.training.distributed import joined
-from captcha_ocr.training.train import watched
+from captcha_ocr.training.distributed import process_group
+from captcha_ocr.training.loop import until_signal
 
-class Part:
-    def in_order(self, batch_size):
-        yield from range(2 + rank)  # the second process has one more
+def dump(text): return text.encode()
+def load(data): return data.decode()
 
-with joined(torch.device("cpu")) as processes:
-    rank = processes.rank
+with process_group(torch.device("cpu")) as group:
+    rank = group.rank
+    part = range(2 + rank)  # the second process has one more
     sums, sent = torch.tensor([rank + 1.0]), torch.full((2, 3, 4, 4), float(rank))
     sent = sent.contiguous(memory_format=torch.channels_last)
-    processes.add(sums)
-    processes.send([sent])
-    told = processes.from_first(lambda: b"only the first does this")
-    gathered = processes.gather({"rank": rank, "text": "é" * (rank + 1)})
-    agreed = processes.agreed(15 if rank == 1 else None, 3), processes.agreed(None, 4)
+    group.all_reduce(sums)
+    group.broadcast([sent])
+    told = group.broadcast_from_main(lambda: "only the main process does this", dump, load)
+    agreed = group.agree_on_signal(15 if rank == 1 else None, 3), group.agree_on_signal(None, 4)
     interruption = Interruption()
-    seen = [len(list(watched(Part(), processes, interruption))) - rank]
+    seen = [len(list(until_signal(part, group, interruption))) - rank]
     try:
-        for number in watched(Part(), processes, interruption):
+        for number in until_signal(part, group, interruption):
             seen.append(number)
             interruption.wanted = 15 if rank == 1 else None
     except SystemExit as leaving:
         seen.append(leaving.code)
-    found = [sums.item(), sent.sum().item(), told.decode(), gathered, agreed, seen]
+    found = [sums.item(), sent.sum().item(), told, agreed, seen]
     os.write(1, (json.dumps(found) + "\\n").encode())
 
     def refuse():
         raise UsageError("no")
 
     try:
-        processes.from_first(refuse)
+        group.broadcast_from_main(refuse, dump, load)
     except UsageError as error:
-        os.write(1, b"refused by the first\\n")
+        os.write(1, b"refused by the main process\\n")
     except SystemExit as leaving:
         os.write(1, b"told to leave with %d\\n" % leaving.code)
 """
@@ -152,10 +152,10 @@ def test_after_a_killed_process_torchrun_goes_on_by_itself_and_ends_with_the_sam
 def test_a_process_that_waits_for_the_others_can_be_ended(number):
     waiting = """
 import signal, sys, torch
-from captcha_ocr.training.distributed import joined
+from captcha_ocr.training.distributed import process_group
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 print("waiting", flush=True)
-with joined(torch.device("cpu")):
+with process_group(torch.device("cpu")):
     pass
 """
     environment = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -172,58 +172,42 @@ def test_what_processes_exchange_arrives(tmp_path):
     (tmp_path / "exchange.py").write_text(EXCHANGE)
     result = run_two(tmp_path / "exchange.py")
     lines = sorted(result.stdout.splitlines())
-    texts = [{"rank": 0, "text": "é"}, {"rank": 1, "text": "éé"}]
-    found = [3.0, 0.0, "only the first does this", texts, [15, None], [2, 0, 143]]
+    found = [3.0, 0.0, "only the main process does this", [15, None], [2, 0, 143]]
     assert [json.loads(line) for line in lines[:2]] == [found, found]
-    assert lines[2:] == ["refused by the first", "told to leave with 2"]
-
-
-def test_eval_reads_each_image_in_one_process_and_scores_all(run, images):
-    options = ["-m", "captcha_ocr", "eval", "--model", str(run), "--device", "cpu", "--labels"]
-    result = run_two(*options, str(images / "labels.csv"), "--json")
-    alone = subprocess.run(
-        [sys.executable, *options, str(images / "labels.csv"), "--json"], capture_output=True, text=True, check=True
-    )
-    assert result.returncode == 0, result.stderr
-    *readings, summary = map(json.loads, alone.stdout.splitlines())
-    both = list(map(json.loads, result.stdout.splitlines()))
-    assert {row["path"]: row["code"] for row in both if "path" in row} == {row["path"]: row["code"] for row in readings}
-    assert len(both) == len(readings) + 1
-    assert [row for row in both if "summary" in row] == [summary]
+    assert lines[2:] == ["refused by the main process", "told to leave with 2"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize(("total", "batch_size"), [(6, 16), (100, 16), (103, 16), (1600, 100), (99, 25), (1007, 17)])
 def test_shares_are_disjoint_cover_all_and_have_as_many_steps(total, batch_size, count):
-    shares = [Share(total, batch_size, Processes(CPU, rank, count)) for rank in range(count)]
+    shares = [BatchPartition(total, batch_size, ProcessGroup(CPU, rank, count)) for rank in range(count)]
     assert [sample for share in shares for sample in share.samples] == list(range(total))
-    assert sum(share.batch for share in shares) == batch_size
+    assert sum(share.local_batch_size for share in shares) == batch_size
     steps = {share.steps for share in shares}
     assert len(steps) == 1
     for share in shares:
-        full, tail = divmod(len(share.samples), share.batch)
+        full, tail = divmod(len(share.samples), share.local_batch_size)
         assert full + (tail > 0) >= share.steps >= full - (tail == 0)
-    seen = sum(shares[0].images(step) for step in range(shares[0].steps))
+    seen = sum(shares[0].global_batch_size(step) for step in range(shares[0].steps))
     assert total - 4 * count < seen <= total  # what is left out is a tail too small for so many
 
 
 def test_a_batch_too_small_for_all_processes_is_refused():
     with pytest.raises(UsageError, match=naming("--batch-size", 6)):
-        Share(100, 5, Processes(CPU, 0, 3))
+        BatchPartition(100, 5, ProcessGroup(CPU, 0, 3))
 
 
 def test_a_process_without_torchrun_is_alone_and_exchanges_nothing(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined(CPU) as alone:
-        assert alone == Processes(CPU)
-    assert alone.first
+    with process_group(CPU) as alone:
+        assert alone == ProcessGroup(CPU)
+    assert alone.is_main
     tensor = torch.ones(2)
-    alone.add(tensor)
-    alone.send([tensor])
+    alone.all_reduce(tensor)
+    alone.broadcast([tensor])
     assert tensor.tolist() == [1, 1]
-    assert alone.agreed(15, 1) == 15
-    assert alone.gather([1]) == [[1]]
-    assert alone.from_first(lambda: b"x") == b"x"
+    assert alone.agree_on_signal(15, 1) == 15
+    assert alone.broadcast_from_main(lambda: "x", str.encode, bytes.decode) == "x"
     model = torch.nn.Linear(1, 1)
     assert alone.wrap(model) is model
     assert local_device("auto") == "auto"

@@ -3,14 +3,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training import tensorboard as board
-from captcha_ocr.training.tensorboard import Board
+from captcha_ocr.training.tensorboard import TensorBoardLogger
 
 STEP = {"by": "step", "step": 1, "training_loss": 0.5, "training_exact": 0.1, "learning_rate": 0.1, "images_per_s": 9}
 EPOCH = {**STEP, "by": "epoch", "step": 2, "validation_loss": 0.25, "validation_exact": 0.75}
 
 
 def write(folder, last_step, rows) -> None:
-    writing = Board(folder, last_step)
+    writing = TensorBoardLogger(folder, last_step)
     writing.write(rows)
     writing.close()
 
@@ -37,4 +37,4 @@ def test_a_resumed_run_shows_each_step_once(tmp_path):
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
     monkeypatch.setattr(board, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install tensorboard"):
-        Board.check_installed()
+        TensorBoardLogger.check_installed()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import amend, flip_bit, naming, weights
+from conftest import ONE_WORKER, QUIET, amend, flip_bit, naming, weights
 from PIL import Image
 
 from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
@@ -19,13 +19,15 @@ from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import TEMPORARY
+from captcha_ocr.training import loop
 from captcha_ocr.training import train as training
-from captcha_ocr.training.batches import Share, load_split
-from captcha_ocr.training.checkpoint import Progress
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.batches import BatchPartition, load_split
+from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
-from captcha_ocr.training.train import ending_rule, is_better, train
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.loop import ending_rule, is_better
+from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.train import train
+from captcha_ocr.training.trainer import Progress, Trainer
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def scripted(monkeypatch):
     """Set the validations of a run, (exact, loss) for each epoch; what follows is scored as usual."""
 
     def script(*outcomes):
-        left, real = list(outcomes), training.evaluate
+        left, real = list(outcomes), loop.evaluate
 
         def evaluate(*arguments):
             scores = real(*arguments)
@@ -83,19 +85,19 @@ def scripted(monkeypatch):
                 return replace(scores, exact=exact, loss=loss_mean)
             return scores
 
-        monkeypatch.setattr(training, "evaluate", evaluate)
+        monkeypatch.setattr(loop, "evaluate", evaluate)
 
     return script
 
 
 def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, tmp_path, scripted):
     scripted((6, 0.1), (0, 0.1))
-    finished = train([shards], tmp_path, config, "cpu", quiet=True)
+    finished = train([shards], tmp_path, config, QUIET)
     assert finished.best_epoch == 1
     best, previous, last = (load_model(tmp_path / name).state_dict() for name in ("best", "previous", "last"))
     assert [name for name in best if not torch.equal(best[name], previous[name])] == ["temperature"]
     assert not torch.equal(best["stem.0.weight"], last["stem.0.weight"])
-    test_set = load_split(read_dataset([shards]), "test", Processes(torch.device("cpu")))
+    test_set = load_split(read_dataset([shards]), "test", ProcessGroup(torch.device("cpu")))
     scores = evaluate(load_model(tmp_path / "best"), test_set.in_order(250))
     assert finished.test == {**scores.summary(), **scores.counts()}
 
@@ -106,7 +108,7 @@ def test_a_rate_that_decays_prefers_the_last_epoch_to_one_that_is_better_at_rand
 ):
     scripted((3, 0.5), (5, 0.4), (4, 0.6))
     config = replace(config, epochs=3, schedule=schedule)
-    assert train([shards], tmp_path, config, "cpu", quiet=True).best_epoch == best
+    assert train([shards], tmp_path, config, QUIET).best_epoch == best
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_or_augmentation_gives_others(
@@ -114,13 +116,15 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_or_augmentation_g
 ):
     for changes in ({}, {"seed": 1}, {"augment": True}):
         out = tmp_path / "-".join(["run", *changes])
-        train([shards], out, replace(config, **changes), "cpu", quiet=True)
+        train([shards], out, replace(config, **changes), QUIET)
         assert (weights(out / "last") == weights(run / "last")) == (not changes)
 
 
 def test_an_early_end_is_announced_where_there_can_be_one(shards, config, tmp_path, capsys):
     for patience in (2, 3):
-        train([shards], tmp_path / str(patience), replace(config, epochs=3, patience=patience), "cpu")
+        train(
+            [shards], tmp_path / str(patience), replace(config, epochs=3, patience=patience), TrainOptions(device="cpu")
+        )
         expected = next(line for line in capsys.readouterr().err.splitlines() if "3 epochs" in line)
         assert ("2 epochs" in expected) == (patience == 2)
 
@@ -129,16 +133,16 @@ def test_several_folders_are_trained_on_as_one_unless_they_differ_or_share_image
     images, other_images, shards, config, tmp_path
 ):
     split = PrepareConfig(preset="tiny", split=(60, 20, 20))
-    prepare(other_images, tmp_path / "other", split, workers=1)
-    prepare(images, tmp_path / "split", split, workers=1)
-    prepare(images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), workers=1)
+    prepare(other_images, tmp_path / "other", split, ONE_WORKER)
+    prepare(images, tmp_path / "split", split, ONE_WORKER)
+    prepare(images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), ONE_WORKER)
     with pytest.raises(UsageError, match=naming(tmp_path / "narrow", shards, "32x16", "48x16")):
-        train([shards, tmp_path / "narrow"], tmp_path / "run", config, "cpu", quiet=True)
+        train([shards, tmp_path / "narrow"], tmp_path / "run", config, QUIET)
     for twice in (shutil.copytree(shards, tmp_path / "copy"), tmp_path / "split"):
         with pytest.raises(UsageError, match=naming(shards, twice)):
-            train([shards, twice], tmp_path / "run", config, "cpu", quiet=True)
+            train([shards, twice], tmp_path / "run", config, QUIET)
     assert not (tmp_path / "run").exists()
-    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), QUIET)
     described = json.loads((tmp_path / "run" / "run.json").read_bytes())
     assert described["images"] == {"train": 84, "val": 18, "test": 18}
 
@@ -155,14 +159,16 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_weights(shards, config, tm
     options, stream = WAYS[way]
     config = replace(config, epochs=3, **options)
     monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
-    train([shards], tmp_path / "whole", config, "cpu", stream=stream, quiet=True)
+    train([shards], tmp_path / "whole", config, replace(QUIET, stream=stream))
     for stop in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
         with monkeypatch.context() as context:
-            context.setattr(Processes, "agreed", lambda _, __, step, at=stop: signal.SIGTERM if step == at else None)
+            context.setattr(
+                ProcessGroup, "agree_on_signal", lambda _, __, step, at=stop: signal.SIGTERM if step == at else None
+            )
             with pytest.raises(SystemExit, match="143"):
-                train([shards], tmp_path / "stopped", config, "cpu", stream=stream, quiet=True)
+                train([shards], tmp_path / "stopped", config, replace(QUIET, stream=stream))
         assert json.loads((tmp_path / "stopped" / "last" / "state.json").read_bytes())["progress"]["step"] == stop
-    train([shards], tmp_path / "stopped", config, "cpu", stream=stream, quiet=True)
+    train([shards], tmp_path / "stopped", config, replace(QUIET, stream=stream))
     for name in ("best", "last"):
         assert weights(tmp_path / "stopped" / name) == weights(tmp_path / "whole" / name)
     for by in ("step", "epoch"):
@@ -178,23 +184,23 @@ def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(run, shards, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(training, "evaluate", leave)
+        context.setattr(loop, "evaluate", leave)
         with pytest.raises(KeyboardInterrupt):
-            train([shards], tmp_path, config, "cpu", quiet=True)
-        context.setattr(training.Trainer, "step", lambda *_: pytest.fail("a step was made"))
-        context.setattr(training, "expectation", lambda *_: "")
+            train([shards], tmp_path, config, QUIET)
+        context.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
+        context.setattr(training, "estimate", lambda *_: "")
         with pytest.raises(KeyboardInterrupt):
-            train([shards], tmp_path, config, "cpu", quiet=True)
-    train([shards], tmp_path, config, "cpu", quiet=True)
+            train([shards], tmp_path, config, QUIET)
+    train([shards], tmp_path, config, QUIET)
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
 def test_the_minutes_between_checkpoints_count_within_an_epoch(run, shards, config, tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real = training.save_last
-    monkeypatch.setattr(training, "save_last", lambda *all_: (saved.append(all_[3].step), real(*all_)))
-    train([shards], tmp_path, config, "cpu", quiet=True)
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    real = loop.save_last
+    monkeypatch.setattr(loop, "save_last", lambda *all_: (saved.append(all_[2].progress.step), real(*all_)))
+    train([shards], tmp_path, config, QUIET)
     assert saved == [1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10]
     assert weights(tmp_path / "last") == weights(run / "last")
 
@@ -202,40 +208,40 @@ def test_the_minutes_between_checkpoints_count_within_an_epoch(run, shards, conf
 @pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
 def test_more_epochs_train_on_and_fewer_are_another_run(shards, config, tmp_path, capsys, schedule):
     config = replace(config, schedule=schedule, patience=100)
-    train([shards], tmp_path / "run", replace(config, epochs=2), "cpu", quiet=True)
+    train([shards], tmp_path / "run", replace(config, epochs=2), QUIET)
     before = rows_of(tmp_path / "run")
-    finished = train([shards], tmp_path / "run", replace(config, epochs=4), "cpu")
+    finished = train([shards], tmp_path / "run", replace(config, epochs=4), TrainOptions(device="cpu"))
     assert str(tmp_path / "run" / "last") in capsys.readouterr().err
     assert finished.epochs == 4
     rows = rows_of(tmp_path / "run")
     assert rows[:2] == before
-    train([shards], tmp_path / "whole", replace(config, epochs=4), "cpu", quiet=True)
+    train([shards], tmp_path / "whole", replace(config, epochs=4), QUIET)
     assert [row["learning_rate"] for row in rows[2:]] == pytest.approx(
         [row["learning_rate"] for row in rows_of(tmp_path / "whole")[2:]], rel=1e-6, abs=1e-12
     )
     with pytest.raises(UsageError, match=naming("epochs", "--force")):
-        train([shards], tmp_path / "run", replace(config, epochs=3), "cpu", quiet=True)
+        train([shards], tmp_path / "run", replace(config, epochs=3), QUIET)
 
 
 def test_checkpoints_are_kept_for_good_where_that_is_wanted(shards, config, tmp_path):
     config = replace(config, epochs=5)
-    train([shards], tmp_path / "run", config, "cpu", quiet=True, keep_every=2)
+    train([shards], tmp_path / "run", config, replace(QUIET, keep_every=2))
     assert sorted(path.name for path in (tmp_path / "run").glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
-    train([shards], tmp_path / "other", config, "cpu", resume=str(tmp_path / "run" / "epoch-0002"), quiet=True)
+    train([shards], tmp_path / "other", config, replace(QUIET, resume=str(tmp_path / "run" / "epoch-0002")))
     for name in ("last", "best"):
         assert weights(tmp_path / "other" / name) == weights(tmp_path / "run" / name)
     (tmp_path / "run" / "epoch-notes").mkdir()
     (tmp_path / "run" / ("epoch-0006" + TEMPORARY)).mkdir()
-    train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", force=True, quiet=True)
+    train([shards], tmp_path / "run", replace(config, epochs=1), replace(QUIET, force=True))
     assert [path.name for path in (tmp_path / "run").glob("epoch-*")] == ["epoch-notes"]
 
 
 def test_a_run_from_a_kept_checkpoint_has_a_best_epoch_of_its_own(shards, config, tmp_path, scripted):
     scripted(*[(exact, 0.1) for exact in (1, 2, 6, 6, 6, 6, 1, 3, 2)])  # after three epochs the best is scored thrice
     config = replace(config, schedule="constant", patience=2)
-    train([shards], tmp_path / "run", replace(config, epochs=3), "cpu", quiet=True, keep_every=1)
+    train([shards], tmp_path / "run", replace(config, epochs=3), replace(QUIET, keep_every=1))
     checkpoint = str(tmp_path / "run" / "epoch-0002")
-    finished = train([shards], tmp_path / "own", replace(config, epochs=5), "cpu", resume=checkpoint, quiet=True)
+    finished = train([shards], tmp_path / "own", replace(config, epochs=5), replace(QUIET, resume=checkpoint))
     assert (finished.epochs, finished.best_epoch) == (5, 4)
     assert json.loads((tmp_path / "own" / "best" / "config.json").read_bytes())["facts"]["epoch"] == 4
 
@@ -243,14 +249,14 @@ def test_a_run_from_a_kept_checkpoint_has_a_best_epoch_of_its_own(shards, config
 def test_a_finished_run_is_left_as_it_is_even_with_force(copied, shards, config):
     (copied / "last" / "model.safetensors").unlink()  # nothing reads it
     for force in (False, True):
-        assert train([shards], copied, config, "cpu", force=force, quiet=True).epochs == 2
+        assert train([shards], copied, config, replace(QUIET, force=force)).epochs == 2
         assert not (copied / "last" / "model.safetensors").exists()
 
 
 def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "notes.txt").write_text("mine")
-    train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
+    train([shards], copied, replace(config, epochs=1), replace(QUIET, force=True))
     assert len(rows_of(copied)) == 1
     assert (copied / "notes.txt").read_text() == "mine"
     assert not (copied / "replaced").exists()
@@ -263,23 +269,23 @@ def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(run,
         assert {path.name for path in (copied / "replaced").iterdir()} == {path.name for path in run.iterdir()}
         assert find_model_folder(copied / "replaced") == copied / "replaced" / "best"
         assert weights(copied / "replaced" / "best") == weights(run / "best")
-    train([shards], copied, replace(config, seed=2), "cpu", quiet=True)
+    train([shards], copied, replace(config, seed=2), QUIET)
     assert not (copied / "replaced").exists()
 
 
 def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(run, shards, config, tmp_path):
     (tmp_path / "run").mkdir()
     shutil.copytree(run, tmp_path / "run" / "replaced.captcha-ocr.part")
-    train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True, keep_every=1)
+    train([shards], tmp_path / "run", replace(config, epochs=1), replace(QUIET, keep_every=1))
     assert not list((tmp_path / "run").glob("replaced*"))  # the new one has finished
-    train([shards], tmp_path / "run", replace(config, epochs=1, seed=9), "cpu", quiet=True, force=True)
+    train([shards], tmp_path / "run", replace(config, epochs=1, seed=9), replace(QUIET, force=True))
 
 
 def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "replaced").mkdir()
     with pytest.raises(UsageError, match=naming(copied / "replaced", "--out")):
-        train([shards], copied, replace(config, epochs=1), "cpu", force=True, quiet=True)
+        train([shards], copied, replace(config, epochs=1), replace(QUIET, force=True))
     assert weights(copied / "best") == weights(run / "best")
 
 
@@ -287,22 +293,22 @@ def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=naming("best", "run.json")):
-        train([shards], tmp_path, config, "cpu", force=True, quiet=True)
+        train([shards], tmp_path, config, replace(QUIET, force=True))
     assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
 
 
 def test_force_replaces_a_damaged_run(run, copied, shards, config):
     path = copied / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
-    train([shards], copied, config, "cpu", force=True, quiet=True)
+    train([shards], copied, config, replace(QUIET, force=True))
     assert weights(copied / "last") == weights(run / "last")
 
 
 def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
     with monkeypatch.context() as context:
-        context.setattr(training, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
+        context.setattr(loop, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train([shards], out, config, "cpu", quiet=True, **options)
+            train([shards], out, config, replace(QUIET, **options))
 
 
 def test_a_damaged_best_model_is_found_before_the_first_step(copied, shards, config, monkeypatch):
@@ -310,19 +316,19 @@ def test_a_damaged_best_model_is_found_before_the_first_step(copied, shards, con
     flip_bit(copied / "best" / "model.safetensors")
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=naming(copied / "best" / "model.safetensors", "--resume never", "--force")):
-        train([shards], copied, config, "cpu", quiet=True)
+        train([shards], copied, config, QUIET)
 
 
 def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_path, monkeypatch):
     with monkeypatch.context() as context:  # killed between writing best and last, in the second epoch
-        real = training.save_last
+        real = loop.save_last
         context.setattr(
-            training, "save_last", lambda *all_: real(*all_) if all_[3].epoch == 1 else pytest.fail("stopped")
+            loop, "save_last", lambda *all_: real(*all_) if all_[2].progress.epoch == 1 else pytest.fail("stopped")
         )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train([shards], tmp_path, config, "cpu", quiet=True)
+            train([shards], tmp_path, config, QUIET)
     newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
-    finished = train([shards], tmp_path, config, "cpu", quiet=True)
+    finished = train([shards], tmp_path, config, QUIET)
     assert finished.best_epoch == newer
     assert weights(tmp_path / "best") == weights(run / "best")
 
@@ -331,7 +337,7 @@ def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(copied, shards, confi
     (copied / "best" / "model.safetensors").unlink()
     for checkpoint in (copied / "last", copied):
         with pytest.raises(UsageError, match=naming(checkpoint, "--out")):
-            train([shards], copied, config, "cpu", resume=str(checkpoint), force=True, quiet=True)
+            train([shards], copied, config, replace(QUIET, resume=str(checkpoint), force=True))
         assert (copied / "last" / "model.safetensors").exists()
 
 
@@ -339,18 +345,18 @@ def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(r
     for name in ("previous", "last"):
         shutil.copytree(run / name, tmp_path / "copied" / name)
     with pytest.raises(UsageError, match="--epochs"):
-        train([shards], tmp_path / "run", config, "cpu", resume=str(tmp_path / "copied" / "last"), quiet=True)
+        train([shards], tmp_path / "run", config, replace(QUIET, resume=str(tmp_path / "copied" / "last")))
     assert not (tmp_path / "run").exists()
-    train([shards], tmp_path / "run", config, "cpu", resume=str(tmp_path / "copied" / "previous"))
+    train([shards], tmp_path / "run", config, TrainOptions(device="cpu", resume=str(tmp_path / "copied" / "previous")))
     lines = capsys.readouterr().err.splitlines()
     assert any(f"{tmp_path}/copied" in line and "previous" not in line for line in lines)  # it has no best model
     assert weights(tmp_path / "run" / "last") == weights(run / "last")
 
 
 def test_a_checkpoint_with_other_steps_an_epoch_is_refused(run, shards, config, tmp_path, monkeypatch):
-    monkeypatch.setattr(Share, "steps", 4)  # several processes may have fewer steps, because they drop a tail
+    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
     with pytest.raises(UsageError, match=naming(run / "previous", 5, 4)):
-        train([shards], tmp_path / "run", config, "cpu", resume=str(run / "previous"), quiet=True)
+        train([shards], tmp_path / "run", config, replace(QUIET, resume=str(run / "previous")))
 
 
 def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(run, copied, shards, config):
@@ -359,43 +365,43 @@ def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(r
         shutil.rmtree(copied / lost)
     for _ in range(2):
         with pytest.raises(DamagedError, match=naming(copied, "--resume never", "--force")):
-            train([shards], copied, longer, "cpu", quiet=True)
+            train([shards], copied, longer, QUIET)
         (copied / "metrics.jsonl").unlink(missing_ok=True)
     assert weights(copied / "best") == weights(run / "best")
-    assert train([shards], copied, longer, "cpu", resume="never", force=True, quiet=True).epochs == 3
+    assert train([shards], copied, longer, replace(QUIET, resume="never", force=True)).epochs == 3
 
 
 def test_a_named_checkpoint_or_run_is_never_passed_over(run, shards, config, tmp_path):
     out, checkpoint = tmp_path / "run", str(run / "previous")
-    finished = train([shards], out, config, "cpu", resume=checkpoint, quiet=True)
+    finished = train([shards], out, config, replace(QUIET, resume=checkpoint))
     assert weights(out / "last") == weights(run / "last")
     for resume in (checkpoint, "auto", str(out), str(out / "last")):
-        assert train([shards], out, config, "cpu", resume=resume, quiet=True) == finished
+        assert train([shards], out, config, replace(QUIET, resume=resume)) == finished
     for refused in (run / "last", tmp_path / "typo"):
         with pytest.raises(UsageError, match=str(refused)):
-            train([shards], out, config, "cpu", resume=str(refused), quiet=True)
+            train([shards], out, config, replace(QUIET, resume=str(refused)))
     with pytest.raises(UsageError, match=naming("batch_size", 10, 5)):
-        train([shards], tmp_path / "new", replace(config, batch_size=5), "cpu", resume=checkpoint, quiet=True)
+        train([shards], tmp_path / "new", replace(config, batch_size=5), replace(QUIET, resume=checkpoint))
     assert not (tmp_path / "new").exists()
-    train([shards], tmp_path / "new", config, "cpu", resume=str(run), quiet=True)
+    train([shards], tmp_path / "new", config, replace(QUIET, resume=str(run)))
     assert weights(tmp_path / "new" / "best") == weights(run / "best")
 
 
 def test_what_a_run_began_from_is_remembered_when_it_goes_on(run, shards, config, tmp_path, monkeypatch):
     checkpoint = str(run / "previous")
     with monkeypatch.context() as context:
-        context.setattr(Processes, "agreed", lambda _, __, step: signal.SIGTERM if step == 7 else None)
+        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, step: signal.SIGTERM if step == 7 else None)
         with pytest.raises(SystemExit, match="143"):
-            train([shards], tmp_path, config, "cpu", resume=checkpoint, quiet=True)
-    finished = train([shards], tmp_path, config, "cpu", quiet=True)
-    assert train([shards], tmp_path, config, "cpu", resume=checkpoint, quiet=True) == finished
+            train([shards], tmp_path, config, replace(QUIET, resume=checkpoint))
+    finished = train([shards], tmp_path, config, QUIET)
+    assert train([shards], tmp_path, config, replace(QUIET, resume=checkpoint)) == finished
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
 def test_other_data_are_refused(images, run, config, tmp_path):
-    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), workers=1)
+    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), ONE_WORKER)
     with pytest.raises(UsageError, match=str(run)):
-        train([tmp_path / "shards"], run, config, "cpu", quiet=True)
+        train([tmp_path / "shards"], run, config, QUIET)
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
@@ -404,19 +410,19 @@ def test_a_flipped_bit_in_any_shard_is_refused_before_the_first_step(shards, con
     flip_bit(path)
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
     with pytest.raises(DamagedError, match=path.name):
-        train([path.parent], tmp_path / "run", config, "cpu", quiet=True)
+        train([path.parent], tmp_path / "run", config, QUIET)
 
 
 def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that_makes_others(images, shards, tmp_path):
-    prepare(images, tmp_path / "narrow", PrepareConfig(width=8, height=16), workers=1)
+    prepare(images, tmp_path / "narrow", PrepareConfig(width=8, height=16), ONE_WORKER)
     for data, preset in ((shards, "seed"), (tmp_path / "narrow", "default")):
         with pytest.raises(UsageError, match=rf"captcha-ocr prepare .* --preset {preset} --force"):
-            train([data], tmp_path / "run", PRESETS[preset].training, "cpu", quiet=True)
+            train([data], tmp_path / "run", PRESETS[preset].training, QUIET)
 
 
 def test_init_starts_from_a_trained_model_whose_network_it_keeps(run, shards, config, tmp_path):
     other_preset = replace(config, preset="few", epochs=1, learning_rate=1e-9)
-    train([shards], tmp_path, other_preset, "cpu", init=run, quiet=True)
+    train([shards], tmp_path, other_preset, replace(QUIET, init=run))
     started, other = load_model(tmp_path / "last"), load_model(run / "best")
     assert started.config.network == other.config.network != PRESETS["few"].network
     assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
@@ -435,7 +441,7 @@ def test_every_option_of_the_recipe_lowers_the_training_loss(
     shards, config, tmp_path, loss, schedule, optimizer, precision
 ):
     options = {"loss": loss, "schedule": schedule, "optimizer": optimizer, "precision": precision}
-    train([shards], tmp_path, replace(config, epochs=4, **options), "cpu", quiet=True)
+    train([shards], tmp_path, replace(config, epochs=4, **options), QUIET)
     rows = rows_of(tmp_path)
     assert rows[-1]["training_loss"] < rows[0]["training_loss"]
     assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == precision
@@ -443,7 +449,7 @@ def test_every_option_of_the_recipe_lowers_the_training_loss(
 
 def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
     hopeless = replace(config, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
-    finished = train([shards], tmp_path, hopeless, "cpu", quiet=True)
+    finished = train([shards], tmp_path, hopeless, QUIET)
     assert finished.epochs == finished.best_epoch + 2 < 200
 
 
@@ -452,13 +458,13 @@ def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
     [(5, 4, False), (9, 9, True), (7, 4, True)],  # all 9 epochs are done; 3 epochs were no better
 )
 def test_each_rule_ends_a_run(config, epoch, best_epoch, ends):
-    progress = Progress({}, epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": 0.1}])
+    progress = Progress(epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": 0.1}])
     assert (ending_rule(SimpleNamespace(config=config, epochs=9, progress=progress)) is not None) == ends
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_is_a_failure(config, loss):
-    progress = Progress({}, epoch=1, best_epoch=1, rows=[{"training_loss": loss}])
+    progress = Progress(epoch=1, best_epoch=1, rows=[{"training_loss": loss}])
     with pytest.raises(CaptchaOcrError, match="--lr"):
         ending_rule(SimpleNamespace(config=config, epochs=9, progress=progress))
 
@@ -467,7 +473,7 @@ def test_a_loss_that_is_no_number_is_a_failure(config, loss):
     ("exact", "loss", "better"), [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)]
 )
 def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, better):
-    progress = Progress({}, best_exact=0.5, best_loss=0.5)
+    progress = Progress(best_exact=0.5, best_loss=0.5)
     assert is_better(Scores(10, exact, Counter(), loss), progress) is better
 
 
@@ -476,7 +482,7 @@ def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, bette
     [(95, 0.5, True), (87, 0.5, True), (86, 0.5, False), (95, float("nan"), False), (95, None, False)],
 )
 def test_the_last_epoch_of_a_decayed_rate_wins_unless_it_is_significantly_worse(exact, loss, better):
-    progress = Progress({}, best_exact=0.95, best_loss=0.1)
+    progress = Progress(best_exact=0.95, best_loss=0.1)
     assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest=True) is better
 
 
@@ -492,18 +498,18 @@ def flat_images(folder, names):
     (folder / "images").mkdir()
     for number, name in enumerate(names):
         Image.fromarray(np.full((16, 48), number, dtype=np.uint8)).save(folder / "images" / f"{name}.png")
-    prepare(folder / "images", folder / "shards", PrepareConfig(preset="tiny"), workers=1)
+    prepare(folder / "images", folder / "shards", PrepareConfig(preset="tiny"), ONE_WORKER)
     return folder / "shards"
 
 
 def test_a_set_with_one_training_image_is_refused(config, tmp_path):
     with pytest.raises(UsageError, match=r"\b2\b"):
-        train([flat_images(tmp_path, ["00", "11", "22"])], tmp_path / "run", config, "cpu", quiet=True)
+        train([flat_images(tmp_path, ["00", "11", "22"])], tmp_path / "run", config, QUIET)
 
 
 def test_texts_of_one_character_that_differ_in_length_can_be_learnt(config, tmp_path):
     shards = flat_images(tmp_path, [f"{'A' * (1 + number % 2)}_{number}" for number in range(10)])
-    finished = train([shards], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    finished = train([shards], tmp_path / "run", replace(config, epochs=1), QUIET)
     assert load_model(tmp_path / "run" / "best").config.class_names == ["A", ""]
     assert finished.validation["images"] == 1
 
@@ -511,6 +517,11 @@ def test_texts_of_one_character_that_differ_in_length_can_be_learnt(config, tmp_
 def test_a_set_without_test_images_is_trained_and_not_scored(images, config, tmp_path):
     table = (images / "labels.csv").read_text().splitlines()[1:]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text,split", *(f"{row},train" for row in table)]))
-    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny"), labels_file=tmp_path / "labels.csv", workers=1)
-    finished = train([tmp_path / "shards"], tmp_path / "run", replace(config, epochs=1), "cpu", quiet=True)
+    prepare(
+        images,
+        tmp_path / "shards",
+        PrepareConfig(preset="tiny"),
+        replace(ONE_WORKER, labels_file=tmp_path / "labels.csv"),
+    )
+    finished = train([tmp_path / "shards"], tmp_path / "run", replace(config, epochs=1), QUIET)
     assert finished.test is None

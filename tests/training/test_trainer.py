@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.training.batches import Share, load_split
-from captcha_ocr.training.checkpoint import Progress
-from captcha_ocr.training.distributed import Processes
+from captcha_ocr.training.batches import BatchPartition, load_split
+from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.optim import make_optimizer
-from captcha_ocr.training.run_folder import model_for
-from captcha_ocr.training.trainer import Tally, Trainer, make_trainer
+from captcha_ocr.training.run import model_for
+from captcha_ocr.training.trainer import RunningMetrics, Trainer
 
-ALONE = Processes(torch.device("cpu"))
+ALONE = ProcessGroup(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def trainer_of(shards, tiny_preset):
 
     def make(**options) -> Trainer:
         config = replace(tiny_preset.training, **options)
-        return make_trainer(model_for(read_dataset([shards]), config), config, Share(48, 10, ALONE), None, Progress({}))
+        return Trainer(model_for(read_dataset([shards]), config), config, BatchPartition(48, 10, ALONE))
 
     return make
 
@@ -55,7 +54,7 @@ def test_fp16_scales_gradients_keeps_the_scale_and_skips_a_step_that_overflows(t
 
 def test_convolutions_stay_unchanged_while_they_are_frozen(trainer_of, samples):
     trainer = trainer_of(frozen=0.5, epochs=2)  # of 10 steps
-    assert trainer.frozen == 5
+    assert trainer.frozen_steps == 5
     convolution, classifier = trainer.model.stem[0].weight.clone(), trainer.model.head.weight.clone()
     trainer.progress.step = 4
     trainer.step(*samples, 4)
@@ -85,16 +84,16 @@ def test_a_plateau_of_the_validation_loss_lowers_the_learning_rate(trainer_of):
 
 def test_random_numbers_follow_from_the_seed_a_number_and_the_rank(trainer_of):
     def drawn(trainer, number):
-        return torch.rand(4, generator=trainer.chance(number)).tolist()
+        return torch.rand(4, generator=trainer.generator(number)).tolist()
 
     trainer, other = trainer_of(), trainer_of()
     assert drawn(trainer, 3) == drawn(other, 3) != drawn(trainer, 4)
-    other.share = replace(other.share, processes=replace(ALONE, rank=1, count=2))
+    other.group = replace(ALONE, rank=1, world_size=2)
     assert drawn(trainer, 3) != drawn(other, 3)
 
 
 def test_tallies_add_up():
-    one, other = Tally(ALONE.device), Tally(ALONE.device)
+    one, other = RunningMetrics(ALONE.device), RunningMetrics(ALONE.device)
     one.add(torch.tensor(0.5), torch.tensor([[False, True], [False, False]]), 1.0)
     other.add(torch.tensor(0.2), torch.tensor([[False, False]]), 0.5)
     both = one + other

@@ -1,0 +1,139 @@
+"""A run: what identifies it, the options that say how to carry it out, and what its parts share."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
+from captcha_ocr.data.shards import Dataset
+from captcha_ocr.errors import UsageError
+from captcha_ocr.inference.model_folder import WEIGHTS_FILE, find_model_folder, read_config, read_model_config
+from captcha_ocr.system.console import say
+from captcha_ocr.system.documents import to_json
+from captcha_ocr.system.files import sha256
+from captcha_ocr.training.distributed import ProcessGroup
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to carry out a run.
+
+    init: a trained model to start from. resume: `auto`, `never` or the path of a checkpoint. stream: read the images
+    from disk in every epoch. force: replace another run. keep_every: keep the checkpoint of every Nth epoch.
+    """
+
+    device: str = "auto"
+    init: Path | None = None
+    resume: str = "auto"
+    stream: bool = False
+    force: bool = False
+    quiet: bool = False
+    keep_every: int | None = None
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What tells one run from another: training, network, numbers of images, data and starting weights.
+
+    images: how many there are in each split. data: the hash of the manifests. init: the hash of the starting weights.
+    begun_from: the hash of the checkpoint that `--resume` named; it does not tell runs apart.
+    """
+
+    training: TrainConfig
+    model: ModelConfig
+    images: Mapping[str, int]
+    data: str
+    init: str | None = None
+    begun_from: str | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TrainConfig, init: Path | None = None) -> "RunSpec":
+        """Describe the run that trains on a data set, perhaps from the model in `init`; errors as `read_config`."""
+        manifests = b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)
+        return cls(
+            training=config,
+            model=model_for(dataset, config, init),
+            images={split: dataset.count(split) for split in get_args(Split)},
+            data=sha256(manifests),
+            init=None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the specification as JSON types."""
+        return {
+            "training": self.training.to_dict(),
+            "model": self.model.to_dict(),
+            "images": dict(self.images),
+            "data": self.data,
+            "init": self.init,
+            "begun_from": self.begun_from,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "RunSpec":
+        """Invert `to_dict`; further keys are ignored. UsageError for a malformed document."""
+        try:
+            images = {split: int(document["images"][split]) for split in get_args(Split)}
+            training, model = TrainConfig.from_dict(document["training"]), ModelConfig.from_dict(document["model"])
+            return cls(training, model, images, document["data"], document["init"], document["begun_from"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"the description of a run is malformed ({error})") from None
+
+    def changes(self, new: "RunSpec") -> list[str]:
+        """List in what another run differs, each as `name: old -> new`."""
+        words = differences(self.training, new.training) + differences(self.model, new.model)
+        words += [
+            f"{split} images: {self.images[split]:,} -> {count:,}"
+            for split, count in new.images.items()
+            if self.images[split] != count
+        ]
+        words += ["other images"] if self.data != new.data else []
+        return words + (["other starting weights"] if self.init != new.init else [])
+
+    def is_extended_by(self, new: "RunSpec") -> bool:
+        """Tell whether another run is this one with more epochs."""
+        same_length = replace(new, training=replace(new.training, epochs=self.training.epochs))
+        if self.changes(same_length):
+            return False
+        before, after = (derive_epochs(spec.training, new.images["train"]) for spec in (self, new))
+        return before is not None and after is not None and after > before
+
+    @property
+    def identity(self) -> str:
+        """The hash that the models of a run carry; it does not depend on where the run begins and ends."""
+        content = self.to_dict()
+        del content["begun_from"]
+        content["training"]["epochs"] = None
+        names = ("model", "images", "data", "init", "training")
+        return sha256(to_json({name: content[name] for name in names}))
+
+    def dump(self) -> bytes:
+        """Encode for another process."""
+        return json.dumps(self.to_dict()).encode()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every part of a training shares. replaces: whether the run takes the place of the one in `out`."""
+
+    out: Path
+    spec: RunSpec
+    dataset: Dataset
+    group: ProcessGroup
+    options: TrainOptions
+    replaces: bool
+
+    def tell(self, line: str) -> None:
+        """Print a line to stderr, in the main process and unless the run is quiet."""
+        say(line, self.options.quiet or not self.group.is_main)
+
+
+def model_for(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> ModelConfig:
+    """Return the configuration of the model to train: the preset's network, or that of the model to start from."""
+    network = preset_named(config.preset).network
+    if init is not None:
+        network = read_model_config(find_model_folder(init)).network
+    return ModelConfig(dataset.charset, dataset.lengths, dataset.size, network)
