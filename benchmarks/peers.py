@@ -34,8 +34,8 @@ def ours(arguments: argparse.Namespace) -> Read:
 
     recognizer = Recognizer(engine=arguments.engine)
     if arguments.worker == "alone":
-        return lambda contents: (recognizer.predict(content).code for content in contents)
-    return lambda paths: (reading.code for reading in recognizer.predict(path for path in paths))
+        return lambda contents: (recognizer.predict(content).text for content in contents)
+    return lambda paths: (reading.text for reading in recognizer.predict(path for path in paths))
 
 
 def theirs(arguments: argparse.Namespace) -> Read:

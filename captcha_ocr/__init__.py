@@ -2,7 +2,7 @@
 
 from captcha_ocr import Recognizer
 
-Recognizer().predict("image.png").code  # with the model in the package; Recognizer("runs/default") is one's own
+Recognizer().predict("image.png").text  # with the model in the package; Recognizer("runs/default") is one's own
 """
 
 from typing import TYPE_CHECKING, Any

@@ -3,18 +3,18 @@
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captcha_ocr.errors import LabelError, UsageError
+from captcha_ocr.errors import LabelError, UsageError, check
 
 if TYPE_CHECKING:
     import numpy as np  # 0.2 s that `captcha-ocr --help` does without
 
-Fold = Literal["lower", "upper", None]
+Case = Literal["lower", "upper", None]
 
 NAMED = {
     "digits": string.digits,
@@ -41,13 +41,13 @@ def merge_lookalikes(text: str) -> str:
 class Charset:
     """An ordered alphabet: the class id of a character is its place in `characters`.
 
-    `fold` says to which case a label is brought before it is looked up; None keeps the case.
+    case: the one case to which labels are brought before they are looked up; None keeps both cases.
     Raises UsageError for an alphabet that is empty, repeats a character or holds one that
     could not be told from nothing in a file or on a terminal (space, control, combining, surrogate).
     """
 
     characters: str
-    fold: Fold = None
+    case: Case = None
 
     def __post_init__(self) -> None:
         if not self.characters:
@@ -63,10 +63,22 @@ class Charset:
 
     def __str__(self) -> str:
         """The characters, and the case rule if there is one."""
-        return self.characters + (f" ({self.fold} case)" if self.fold else "")
+        return self.characters + (f" ({self.case} case)" if self.case else "")
 
     def __len__(self) -> int:
         return len(self.characters)
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the alphabet as JSON types; files call the case `fold`."""
+        return {"characters": self.characters, "fold": self.case}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Charset":
+        """Invert `to_dict`; UsageError, KeyError or TypeError for anything else."""
+        characters, case = document["characters"], document["fold"]
+        check(isinstance(characters, str), "the alphabet must be a text")
+        check(case in get_args(Case), f"unknown case {case!r}")
+        return cls(characters, case)
 
     @cached_property
     def _id_of(self) -> dict[str, int]:
@@ -75,10 +87,10 @@ class Charset:
     def normalize(self, text: str) -> str:
         """`text` in composed Unicode (NFC) and, where the alphabet folds, in its one case."""
         text = unicodedata.normalize("NFC", text)
-        if self.fold is None:
+        if self.case is None:
             return text
         # Character by character, keeping those that would change length ("ß".upper() is "SS").
-        return "".join(fold_character(character, self.fold) for character in text)
+        return "".join(to_case(character, self.case) for character in text)
 
     def encode(self, texts: Sequence[str], longest: int | None = None) -> "np.ndarray":
         """Texts, (N), to class ids, (N, L) int16; places after a text's end hold the number of characters, K.
@@ -117,10 +129,10 @@ def can_be_read(character: str) -> bool:
     return unicodedata.category(character)[0] not in "CZM"
 
 
-def fold_character(character: str, fold: Literal["lower", "upper"]) -> str:
+def to_case(character: str, case: Literal["lower", "upper"]) -> str:
     """`character` in the given case, or as it is where the other case is not one character."""
-    folded = character.lower() if fold == "lower" else character.upper()
-    return folded if len(folded) == 1 else character
+    changed = character.lower() if case == "lower" else character.upper()
+    return changed if len(changed) == 1 else character
 
 
 def characters_of(name_or_characters: str) -> str:
@@ -140,8 +152,8 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
     if case_sensitive or not mixes_cases(found):
         return Charset(characters)
     one_upper_case = given is not None and characters == characters.upper() != characters.lower()
-    fold: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
-    return Charset("".join(dict.fromkeys(fold_character(c, fold) for c in characters)), fold)
+    case: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
+    return Charset("".join(dict.fromkeys(to_case(c, case) for c in characters)), case)
 
 
 def mixes_cases(characters: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from captcha_ocr.charset import Charset, Fold
+from captcha_ocr.charset import Charset
 from captcha_ocr.errors import UsageError, check, is_int
 
 Stem = Literal["3x3", "strided"]
@@ -165,28 +165,20 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as JSON types."""
-        return asdict(self)
+        return {**asdict(self), "charset": self.charset.to_dict()}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "ModelConfig":
         """The inverse of `to_dict`; UsageError for anything that is not such a document."""
         try:
             return cls(
-                charset=read_charset(document["charset"]),
+                charset=Charset.from_dict(document["charset"]),
                 lengths=Lengths(**document["lengths"]),
                 size=InputSize(**document["size"]),
                 network=NetworkConfig(**document["network"]),
             )
         except (KeyError, TypeError) as error:
             raise UsageError(f"the model's configuration is malformed ({error})") from None
-
-
-def read_charset(document: dict[str, Any]) -> Charset:
-    """A Charset from its JSON form; UsageError for anything else."""
-    characters, fold = document["characters"], document["fold"]
-    check(isinstance(characters, str), "the alphabet must be a text")
-    check(fold in get_args(Fold), f"unknown case rule {fold!r}")
-    return Charset(characters, fold)
 
 
 @dataclass(frozen=True)

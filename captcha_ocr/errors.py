@@ -1,4 +1,9 @@
 """Everything captcha-ocr raises on purpose, each with the exit code of the command line.
+import math
+import re
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
 
 CaptchaOcrError            1   something failed; the message is one sentence for the user
 ├── UsageError             2   an option, an argument or a combination of them that cannot be

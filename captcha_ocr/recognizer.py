@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeVar, get_args, overload
+from typing import Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Recognizer:
 
         recognizer = Recognizer()                       # the model in the package
         recognizer = Recognizer("runs/default")         # one's own: a model folder, or a run folder
-        recognizer.predict("image.png").code
+        recognizer.predict("image.png").text
         for reading in recognizer.predict(Path("images").glob("*.png")): ...
 
     model: a folder, or None for the model in the package; an Engine does, too.
@@ -69,19 +69,6 @@ class Recognizer:
         ends = (length, length) if isinstance(length, int) else length
         self.allowed = allowed_classes(self.config, charset, None if ends is None else Lengths(*ends))
 
-    @classmethod
-    def load(
-        cls,
-        folder: str | os.PathLike[str],
-        device: str = "auto",
-        engine: EngineName = "auto",
-        charset: str | None = None,
-        length: int | tuple[int, int] | None = None,
-        max_bytes: int = MAX_BYTES,
-    ) -> Self:
-        """As `Recognizer(folder, …)`."""
-        return cls(folder, device, engine, charset, length, max_bytes)
-
     @overload
     def predict(self, source: Source) -> Reading: ...
     @overload
@@ -98,7 +85,7 @@ class Recognizer:
         array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
-            print(reading.code, reading.confidence, [c.runner_up for c in reading.characters])
+            print(reading.text, reading.confidence, [c.runner_up for c in reading.characters])
         """
         if isinstance(source, Iterator) and not is_file(source):
             return map(_unless_error, self.read_all(source))

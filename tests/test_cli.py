@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(read, some, tmp_path)
     assert [line.split(": ")[0] for line in after_device(result.stderr)] == [*map(str, paths[:2]), str(some[1])]
     result = read(*paths, "--json")
     assert result.exit_code == 1
-    error, reading = {"path", "error"}, {"path", "code", "confidence"}
+    error, reading = {"path", "error"}, {"path", "text", "confidence"}
     assert [set(row) for row in rows(result)] == [error, error, reading, error, reading]
 
 
@@ -135,7 +135,7 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     assert part.exit_code == 1
     assert re.search(naming("stranger.png", "labels.csv"), part.stderr)
     *readings, summary = rows(part)
-    assert [set(row) for row in readings] == [{"path", "code", "confidence"}] * 3
+    assert [set(row) for row in readings] == [{"path", "text", "confidence"}] * 3
     assert summary["summary"]["images"] == 3
 
 
@@ -172,7 +172,7 @@ def test_a_reading_below_the_least_confidence_is_left_unread_and_unscored(read, 
     assert result.exit_code == 0
     assert [code != "" for code in codes(result)] == [each == least for each in confidences]
     assert re.search(naming(2, 3, f"{least:g}"), after_device(result.stderr)[-1])
-    assert [row["code"] for row in rows(read(*some, "--min-confidence", 1, "--json"))] == [None] * 3
+    assert [row["text"] for row in rows(read(*some, "--min-confidence", 1, "--json"))] == [None] * 3
     table = csv.DictReader(read(*some, "--min-confidence", 1, "--csv").stdout.splitlines())
     assert [row["text"] for row in table] == [""] * 3
     scoring = ["--labels", images / "labels.csv", "--json", "--min-confidence"]
@@ -209,7 +209,7 @@ def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_pat
     result = invoke("export", images, "--model", model, "--json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert (found["images"], found["codes_changed"]) == (60, 0)
+    assert (found["images"], found["texts_changed"]) == (60, 0)
     assert f"captcha-ocr eval image.png --model {model}" in result.stderr
     by_onnx = invoke("eval", images, "--model", model)
     assert codes(by_onnx) == expected
@@ -329,7 +329,7 @@ def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_docto
         ({"WORLD_SIZE": "abc"}, ("WORLD_SIZE=abc", "RANK=0")),
         ({"WORLD_SIZE": "2", "RANK": "x"}, ("WORLD_SIZE=2", "RANK=x")),
         ({"WORLD_SIZE": "2", "RANK": "2"}, ("WORLD_SIZE=2", "RANK=2")),
-        ({"WORLD_SIZE": "2", "RANK": "0"}, ("WORLD_SIZE", "torchrun")),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, ("eval", "torchrun")),
     ):
         result = invoke("eval", tmp_path, "--device", "cpu", env=variables)
         assert (result.exit_code, result.stdout) == (2, "")
@@ -404,7 +404,7 @@ def test_inspect_counts_draws_and_names_what_was_read_wrong(images, run, tmp_pat
     facts = json.loads(invoke("inspect", images, *options, "--json").stdout)
     assert facts["images"] == 60
     assert facts["advice"]
-    assert set(facts["wrong"][0]) == {"file", "text", "code", "confidence"}
+    assert set(facts["wrong"][0]) == {"file", "label", "text", "confidence"}
     result = invoke("inspect", images, *options)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()

@@ -62,9 +62,9 @@ def test_every_kind_of_source_gives_the_same_reading(recognizer, path):
 
 def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(recognizer, images):
     paths = sorted(images.glob("*.png"))
-    codes = [recognizer.predict(path).code for path in paths]
-    assert [reading.code for reading in recognizer.predict(paths)] == codes
-    assert [reading.code for reading in islice(recognizer.predict(cycle(paths)), 150)] == (codes * 3)[:150]
+    codes = [recognizer.predict(path).text for path in paths]
+    assert [reading.text for reading in recognizer.predict(paths)] == codes
+    assert [reading.text for reading in islice(recognizer.predict(cycle(paths)), 150)] == (codes * 3)[:150]
     assert recognizer.predict([]) == []
 
 
@@ -74,18 +74,18 @@ def test_a_reading_has_the_confidence_and_the_next_character_of_every_place():
     odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
     assert (first.character, first.runner_up, second.character, second.runner_up) == ("B", "A", "C", "A")
     assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
-    assert (reading.code, reading.confidence) == ("BC", pytest.approx(first.confidence * second.confidence))
+    assert (reading.text, reading.confidence) == ("BC", pytest.approx(first.confidence * second.confidence))
     assert reading.elapsed_s > 0
 
 
 def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_characters():
     reading = Recognizer(BrightnessEngine(), charset="AB").predict(grey(255))
     odds = 1 / (1 + np.exp(-1))
-    assert (reading.code, reading.confidence) == ("BA", pytest.approx(odds * odds))
+    assert (reading.text, reading.confidence) == ("BA", pytest.approx(odds * odds))
     single = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
     assert [(c.character, c.confidence, c.runner_up) for c in single.characters] == [("A", 1.0, "")] * 2
     folding = ModelConfig(Charset("abc", "lower"), Lengths(2, 2), CONFIG.size, CONFIG.network)
-    assert Recognizer(BrightnessEngine(folding), charset="AB").predict(grey(255)).code == "ba"
+    assert Recognizer(BrightnessEngine(folding), charset="AB").predict(grey(255)).text == "ba"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_image_larger_than_is_admitted_is_refused_from_every_source(path, kin
         return kind(path.read_bytes()) if kind else path
 
     size = path.stat().st_size
-    assert Recognizer(BrightnessEngine(), max_bytes=size).predict(source()).code
+    assert Recognizer(BrightnessEngine(), max_bytes=size).predict(source()).text
     with pytest.raises(ImageError, match=f"{size - 1:,}"):
         Recognizer(BrightnessEngine(), max_bytes=size - 1).predict(source())
 

@@ -1,6 +1,7 @@
 """The commands for images: generate, prepare, inspect."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -30,12 +31,13 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, PrepareConfig
+from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
 from captcha_ocr.errors import check
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
+    from captcha_ocr.data.prepare import Prepared
     from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
 
@@ -173,27 +175,32 @@ def prepare(
             first, *others = folds_of.prepare_folds(images, out, folds, config, how)
             # What was left out is the same in every fold, but only known of those that were made now.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
-    manifest = first.manifest
     for file, reason in sorted(prepared.problems.items()):
         click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
     if prepared.copies:
         click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
-    counts = {split: manifest.count(split) for split in ("train", "val", "test")}
-    fold = manifest.charset.fold
+    report_shards(out, replace(prepared, manifest=first.manifest), folds, as_json)
+    if prepared.problems:
+        sys.exit(1)
+
+
+def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: bool) -> None:
+    """Print what prepare has made."""
+    manifest = prepared.manifest
+    counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
+    case = manifest.charset.case
     facts = {"left_out": manifest.left_out, "copies": prepared.copies, "charset": manifest.charset.characters}
     report(
         as_json,
-        {"out": str(out), "folds": folds, **counts, **facts, "fold": fold, "length": str(manifest.lengths)},
+        {"out": str(out), "folds": folds, **counts, **facts, "fold": case, "length": str(manifest.lengths)},
         f"{out}: {f'{folds} folds, in the first ' if folds else ''}"
         f"{', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
         f"{manifest.left_out:,} left out; {manifest.size}\n"
         f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
-        + (f", both cases folded to {fold} case" if fold else "")
-        + ("; all was there" if prepared.already_there else ""),
+        + (f", both cases read as {case} case" if case else "")
+        + ("; all shards were there" if prepared.already_there else ""),
         next_command("train --cross-validate" if folds else "train", out, SHARDS, "--data "),
     )
-    if prepared.problems:
-        sys.exit(1)
 
 
 @main.command(name="inspect")
@@ -224,6 +231,7 @@ def inspect_images(
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
     with deferred():
+        from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
         from captcha_ocr.diagnostics.contact_sheet import draw_sheet
         from captcha_ocr.recognizer import Recognizer
@@ -234,7 +242,7 @@ def inspect_images(
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
     config = PrepareConfig(**options)
     with ProgressBar("inspect", quiet) as bar:
-        found = inspection.inspect(folder, config, labels, workers, bar.show, corrections)
+        found = inspection.inspect(folder, config, PrepareOptions(labels, corrections, workers, progress=bar.show))
     recognizer = None if model_folder is None else Recognizer(model_folder, device, max_bytes=config.max_bytes)
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
@@ -265,11 +273,11 @@ def tell_wrong(
     keep_freed_memory()
     with ProgressBar("read", quiet) as bar:
         wrong = read_wrong(recognizer, found, bar.show)
-    rows = [(each.file, each.text, each.reading.code, each.reading.confidence) for each in wrong]
-    lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, the surest first"]
-    lines += [f"{escape(file)}\t{text}\tread as {code}\t{sure:.4f}" for file, text, code, sure in rows]
+    rows = [(each.file, each.label, each.reading.text, each.reading.confidence) for each in wrong]
+    lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
+    lines += [f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}" for file, label, text, confidence in rows]
     if wrong:
-        tiles = [(found.folder / file, f"{text} read {code} {sure:.2f}") for file, text, code, sure in rows]
+        tiles = [(found.folder / file, f"{label} read {text} {score:.2f}") for file, label, text, score in rows]
         draw_sheet(tiles, out / WRONG_FILE, recognizer.max_bytes)
         lines.append(f"{'picture':14}{out / WRONG_FILE}")
-    return [dict(zip(("file", "text", "code", "confidence"), row, strict=True)) for row in rows], lines
+    return [dict(zip(("file", "label", "text", "confidence"), row, strict=True)) for row in rows], lines

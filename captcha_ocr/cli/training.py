@@ -24,7 +24,7 @@ from captcha_ocr.cli.options import (
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
-from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
 
@@ -99,7 +99,7 @@ def train(
         from captcha_ocr.training.run import TrainOptions
         from captcha_ocr.training.run_folder import BEST
 
-    if cross_validate and (len(data) > 1 or rank_and_count()[1] > 1 or resume not in ("auto", "never")):
+    if cross_validate and (len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
     config = recipe(preset, shards, init, options)
@@ -110,7 +110,7 @@ def train(
         report(as_json, found, str(scores), next_command("eval image.png", out / "fold-1", RUN, "--model "))
         return
     finished = training.train(data, out, config, how)
-    if rank_and_count()[0] > 0:
+    if rank_and_world_size()[0] > 0:
         return  # the first process speaks for all
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
     score = (

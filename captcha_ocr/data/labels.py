@@ -148,9 +148,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 def row_of_json(line: str) -> dict[str, str] | None:
     """A line of `eval --json` as a row; None for one that has no code: a failure, or the summary."""
     found = json.loads(line)
-    if not (isinstance(found, dict) and isinstance(found.get("path"), str) and isinstance(found.get("code"), str)):
+    if not (isinstance(found, dict) and isinstance(found.get("path"), str) and isinstance(found.get("text"), str)):
         return None
-    return {"filename": found["path"], "text": found["code"]}
+    return {"filename": found["path"], "text": found["text"]}
 
 
 def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:

@@ -17,9 +17,9 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import SPLITS, InputSize, Lengths, Split, read_charset
+from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
-from captcha_ocr.system.documents import alike, read_sealed, sealed
+from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
@@ -65,11 +65,18 @@ class Manifest:
     shards: tuple[Shard, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
+        texts = (self.source, self.inputs_sha256, self.labels or "")
+        check(all(isinstance(text, str) for text in texts), "source, labels and inputs_sha256 must be texts")
+        check(isinstance(self.options, dict) and is_int(self.left_out, 0, 10**12), "options or left_out is malformed")
         size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest  # bytes a sample
         for shard in self.shards:
             most = shard.count * size + HEADER_BYTES
             check(is_int(shard.payload_bytes, 1, most), f"{shard.file} cannot have {shard.payload_bytes} bytes")
         check(len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the manifest as JSON types."""
+        return {**asdict(self), "charset": self.charset.to_dict()}
 
     def of_split(self, split: Split) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
@@ -146,7 +153,7 @@ def read_dataset(folders: Iterable[Path]) -> Dataset:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json: with it the folder is finished."""
-    document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **asdict(manifest)}
+    document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **manifest.to_dict()}
     write_atomic(folder / MANIFEST_FILE, sealed(document))
 
 
@@ -159,10 +166,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise UsageError(f"{folder} holds no finished shards; make them with: captcha-ocr prepare")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
-        words: dict[str, Any] = {"source": "", "labels": None, "options": {}, "inputs_sha256": "", "left_out": 0}
-        check(alike(words, {name: document[name] for name in words}), "a value is of another type")
         return Manifest(
-            charset=read_charset(document["charset"]),
+            charset=Charset.from_dict(document["charset"]),
             lengths=Lengths(**document["lengths"]),
             size=InputSize(**document["size"]),
             source=document["source"],

@@ -11,7 +11,7 @@ from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import open_image, read_bytes
 from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, kind_of
+from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, kind_of
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
@@ -95,16 +95,9 @@ class Inspection:
         return "\n".join(f"{name:14}{words}" for name, words in rows)
 
 
-def inspect(
-    folder: Path,
-    config: PrepareConfig,
-    labels_file: Path | None = None,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    corrections: Path | None = None,
-) -> Inspection:
-    """Look at every image below `folder` as `prepare` would; errors as there, but copies are kept and counted."""
-    labels, problems = find_labels(folder, labels_file, config.label_pattern, corrections)
+def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Inspection:
+    """Look at every image below `folder` as `prepare` does; errors as there, but copies are kept and counted."""
+    labels, problems = find_labels(folder, options.labels_file, config.label_pattern, options.corrections)
     selected = select_labels(labels, config)
     labels, lengths = selected.labels, selected.lengths
     jobs = [
@@ -112,9 +105,9 @@ def inspect(
         for at in range(0, len(labels), IMAGES_PER_JOB)
     ]
     files: list[File] = []
-    for looked_at in map_jobs(look_at, jobs, workers):
+    for looked_at in map_jobs(look_at, jobs, options.workers):
         files += looked_at
-        progress(len(files), len(labels))
+        options.progress(len(files), len(labels))
     unreadable = {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
     problems = problems | selected.problems | unreadable
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
@@ -220,7 +213,7 @@ class Wrong:
     """An image that a model reads otherwise than its label."""
 
     file: str
-    text: str
+    label: str
     reading: Reading
 
 
@@ -232,7 +225,7 @@ def read_wrong(
     wrong = []
     results = recognizer.read_all(found.folder / label.file for label in found.labels)
     for number, (label, result) in enumerate(zip(found.labels, results, strict=True), 1):
-        if isinstance(result, Reading) and result.code != normalize(label.text):
+        if isinstance(result, Reading) and result.text != normalize(label.text):
             wrong.append(Wrong(label.file, label.text, result))
         progress(number, len(found.labels))
     return sorted(wrong, key=lambda each: (-each.reading.confidence, each.file))

@@ -30,7 +30,7 @@ class Reading:
     vary and the code is not the longest, of its end. elapsed_s: the seconds that it took, its share of a batch.
     """
 
-    code: str
+    text: str
     confidence: float
     characters: tuple[Character, ...] = ()
     elapsed_s: float = field(default=0.0, compare=False)

@@ -49,7 +49,7 @@ BATCH = 64
 class Exported:
     """An exported network, and how it read images that torch read, too.
 
-    largest_difference: of the probabilities; codes_changed: how many of the images are read otherwise; exact, and
+    largest_difference: of the probabilities; texts_changed: how many of the images are read otherwise; exact, and
     exact_before by torch: how many are right.
     """
 
@@ -58,7 +58,7 @@ class Exported:
     int8: bool
     images: int
     largest_difference: float
-    codes_changed: int
+    texts_changed: int
     exact: int
     exact_before: int
 
@@ -66,7 +66,7 @@ class Exported:
         before, now = (count / self.images for count in (self.exact_before, self.exact))
         return (
             f"{self.file}: {self.bytes / 1e6:.1f} MB{', int8' if self.int8 else ''}; of {self.images:,} images "
-            f"{self.codes_changed:,} are read otherwise than by torch, probabilities differ by "
+            f"{self.texts_changed:,} are read otherwise than by torch, probabilities differ by "
             f"{self.largest_difference:.1g} at most; exact match {now:.2%}, by torch {before:.2%}"
         )
 
@@ -104,7 +104,7 @@ def exported_and_compared(
         arrays, texts = arrays[CALIBRATED:], texts[CALIBRATED:]
     data = network.SerializeToString()
     exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
-    if not int8 and (exported.codes_changed or exported.largest_difference > MOST_OFF):
+    if not int8 and (exported.texts_changed or exported.largest_difference > MOST_OFF):
         raise CaptchaOcrError(f"the exported network does not read as the model does, and is not kept: {exported}")
     return data, exported
 
@@ -213,7 +213,7 @@ def compare(
         batch = images[at : at + BATCH]
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
         for read, logits in zip(codes, both, strict=True):
-            read += [reading.code for reading in read_logits(logits, config, allowed)]
+            read += [reading.text for reading in read_logits(logits, config, allowed)]
         largest = max(largest, float(np.abs(np.subtract(*map(softmax, both))).max()))
     before, now = (score_texts(texts, read).exact for read in codes)
     changed = sum(one != other for one, other in zip(*codes, strict=True))

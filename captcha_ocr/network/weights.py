@@ -9,8 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.config import TrainConfig, differences
-from captcha_ocr.data.shards import Dataset
+from captcha_ocr.config import differences
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
@@ -19,10 +18,8 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     write_model_folder,
 )
-from captcha_ocr.metrics import Scores
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.system.files import read_checked
-from captcha_ocr.version import __version__
 
 HEADER_BYTES = 1_000_000  # of a weights file, at most, beside its numbers
 
@@ -63,30 +60,6 @@ def load_model(folder: Path) -> ResNet18:
         reason = " ".join(str(error).split())
         raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}") from None
     return model.eval()
-
-
-def model_card(
-    config: TrainConfig, dataset: Dataset, best_epoch: int, validation: Scores, test: Scores | None = None
-) -> str:
-    """The model card, as Markdown."""
-    charset = dataset.charset
-    case = "kept" if charset.fold is None else f"folded to {charset.fold} case"
-    lines = [
-        "# A captcha-ocr model",
-        "",
-        f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{charset.characters}` (case {case})",
-        f"from images brought to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; the best epoch was {best_epoch}.",
-        "",
-        "For captchas that you generate, own or may test.",
-        "",
-        "Validation, on which this epoch was chosen:",
-        "",
-        *(f"    {line}" for line in str(validation).splitlines()),
-    ]
-    if test is not None:
-        lines += ["", "Test, scored once:", "", *(f"    {line}" for line in str(test).splitlines())]
-    return "\n".join([*lines, ""])
 
 
 def load_into(model: ResNet18, folder: Path) -> None:

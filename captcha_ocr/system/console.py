@@ -14,7 +14,7 @@ SECONDS_BETWEEN_NOTES = 0.5
 
 def say(line: str, quiet: bool = False) -> None:
     """Write one line to stderr, above the bar if there is one; nothing where it is to be quiet."""
-    if not quiet:
+    if not quiet and sys.stderr is not None:
         from tqdm import tqdm  # a reader is installed without it
 
         tqdm.write(line, file=sys.stderr)
@@ -56,7 +56,7 @@ class ProgressBar:
 
     def show(self, done: int, total: int) -> None:
         """Show that `done` of `total` images are done."""
-        if self.quiet:
+        if self.quiet or sys.stderr is None:
             return
         if self.first is None:
             self.first, self.started = done, time.monotonic()

@@ -93,25 +93,6 @@ def is_sealed(document: dict[str, Any], data: bytes) -> bool:
         return False
 
 
-def alike(example: Any, value: Any) -> bool:
-    """Whether a JSON value has the form of an example: the same keys, and in them, and in lists, the same types.
-
-    An empty list or object stands for any, a float for any number, and None for None, a number or a text. Whole numbers
-    have 64 bits.
-    """
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return False
-    if isinstance(example, dict) and isinstance(value, dict):
-        return not example or (example.keys() == value.keys() and all(alike(example[k], value[k]) for k in example))
-    if isinstance(example, (list, tuple)) and isinstance(value, list):
-        return not example or (len(example) == len(value) and all(map(alike, example, value)))
-    if example is None:
-        return value is None or isinstance(value, (int, float, str))
-    if isinstance(example, float):
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return type(example) is type(value) and isinstance(value, (int, str, bool))
-
-
 def is_ours(path: Path, file_format: str) -> bool:
     """Whether `path` was written as a document of that format, though it may be damaged since."""
     return path.is_file() and json.dumps(file_format).encode() in path.read_bytes()

@@ -19,7 +19,7 @@ SLICE = 64  # jobs that a thread takes at a time, at most: those it has are stil
 MOMENT = 0.05  # seconds that a thread waits for further jobs of a slow source before it does those it has
 
 
-def rank_and_count() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task.
 
     UsageError where what such a launcher sets cannot be.

@@ -5,11 +5,10 @@ What they exchange are tensors of numbers: bytes travel as uint8, and nothing is
 
 import contextlib
 import inspect
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.network.device import available_devices, describe
-from captcha_ocr.system.parallel import rank_and_count
+from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import ended_at_once
 
 Result = TypeVar("Result")
@@ -118,24 +117,10 @@ class ProcessGroup:
         dist.broadcast(content, 0)
         return content.cpu().numpy().tobytes()
 
-    def gather(self, document: Any) -> list[Any]:
-        """Return the JSON document of every process, by rank, in every process."""
-        if self.world_size == 1:
-            return [document]
-        data = torch.frombuffer(bytearray(json.dumps(document).encode()), dtype=torch.uint8).to(self.device)
-        lengths = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.world_size)]
-        dist.all_gather(lengths, torch.tensor([len(data)], device=self.device))
-        longest = int(torch.cat(lengths).max())
-        rows = [torch.zeros(longest, dtype=torch.uint8, device=self.device) for _ in range(self.world_size)]
-        dist.all_gather(rows, nn.functional.pad(data, (0, longest - len(data))))
-        return [
-            json.loads(row[: int(length)].cpu().numpy().tobytes()) for row, length in zip(rows, lengths, strict=True)
-        ]
-
 
 def local_device(name: str) -> str:
     """`name`, or for `auto`, `cuda` and `xpu` under a launcher the device of this process's number on its machine."""
-    if rank_and_count()[1] == 1:
+    if rank_and_world_size()[1] == 1:
         return name
     if ":" in name:
         raise UsageError(f"every process of torchrun takes a device of its own: say --device {name.split(':')[0]}")
@@ -161,7 +146,7 @@ def meet(backend: str) -> tuple[int, int]:
 @contextlib.contextmanager
 def process_group(device: torch.device) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if any; CaptchaOcrError when another process is lost."""
-    if rank_and_count()[1] == 1:
+    if rank_and_world_size()[1] == 1:
         yield ProcessGroup(device)
         return
     try:

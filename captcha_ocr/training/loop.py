@@ -16,7 +16,7 @@ from captcha_ocr.metrics import Scores, is_worse, loss_or_infinity
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import describe
 from captcha_ocr.network.resnet import ResNet18, to_device
-from captcha_ocr.network.weights import load_model, model_card, save_model
+from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.console import counted, duration
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.advice import advice
@@ -25,6 +25,7 @@ from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import EVALUATION_BATCH, evaluate
 from captcha_ocr.training.interruption import Interruption
+from captcha_ocr.training.model_card import model_card
 from captcha_ocr.training.run import Run
 from captcha_ocr.training.run_folder import (
     BEST,

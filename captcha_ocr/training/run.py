@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -52,7 +52,7 @@ class RunSpec:
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, init: Path | None = None) -> "RunSpec":
         """Describe the run that trains on a data set, perhaps from the model in `init`; errors as `read_config`."""
-        manifests = b"".join(to_json({**asdict(part), "source": "", "labels": ""}) for part in dataset.manifests)
+        manifests = b"".join(to_json({**part.to_dict(), "source": "", "labels": ""}) for part in dataset.manifests)
         return cls(
             training=config,
             model=model_for(dataset, config, init),

@@ -21,7 +21,6 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     remove_folder,
     restore_backup,
-    swap_in,
 )
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic
@@ -31,7 +30,7 @@ from captcha_ocr.training.run import RunSpec
 BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
-REPLACED, MOVING = "replaced", "replaced.captcha-ocr.part"  # the latter while it is moved there
+REPLACED = "replaced"
 KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of --keep-every
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
 
@@ -133,14 +132,12 @@ def is_run(out: Path) -> bool:
 def may_be_replaced(out: Path) -> bool:
     """Tell whether there is a run in `out` that --force may replace; UsageError if `replaced` holds something else."""
     older = out / REPLACED
-    check(is_run(older) or not older.exists(), f"{older} was not written by train; choose another --out")
+    check(not older.exists() or bool(parts_of_run(older)), f"{older} was not written by train; choose another --out")
     return is_run(out)
 
 
 def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None) -> None:
     """Make `out` ready: for a new run, for one that resumes from a checkpoint, or for one that replaces another."""
-    if is_run(out / MOVING):  # all of it, since run.json is moved last, when the program was killed
-        swap_in(out / MOVING, out / REPLACED)
     if replaces:
         move_aside(out)
     for name in FOLDERS:
@@ -168,28 +165,20 @@ def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
 
 
 def move_aside(out: Path) -> None:
-    """Move the run in `out`, and nothing else, to `replaced`; it stays there until the new run has finished.
+    """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
 
-    An unfinished run that was itself to replace the one that lies there is removed.
+    If a run lies there already, the one in `out` is an unfinished one that was to replace it, and is removed.
     """
     older = out / REPLACED
-    if is_run(older) and not has_finished(out):
-        for path in parts_of_run(out):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return
-    moving = out / MOVING
-    moving.mkdir(exist_ok=True)
-    for path in parts_of_run(out):
-        os.replace(path, moving / path.name)
-    swap_in(moving, older)
-
-
-def has_finished(out: Path) -> bool:
-    """Tell whether a run has come to its end, as far as run.json is whole."""
-    try:
-        return read_run(out)[1] is not None
-    except DamagedError:
-        return False
+    keeps_older = is_run(older)
+    older.mkdir(exist_ok=True)
+    for part in parts_of_run(out):
+        if not keeps_older:
+            os.replace(part, older / part.name)
+        elif part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
 
 
 def parts_of_run(out: Path) -> list[Path]:

@@ -91,7 +91,7 @@ def test_serial_numbers_are_noticed():
         b"filename,text\n./a.png,AB\n",
         b"filename,text\na.png,AB\n\na.png,AB\n",
         b"filename,text,split\na.png,AB,\n",
-        b'{"path": "a.png", "code": "AB", "confidence": 0.5}\n{"path": "b.png", "error": "x"}\n{"summary": {}}\n',
+        b'{"path": "a.png", "text": "AB", "confidence": 0.5}\n{"path": "b.png", "error": "x"}\n{"summary": {}}\n',
     ],
 )
 def test_a_row_is_read_from_every_kind_of_labels_file(read, content):
@@ -152,7 +152,7 @@ def test_a_file_without_one_header_of_each_name_is_refused(read, header):
 
 
 def test_a_damaged_or_missing_labels_file_is_refused(read, tmp_path):
-    deep = b'{"path": "a.png", "code": "AB"}\n' + b"[" * 200_000
+    deep = b'{"path": "a.png", "text": "AB"}\n' + b"[" * 200_000
     for content in (b"filename,text\na.png,\xe9\n", b'filename,text\na.png,"A"B"\n', b'{"path": "a.png"', deep):
         with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
             read(content)

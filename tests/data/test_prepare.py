@@ -254,7 +254,7 @@ def test_a_labels_file_that_links_to_nothing_is_not_a_missing_one(own, tmp_path)
 def test_labels_of_both_cases_are_folded_unless_case_is_kept(prepare_rows):
     rows = [(0, "Ab"), (1, "aB"), (2, "bb")]
     charset = prepare_rows(rows).manifest.charset
-    assert (charset.characters, charset.fold) == ("ab", "lower")
+    assert (charset.characters, charset.case) == ("ab", "lower")
     config = replace(SMALL, case_sensitive=True)
     assert prepare_rows(rows, config, force=True).manifest.charset.characters == "ABab"
 

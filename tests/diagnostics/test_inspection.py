@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY
+from conftest import ONE_WORKER, TINY
 from PIL import Image
 
 from captcha_ocr import Recognizer
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def found(folder):
-    return inspect(folder, ANY, workers=1)
+    return inspect(folder, ANY, ONE_WORKER)
 
 
 def test_everything_is_counted(found):
@@ -53,14 +53,14 @@ def test_the_text_for_people_has_all_of_it(found):
 
 
 def test_labels_that_prepare_leaves_out_are_named(folder):
-    found = inspect(folder, replace(ANY, lengths=Lengths(2, 2)), workers=1)
+    found = inspect(folder, replace(ANY, lengths=Lengths(2, 2)), ONE_WORKER)
     assert all(word in found.problems["abb.png"] for word in ("'abb'", "3", "--length"))
 
 
 def test_a_folder_without_a_readable_image_is_refused(tmp_path):
     (tmp_path / "ab.png").write_bytes(b"no image")
     with pytest.raises(CaptchaOcrError, match=r"ab\.png"):
-        inspect(tmp_path, ANY, workers=1)
+        inspect(tmp_path, ANY, ONE_WORKER)
 
 
 def test_advice_names_every_risk(found):
@@ -74,7 +74,7 @@ def test_only_images_of_other_proportions_are_stretched(tmp_path):
     draw(tmp_path, "ab.png", 1)
     for height, sentences in ((32, 2), (30, 2), (20, 3)):
         draw(tmp_path, "ba.png", 2, (64, height))
-        assert len(advice_on_images(inspect(tmp_path, ANY, workers=1))) == sentences
+        assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == sentences
 
 
 def test_the_sample_is_repeatable_and_has_every_label_once(found):
@@ -91,9 +91,9 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     by_confidence = sorted(readings, key=lambda name: -readings[name].confidence)
     wrong = (by_confidence[0], by_confidence[-1])
     shift = str.maketrans("0123456789", "1234567890")
-    texts = {name: reading.code.translate(shift if name in wrong else {}) for name, reading in readings.items()}
+    texts = {name: reading.text.translate(shift if name in wrong else {}) for name, reading in readings.items()}
     rows = [f"{name},{text}" for name, text in texts.items()]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
-    found = read_wrong(recognizer, inspect(tmp_path, ANY, workers=1))
-    assert [(each.file, each.text) for each in found] == [(name, texts[name]) for name in wrong]
-    assert [each.reading.code for each in found] == [readings[name].code for name in wrong]
+    found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))
+    assert [(each.file, each.label) for each in found] == [(name, texts[name]) for name in wrong]
+    assert [each.reading.text for each in found] == [readings[name].text for name in wrong]

@@ -16,9 +16,9 @@ def read(rows: list[list[float]], charset: str | None = None, lengths: Lengths |
 
 
 def test_a_text_ends_at_its_first_nothing_and_is_never_empty():
-    assert read([[9, 0, 0], [0, 0, 9], [0, 9, 0]]).code == "A"
-    assert read([[9, 0, 0], [0, 9, 0], [0, 9, 0]]).code == "ABB"
-    assert read([[2, 1, 9], [0, 0, 9], [0, 0, 9]]).code == "A"
+    assert read([[9, 0, 0], [0, 0, 9], [0, 9, 0]]).text == "A"
+    assert read([[9, 0, 0], [0, 9, 0], [0, 9, 0]]).text == "ABB"
+    assert read([[2, 1, 9], [0, 0, 9], [0, 0, 9]]).text == "A"
 
 
 def test_the_confidence_includes_the_end_of_the_text_and_nothing_after_it():
@@ -29,9 +29,9 @@ def test_the_confidence_includes_the_end_of_the_text_and_nothing_after_it():
 
 def test_reading_can_be_limited_to_lengths_and_to_an_alphabet():
     rows = [[9, 0, 0], [0, 5, 9], [5, 0, 9]]
-    assert [read(rows, lengths=Lengths(n, n)).code for n in (1, 2, 3)] == ["A", "AB", "ABA"]
-    assert read(rows, lengths=Lengths(2, 3)).code == "AB"
-    assert read([[9, 1, 0], [9, 1, 0], [5, 0, 9]], charset="B").code == "BB"
+    assert [read(rows, lengths=Lengths(n, n)).text for n in (1, 2, 3)] == ["A", "AB", "ABA"]
+    assert read(rows, lengths=Lengths(2, 3)).text == "AB"
+    assert read([[9, 1, 0], [9, 1, 0], [5, 0, 9]], charset="B").text == "BB"
 
 
 def test_lengths_that_the_model_does_not_read_are_refused():
@@ -42,5 +42,5 @@ def test_lengths_that_the_model_does_not_read_are_refused():
 
 def test_the_end_of_the_text_can_be_the_runner_up():
     reading = read([[9, 0, 0], [0, 9, 8], [0, 0, 9]])
-    assert reading.code == "AB"
+    assert reading.text == "AB"
     assert [character.runner_up for character in reading.characters] == ["B", ""]

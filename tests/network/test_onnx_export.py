@@ -51,7 +51,7 @@ def test_both_engines_read_any_number_of_images_to_the_same_logits_and_codes(exp
         assert onnx_engine.logits(some).shape == torch_engine.logits(some).shape
         assert onnx_engine.logits(some) == pytest.approx(torch_engine.logits(some), abs=1e-3)
     by_onnx, by_torch = (Recognizer(engine).predict(paths) for engine in (onnx_engine, torch_engine))
-    assert [reading.code for reading in by_onnx] == [reading.code for reading in by_torch]
+    assert [reading.text for reading in by_onnx] == [reading.text for reading in by_torch]
 
 
 def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, run):
@@ -68,10 +68,10 @@ def test_an_exported_model_is_read_without_torch_and_can_be_copied(exported, ima
     path = next(images.glob("*.png"))
     code = (
         "import sys; from captcha_ocr import Recognizer\n"
-        f"print(Recognizer({str(exported)!r}).predict({str(path)!r}).code, 'torch' in sys.modules)"
+        f"print(Recognizer({str(exported)!r}).predict({str(path)!r}).text, 'torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == f"{Recognizer(exported, engine='torch').predict(path).code} False\n"
+    assert result.stdout == f"{Recognizer(exported, engine='torch').predict(path).text} False\n"
     recognizer = Recognizer(exported, engine="onnx", charset="01234")
     assert copy.deepcopy(recognizer).predict(path) == recognizer.predict(path)
 
@@ -97,7 +97,7 @@ def test_a_lost_file_is_made_again_and_other_files_stay(exported, images, labels
     made = contents(folder)
     assert made == {**contents(exported), "notes.txt": b"mine", "config.json": made["config.json"]}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert Recognizer(folder, engine="onnx").predict(next(images.glob("*.png"))).code
+    assert Recognizer(folder, engine="onnx").predict(next(images.glob("*.png"))).text
 
 
 @pytest.mark.parametrize("replaced", [1, 2])
@@ -141,7 +141,7 @@ def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(run, images, la
     assert (result.int8, result.images) == (True, 40)
     assert result.bytes < 0.6 * (run / "best" / "model.safetensors").stat().st_size
     recognizer = Recognizer(folder, engine="onnx")
-    assert len(recognizer.predict(next(images.glob("*.png"))).code) == 2
+    assert len(recognizer.predict(next(images.glob("*.png"))).text) == 2
     assert str(recognizer.engine).endswith(", int8")
 
 

@@ -21,7 +21,7 @@ def test_eight_threads_read_what_one_reads(images, soak, figure, engine):
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in range(rounds):
             together = list(pool.map(recognizer.predict, islice(cycle(files), reads)))
-            assert [reading.code for reading in together] == [r.code for r in islice(cycle(alone), reads)]
+            assert [reading.text for reading in together] == [r.text for r in islice(cycle(alone), reads)]
             sure = [reading.confidence for reading in together]
             assert sure == pytest.approx([reading.confidence for reading in islice(cycle(alone), reads)], abs=1e-5)
             memory.append(resident_mb() if soak else 0.0)

@@ -41,7 +41,7 @@ def make_files(folder: Path, image: bytes) -> None:
         stream.truncate(3_000_000)
     os.mkfifo(folder / "fifo.png")
     os.mkfifo(folder / "fifo.csv")
-    (folder / "deep.jsonl").write_text('{"path": "a.png", "code": "12"}\n' + "[" * 100_000)
+    (folder / "deep.jsonl").write_text('{"path": "a.png", "text": "12"}\n' + "[" * 100_000)
     (folder / "twice.csv").write_text("filename,text,text\na.png,12,34\n")
     (folder / "to-nothing").symlink_to(folder / "is-not")
     (folder / "loop.png").symlink_to(folder / "loop.png")

@@ -49,7 +49,7 @@ def test_batches_are_weighted_by_their_images_and_running_statistics_stay(sample
 def test_the_scores_are_those_of_the_texts(samples, characters, lengths, truths):
     model, (images, _) = network(characters, lengths, seed=3), samples
     readings = read_logits(model(images).detach().numpy(), model.config, allowed_classes(model.config))
-    expected = score_texts(truths, [reading.code for reading in readings])
+    expected = score_texts(truths, [reading.text for reading in readings])
     scores = evaluate(model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())])
     assert (scores.images, scores.pairs) == (7, expected.pairs)
     assert (scores.exact, scores.folded, scores.lookalike) == (expected.exact, expected.folded, expected.lookalike)
