@@ -1,17 +1,16 @@
-"""Speeds in images a second, and against the naive recipe as ratios: both in turn, in one run, on one machine.
+"""Measure images per second, and the ratio to another program that runs in turn on the same machine.
 
     python benchmarks/bench.py {generate,prepare,train,eval,all} [--preset P] [--device D] [--against naive] [--json]
     python benchmarks/bench.py train --against streamed
 
-generate  drawing on one core, without PNG; `naive` is the captcha package's own code
-prepare   `captcha-ocr prepare`, the whole process, against naive.py's; the images lie in the system's cache
-train     the second epoch of `captcha-ocr train` (the first warms up), as its metrics.jsonl says, against naive.py's,
-          or against its own with --stream
-eval      reading PNG files after the first batch, against naive.py one by one
+generate  drawing on one core, without PNG; `naive` is the code of the captcha package
+prepare   the whole process of `captcha-ocr prepare`, against naive.py; the images are in the system's cache
+train     the second epoch in the metrics.jsonl of `captcha-ocr train` (the first is the warm-up), against naive.py or
+          against --stream
+eval      reading PNG files after the first batch, against naive.py, which reads one by one
 
-One round of warm-up, then --runs rounds; median, least and most. The last line is one JSON object for each of the
-four. Images are drawn for the purpose, --count of them; naive.py takes whole thousands. RESULTS.md keeps what was
-measured.
+One warm-up round, then --runs rounds; median, minimum and maximum. The last line of each benchmark is one JSON object.
+Each benchmark draws its own images, --count of them; naive.py needs whole thousands. RESULTS.md has the results.
 """
 
 import argparse
@@ -26,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib.metadata import version
 from itertools import cycle, islice
@@ -34,30 +33,30 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import PRESETS
-from captcha_ocr.diagnostics.doctor import name_of_processor
+from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import UsageError
-from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 NAIVE = [sys.executable, str(Path(__file__).with_name("naive.py"))]
 COUNTS = {"generate": 1000, "prepare": 10_000, "train": 5000, "eval": 10_000}
-LEAST = 200  # images: reading counts from the second batch on
+MIN_COUNT = 200  # images: reading is measured from the second batch on
 
-Rate = Callable[[], float]  # runs once; images a second
+Rate = Callable[[], float]  # runs once, and returns images per second
 
 
 @contextmanager
 def running(command: list[str], stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A command while it is needed, its standard output to be read; it is ended, and may clean up, where it goes on."""
+    """Run a command whose standard output is read; terminate it afterwards, so that it can clean up."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             yield process
         finally:
-            process.terminate()  # `with` waits for it; nothing happens to one that is done
+            process.terminate()  # does nothing if it has ended; `with` waits for it
 
 
 def output_of(command: list[str]) -> str:
-    """The standard output of a command; where it fails, its last words end this program."""
+    """Return the standard output of a command; exit with its last line of stderr if it fails."""
     with running(command, stderr=subprocess.PIPE) as process:
         output, errors = process.communicate()
     if process.returncode:
@@ -66,38 +65,38 @@ def output_of(command: list[str]) -> str:
 
 
 def end_cleanly() -> None:
-    """Have Ctrl-C and SIGTERM end what runs, remove the scratch folder and say nothing."""
+    """Make Ctrl-C and SIGTERM end the running command and remove the scratch folder, without a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def rate_of(count: int, work: Callable[[], Any]) -> float:
-    """Images a second of work on `count` images."""
+    """Return the images per second of work on `count` images."""
     started = time.perf_counter()
     work()
     return count / (time.perf_counter() - started)
 
 
 def draw_images(count: int, scratch: Path, seed: int = 0) -> Path:
-    """A folder of `count` generated images."""
+    """Generate `count` images; returns their folder."""
     folder = scratch / "images"
     output_of([*OCR, "generate", "--quiet", "--count", str(count), "--seed", str(seed), "--out", str(folder)])
     return folder
 
 
 def prepare_command(preset: str, images: Path, out: Path) -> list[str]:
-    """Our own preparing of a folder of images."""
+    """Return the command that prepares a folder of images."""
     return [*OCR, "prepare", "--quiet", "--preset", preset, str(images), "--out", str(out)]
 
 
 def epochs_of(run: Path) -> list[dict[str, float]]:
-    """The rows that `captcha-ocr train` wrote for its epochs."""
+    """Return the rows of metrics that `captcha-ocr train` wrote for its epochs."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if row["by"] == "epoch"]
 
 
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """Our renderer against the package's, both as they are in a program, in this process."""
+    """Compare our renderer with the package's, both in this process."""
     from captcha.image import ImageCaptcha
 
     from captcha_ocr.generation.config import GeneratorConfig
@@ -112,7 +111,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
 
 
 def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """Whole processes, each into a new folder; the images are read before, so that no side waits for the disk."""
+    """Compare whole processes, each with a new folder and with images that are already in the system's cache."""
     images, out = draw_images(count, scratch), scratch / "shards"
     ours = prepare_command(arguments.preset, images, out)
     naive = [*NAIVE, "prepare", str(images), str(out)]
@@ -127,17 +126,21 @@ def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> t
 
 
 def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """The second epoch of each; the other side is naive.py, or our own training with its shards streamed."""
-    images, shards, naive_shards, run = (scratch / name for name in ("images", "shards", "naive", "run"))
-    draw_images(count, scratch)
+    """Compare the second epoch with that of naive.py, or of our training from streamed shards."""
+    images, shards, naive_shards, run = (
+        draw_images(count, scratch),
+        scratch / "shards",
+        scratch / "naive",
+        scratch / "run",
+    )
     output_of(prepare_command(arguments.preset, images, shards))
     if arguments.against == "naive":
         output_of([*NAIVE, "prepare", str(images), str(naive_shards)])
-    where = ["--device", arguments.device]
-    command = [*OCR, "train", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), *where]
+    command = [*OCR, "train", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), "--epochs", "2"]
 
     def ours(*options: str) -> float:
-        output_of([*command, *options, "--epochs", "2", "--force", "--seed", str(random.randrange(2**32))])
+        seed = str(random.randrange(2**32))
+        output_of([*command, *options, "--device", arguments.device, "--force", "--seed", seed])
         return epochs_of(run)[1]["images_per_s"]
 
     def naive() -> float:
@@ -148,7 +151,7 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 
 
 def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """Reading files with a network of random weights, which is as fast as a trained one."""
+    """Compare reading files, with random weights: they are as fast as trained ones."""
     from captcha_ocr.charset import Charset
     from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
     from captcha_ocr.network.resnet import ResNet18
@@ -156,7 +159,7 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.system.parallel import SLICE
 
-    keep_freed_memory()  # as the command does
+    keep_freed_memory()  # like the command
     images = draw_images(count, scratch)
     paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
     size = PrepareConfig(preset=arguments.preset).input_size(4, GENERATED)
@@ -164,10 +167,10 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)))
 
     def ours() -> float:
-        # In a circle: as much is read ahead at the end as was at the start.
+        # An endless list: as many images are read ahead at the end as at the start.
         with closing(recognizer.read_all(cycle(paths))) as readings:
-            skip(readings, SLICE)
-            return rate_of(count - SLICE, lambda: skip(readings, count - SLICE))
+            list(islice(readings, SLICE))
+            return rate_of(count - SLICE, lambda: list(islice(readings, count - SLICE)))
 
     def naive() -> float:
         return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])
@@ -176,29 +179,23 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
 
 
 def device_name(name: str) -> str:
-    """What the argument --device, such as `auto`, means; refused where there is no such device."""
+    """Return the device that --device means; ArgumentTypeError if there is no such device."""
     try:
         return str(choose_device(name))
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def skip(items: Iterable[Any], count: int) -> None:
-    """Take so many items."""
-    for _ in islice(items, count):
-        pass
-
-
 BENCHES = {"generate": bench_generate, "prepare": bench_prepare, "train": bench_train, "eval": bench_eval}
 
 
 def spread(rates: list[float]) -> dict[str, float]:
-    """The median, least and most of some rates."""
+    """Return the median, minimum and maximum of rates."""
     return {"median": statistics.median(rates), "min": min(rates), "max": max(rates), "runs": len(rates)}
 
 
 def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Run one benchmark: warm-up, then rounds in which ours and the naive one take turns."""
+    """Run one benchmark: a warm-up, then rounds in which both programs take turns."""
     count = arguments.count or COUNTS[what]
     sides = BENCHES[what](arguments, count, scratch)[: 2 if arguments.against else 1]
     rounds = []
@@ -216,23 +213,23 @@ def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str
 
 
 def versions() -> dict[str, str]:
-    """Python's version, and those of the packages that count."""
+    """Return the versions of Python and of the packages that matter."""
     packages = ("captcha-ocr", "captcha", "numpy", "pillow", "torch")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def hardware(device: str) -> str:
-    """The processors and, where it computes, the GPU."""
-    cpu = f"{os.cpu_count()} cores, {name_of_processor()}"
-    return cpu if device == "cpu" else f"{cpu}; {describe(choose_device(device))}"
+    """Name the CPU and, if it computes, the GPU."""
+    cpu = f"{os.cpu_count()} cores, {processor_name()}"
+    return cpu if device == "cpu" else f"{cpu}; {describe_device(choose_device(device))}"
 
 
-def refuse_nonsense(parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]) -> None:
-    """End with a sentence where the arguments leave nothing to measure, or unequal work to compare."""
+def check_arguments(parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]) -> None:
+    """Refuse arguments with nothing to measure, or with unequal work to compare."""
     if arguments.runs < 1:
         parser.error(f"--runs must be at least 1, not {arguments.runs}")
-    if arguments.count is not None and arguments.count < LEAST:
-        parser.error(f"--count must be at least {LEAST}, not {arguments.count}")
+    if arguments.count is not None and arguments.count < MIN_COUNT:
+        parser.error(f"--count must be at least {MIN_COUNT}, not {arguments.count}")
     if arguments.against == "streamed" and whats != ["train"]:
         parser.error("--against streamed is for train alone")
     thousands = (arguments.count or 0) % 1000 == 0
@@ -241,7 +238,7 @@ def refuse_nonsense(parser: argparse.ArgumentParser, arguments: argparse.Namespa
 
 
 def main() -> None:
-    """Parse the arguments and run in a folder that is removed afterwards."""
+    """Run the benchmarks, each in a temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*BENCHES, "all"])
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
@@ -252,7 +249,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     arguments = parser.parse_args()
     whats = list(BENCHES) if arguments.what == "all" else [arguments.what]
-    refuse_nonsense(parser, arguments, whats)
+    check_arguments(parser, arguments, whats)
     end_cleanly()
     for what in whats:
         with tempfile.TemporaryDirectory() as scratch:

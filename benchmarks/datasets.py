@@ -1,11 +1,11 @@
-"""How accurately one's own captchas are read: a labelled set, prepared and trained on with default options.
+"""Score a labelled set of captchas after preparing it and training on it with default options.
 
-    python benchmarks/datasets.py SETS/wp_rsc                           the split that its labels.csv names
-    python benchmarks/datasets.py SETS/keras_v2 --folds 5               pooled over five folds
-    python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  over five draws of so many, tested on the rest
+    python benchmarks/datasets.py SETS/wp_rsc                           the split in its labels.csv
+    python benchmarks/datasets.py SETS/keras_v2 --folds 5               the total of five folds
+    python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  five random draws of 300, tested on the rest
 
-What follows `--` goes to train. Everything lies in --out, and what is finished there is not done again. Only the
-command line is used.
+Arguments after `--` go to train. Everything is in --out, and finished steps are not repeated. Only the command line is
+used.
 """
 
 import argparse
@@ -24,33 +24,33 @@ COMMAND = [sys.executable, "-m", "captcha_ocr"]
 
 
 def captcha_ocr(*arguments: object) -> None:
-    """Run a command, its results on stderr."""
+    """Run a command; its results go to stderr."""
     subprocess.run([*COMMAND, *map(str, arguments)], check=True, stdout=sys.stderr)
 
 
 def score_of(run: Path) -> tuple[Scores, float]:
-    """The test score of a finished run, and the seconds that it trained."""
+    """Return the test scores of a finished run, and its seconds of training."""
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     return Scores.from_counts(finished["test"]), finished["seconds"]
 
 
 def train_split(images: Path, out: Path, options: list[str], labels: Path | None = None) -> list[Path]:
-    """Prepare and train on one split; the run's folder."""
-    given = [] if labels is None else ["--labels", labels]
-    captcha_ocr("prepare", images, "--out", out / "shards", *given)
+    """Prepare and train on one split; returns the run folder, in a list."""
+    labels_option = [] if labels is None else ["--labels", labels]
+    captcha_ocr("prepare", images, "--out", out / "shards", *labels_option)
     captcha_ocr("train", "--data", out / "shards", "--out", out / "run", *options)
     return [out / "run"]
 
 
 def train_folds(images: Path, out: Path, options: list[str], folds: int) -> list[Path]:
-    """Prepare and train on every fold; the runs' folders."""
+    """Prepare and train on every fold; returns the run folders."""
     captcha_ocr("prepare", images, "--out", out / "shards", "--folds", folds)
     captcha_ocr("train", "--cross-validate", "--data", out / "shards", "--out", out / "run", *options)
     return [out / "run" / f"fold-{fold}" for fold in range(1, folds + 1)]
 
 
 def train_draws(images: Path, out: Path, options: list[str], draws: int, count: int) -> list[Path]:
-    """Draw `count` labels several times, a tenth of them to validate, and test on all others; the runs' folders."""
+    """Train on random draws of `count` labels, a tenth of them for validation, and test on the rest."""
     runs = []
     with open(images / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = [(row["filename"], row["text"]) for row in csv.DictReader(stream)]
@@ -68,7 +68,7 @@ def train_draws(images: Path, out: Path, options: list[str], draws: int, count: 
 
 
 def main() -> None:
-    """Train as asked and print the pooled score."""
+    """Train, and print the total of the scores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path, help="a folder with images and labels.csv")
     parser.add_argument("--folds", type=int)
@@ -77,18 +77,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/datasets"))
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments, options = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
-    kind = "split"
-    if arguments.folds:
-        kind = f"{arguments.folds}-folds"
-    elif arguments.draws:
-        kind = f"{arguments.labels}-labels"
-    out = arguments.out / "-".join([arguments.images.name, kind, *(Path(o).name.strip("-") for o in options)])
-    if arguments.folds:
-        runs = train_folds(arguments.images, out, options, arguments.folds)
-    elif arguments.draws:
-        runs = train_draws(arguments.images, out, options, arguments.draws, arguments.labels)
+    images, folds, draws = arguments.images, arguments.folds, arguments.draws
+    kind = f"{folds}-folds" if folds else f"{arguments.labels}-labels" if draws else "split"
+    out = arguments.out / "-".join([images.name, kind, *(Path(option).name.strip("-") for option in options)])
+    if folds:
+        runs = train_folds(images, out, options, folds)
+    elif draws:
+        runs = train_draws(images, out, options, draws, arguments.labels)
     else:
-        runs = train_split(arguments.images, out, options)
+        runs = train_split(images, out, options)
     scores = [score_of(run) for run in runs]
     for run, (score, seconds) in zip(runs, scores, strict=True):
         print(f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}")

@@ -1,10 +1,10 @@
-"""Can a network tell our renderer's images from the captcha package's?
+"""Test whether a network can distinguish our renderer's images from the captcha package's.
 
     python benchmarks/discriminator.py [--images 40000] [--unseen 10000] [--epochs 4]
 
-Half of the images are drawn by each, with texts and chance of their own, in colour and at full size; a small
-ResNet-18 is trained on which is which and scored on images it has not seen. As a control the same is done with
-the package's drawing against the classic warp, which is a different one. Prints a JSON line for each.
+Each draws half of the images, with its own texts and random numbers, in colour and at full size. A small ResNet-18 is
+trained to distinguish them, and scored on unseen images. The control is the package's warp against the classic one,
+which differs. Prints a JSON line for each pair.
 """
 
 import argparse
@@ -40,13 +40,13 @@ Job = tuple[Callable, GeneratorConfig, range]
 
 
 def draw(job: Job) -> np.ndarray:
-    """Some images (N, 3, 60, 160) uint8."""
+    """Draw some images, (N, 3, 60, 160) uint8."""
     renderer, config, indices = job
     return np.stack([to_array(renderer(config, index)[1], SIZE) for index in indices])
 
 
 def draw_both(pair: tuple[tuple, tuple], numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images of both kinds, as many of each, and which they are (N, 1)."""
+    """Draw as many images of each kind, and label them (N, 1) with their kind."""
     blocks = [numbers[first : first + 500] for first in range(0, len(numbers), 500)]
     kinds = [np.concatenate(list(map_jobs(draw, [(*kind, block) for block in blocks]))) for kind in pair]
     labels = torch.arange(2).repeat_interleave(len(numbers))[:, None]
@@ -54,7 +54,7 @@ def draw_both(pair: tuple[tuple, tuple], numbers: range) -> tuple[torch.Tensor, 
 
 
 def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int) -> dict[str, object]:
-    """Train on the pair, and score on unseen images of it."""
+    """Train on a pair, and score on unseen images of it."""
     device = choose_device()
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
     config = ModelConfig(Charset("01"), Lengths(1, 1), SIZE, NetworkConfig(width=16, normalise=False))
@@ -70,7 +70,7 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
 
 
 def main() -> None:
-    """Parse the arguments and try both pairs."""
+    """Train on both pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=40_000)
     parser.add_argument("--unseen", type=int, default=10_000)

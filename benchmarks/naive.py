@@ -1,13 +1,13 @@
-"""The source recipe, restated: what `bench.py` measures against.
+"""The recipe that this project began with, as a baseline for `bench.py`.
 
     python benchmarks/naive.py prepare IMAGES OUT
     python benchmarks/naive.py train DATA EPOCHS [DEVICE]    one JSON line an epoch
     python benchmarks/naive.py eval IMAGES [DEVICE]          one JSON line
 
-One process. Preparing: every image resized, made float32 and stacked; one-hot labels; shards of 1,000 images, each
-split 80/10/10 by itself, saved by torch and compressed at gzip's highest level. Training: float32, channels first,
-100 a minibatch, Adam at 1e-3, binary cross-entropy of softmax probabilities, the accuracy fetched after each minibatch,
-all shards read again every epoch. Reading: one image after the other.
+It uses one process. Prepare: resize every image, convert it to float32 and stack; one-hot labels; shards of 1,000
+images, each split 80/10/10, saved by torch and compressed at gzip's highest level. Train: float32, channels first,
+minibatches of 100, Adam at 1e-3, binary cross-entropy of softmax probabilities, the accuracy fetched after each
+minibatch, all shards read again every epoch. Eval: one image after the other.
 """
 
 import argparse
@@ -23,26 +23,26 @@ from PIL import Image
 from torch import Tensor, nn
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-PLACES, SIZE, SHARD, MINIBATCH = 4, (56, 24), 1000, 100
+POSITIONS, SIZE, SHARD, MINIBATCH = 4, (56, 24), 1000, 100
 
 
 def pixels_of(path: Path) -> Tensor:
-    """The pixels, (3, 24, 56) float32 in [0, 1], of an image file."""
+    """Return the pixels of an image file, (3, 24, 56) float32 in [0, 1]."""
     with Image.open(path) as image:
         pixels = np.array(image.resize(SIZE).convert("RGB"))
     return torch.from_numpy(pixels).permute(2, 0, 1) / 255.0
 
 
 def sample_of(path: Path) -> tuple[Tensor, Tensor]:
-    """The pixels, and the one-hot text, (144) float32, of `NNNNN-TEXT.png`."""
-    one_hot = torch.zeros(PLACES * len(CHARACTERS))
-    for place, character in enumerate(path.stem.split("-")[1].lower()):
-        one_hot[place * len(CHARACTERS) + CHARACTERS.index(character)] = 1
+    """Return the pixels and the one-hot text (144,) float32 of `NNNNN-TEXT.png`."""
+    one_hot = torch.zeros(POSITIONS * len(CHARACTERS))
+    for position, character in enumerate(path.stem.split("-")[1].lower()):
+        one_hot[position * len(CHARACTERS) + CHARACTERS.index(character)] = 1
     return pixels_of(path), one_hot
 
 
 def prepare(images: Path, out: Path) -> None:
-    """Write `training`, `validating` and `testing` shards of all whole thousands of images."""
+    """Write `training`, `validating` and `testing` shards, and drop the images beyond whole thousands."""
     out.mkdir(parents=True, exist_ok=True)
     paths = sorted(images.glob("*.png"))
     for number in range(len(paths) // SHARD):
@@ -75,7 +75,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """ResNet-18 at full resolution, ending in probabilities (B, 144)."""
+    """ResNet-18 at full resolution: images to probabilities (B, 144)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,33 +85,33 @@ class Network(nn.Module):
             layers += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
             inputs = outputs
         self.features = nn.Sequential(*layers)
-        self.head = nn.Linear(512, PLACES * len(CHARACTERS))
+        self.head = nn.Linear(512, POSITIONS * len(CHARACTERS))
 
     def forward(self, x: Tensor) -> Tensor:
         logits = self.head(self.features(x).mean((2, 3)))
-        return logits.view(-1, PLACES, len(CHARACTERS)).softmax(2).flatten(1)
+        return logits.view(-1, POSITIONS, len(CHARACTERS)).softmax(2).flatten(1)
 
 
 def shards_of(data: Path, name: str, device: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """The shards of one split, read from disk."""
+    """Yield the shards of one split, read from disk."""
     for path in sorted(data.glob(f"{name}_set.*.pt")):
         with gzip.open(path, "rb") as stream:
             pixels, texts = torch.load(stream, weights_only=True)
         yield pixels.to(device), texts.to(device)
 
 
-def right(probabilities: Tensor, texts: Tensor) -> Tensor:
-    """Which texts are exactly right, (B) bool."""
-    shape = (-1, PLACES, len(CHARACTERS))
+def exact_matches(probabilities: Tensor, texts: Tensor) -> Tensor:
+    """Return which texts are exact matches, (B,) bool."""
+    shape = (-1, POSITIONS, len(CHARACTERS))
     return (probabilities.view(shape).argmax(2) == texts.view(shape).argmax(2)).all(1)
 
 
 def train(data: Path, epochs: int, device: str) -> None:
-    """Train, and print what each epoch gave."""
+    """Train, and print a JSON line for each epoch."""
     torch.manual_seed(0)
     network = Network().to(device)
-    optimizer, loss_of = torch.optim.Adam(network.parameters(), lr=1e-3), nn.BCELoss()
-    begun = time.perf_counter()
+    optimizer, loss_function = torch.optim.Adam(network.parameters(), lr=1e-3), nn.BCELoss()
+    began = time.perf_counter()
     for epoch in range(1, epochs + 1):
         network.train()
         started, count, accuracies = time.perf_counter(), 0, []
@@ -119,19 +119,21 @@ def train(data: Path, epochs: int, device: str) -> None:
             for first in range(0, len(pixels), MINIBATCH):
                 x, y = pixels[first : first + MINIBATCH], texts[first : first + MINIBATCH]
                 probabilities = network(x)
-                loss = loss_of(probabilities, y)
+                loss = loss_function(probabilities, y)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                accuracies.append(right(probabilities, y).float().mean().item())
+                accuracies.append(exact_matches(probabilities, y).float().mean().item())
                 count += len(x)
         rate = count / (time.perf_counter() - started)
         network.eval()
         with torch.no_grad():
-            exact = [right(network(x), y).float().mean().item() for x, y in shards_of(data, "validating", device)]
+            exact = [
+                exact_matches(network(x), y).float().mean().item() for x, y in shards_of(data, "validating", device)
+            ]
         row = {
             "epoch": epoch,
-            "seconds": time.perf_counter() - begun,
+            "seconds": time.perf_counter() - began,
             "images_per_s": rate,
             "training_exact": sum(accuracies) / len(accuracies),
             "validation_exact": sum(exact) / len(exact),
@@ -140,7 +142,7 @@ def train(data: Path, epochs: int, device: str) -> None:
 
 
 def read(images: Path, device: str) -> None:
-    """Read every image by itself, and print how many a second after the first hundred."""
+    """Read the images one by one, and print the images per second after the first hundred."""
     network = Network().to(device).eval()
     paths = sorted(images.glob("*.png"))
     with torch.no_grad():
@@ -152,7 +154,7 @@ def read(images: Path, device: str) -> None:
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in (("prepare", ("source", "out")), ("train", ("source", "epochs")), ("eval", ("source",))):
@@ -162,9 +164,9 @@ def main() -> None:
         if name != "prepare":
             command.add_argument("device", nargs="?", default="cpu")
     arguments = parser.parse_args()
-    pattern, least = ("training_set.*.pt", 1) if arguments.command == "train" else ("*.png", SHARD)
-    if len(list(arguments.source.glob(pattern))) < least:
-        parser.error(f"{arguments.source} holds no {least:,} files {pattern}")
+    pattern, needed = ("training_set.*.pt", 1) if arguments.command == "train" else ("*.png", SHARD)
+    if len(list(arguments.source.glob(pattern))) < needed:
+        parser.error(f"{arguments.source} holds no {needed:,} files {pattern}")
     if arguments.command == "prepare":
         prepare(arguments.source, arguments.out)
     elif arguments.command == "train":

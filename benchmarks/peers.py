@@ -1,11 +1,12 @@
-"""Our model in the package beside ddddocr 1.6.1, on the same images, in turn.
+"""Compare the model in the package with ddddocr 1.6.1 on the same images, in turn.
 
     python -m venv DD && DD/bin/pip install ddddocr==1.6.1
     python benchmarks/peers.py --ddddocr DD/bin/python
 
-Accuracy on fresh images of the captcha package; from nothing to a printed code; one image at a time by one thread; a
-thousand files. Their accuracy is that of the better of their two models, case folded; their speed that of the default,
-which is the faster. The workers are this file, too, run by either side's python: hence no import of ours at the top.
+It measures the accuracy on new images of the captcha package, the time from the start of a process to the text, the
+time for one image in one thread, and the speed with a thousand files. Their accuracy is that of the better of their two
+models, ignoring case; their speed is that of the default, which is faster. The workers run this file too, with either
+side's Python, so nothing of ours is imported at the top.
 """
 
 import argparse
@@ -24,12 +25,13 @@ SHORTEST = "import sys, ddddocr; print(ddddocr.DdddOcr(show_ad=False).classifica
 SEED = 5001
 COLD_RUNS, ALONE, TOGETHER = 15, 300, 1000
 WARM_UP = 30  # images
+MODELS: dict[str, tuple[str, ...]] = {"its default model": (), "its beta model": ("--beta",)}
 
-Read = Callable[[Sequence[str]], Iterable[str]]  # paths to codes
+Read = Callable[[Sequence[str]], Iterable[str]]  # paths to texts
 
 
 def ours(arguments: argparse.Namespace) -> Read:
-    """Our side: a generator of paths, in batches."""
+    """Return our reader, which reads a generator of paths in batches."""
     from captcha_ocr import Recognizer
 
     recognizer = Recognizer(engine=arguments.engine)
@@ -39,7 +41,7 @@ def ours(arguments: argparse.Namespace) -> Read:
 
 
 def theirs(arguments: argparse.Namespace) -> Read:
-    """Their side, which has no batches; `--beta` is their other model."""
+    """Return their reader, which has no batches; `--beta` is their other model."""
     import ddddocr
 
     reader = ddddocr.DdddOcr(show_ad=False, beta=arguments.beta)
@@ -49,7 +51,7 @@ def theirs(arguments: argparse.Namespace) -> Read:
 
 
 def work(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a worker prints: codes, or images a second."""
+    """Return what a worker prints: texts, or images per second."""
     if arguments.worker == "alone" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     read = (theirs if arguments.peer else ours)(arguments)
@@ -67,7 +69,7 @@ def work(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(python: str, worker: str, images: Path, *options: str) -> dict[str, Any]:
-    """What a worker of one side says."""
+    """Run a worker of one side; returns what it prints."""
     command = [python, __file__, "--worker", worker, "--images", str(images), *options]
     environment = os.environ | ({"OMP_NUM_THREADS": "1"} if worker == "alone" else {})
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
@@ -76,42 +78,40 @@ def ask(python: str, worker: str, images: Path, *options: str) -> dict[str, Any]
 
 
 def draw(folder: Path, count: int, warp: str) -> Path:
-    """Fresh images of the captcha package, by its own code."""
+    """Draw new images by the captcha package's own code; returns their folder."""
     options = ["--count", str(count), "--seed", str(SEED), "--warp", warp, "--renderer", "package", "--quiet"]
     command = [sys.executable, "-m", "captcha_ocr", "generate", "--out", str(folder / warp), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return folder / warp
 
 
-def right(codes: dict[str, str]) -> int:
-    """How many codes are the text in their file's name, case aside."""
-    return sum(code.upper() == Path(path).stem.split("-")[1] for path, code in codes.items())
+def exact_matches(texts: dict[str, str]) -> int:
+    """Count the texts that are in their file's name, ignoring case."""
+    return sum(text.upper() == Path(path).stem.split("-")[1] for path, text in texts.items())
 
 
 def accuracy(arguments: argparse.Namespace, images: Path) -> tuple[float, str]:
-    """Ours, and a row of the table."""
+    """Return our accuracy, and a row of the table."""
     from captcha_ocr.metrics import wilson_interval
 
-    own = right(ask(sys.executable, "codes", images, "--engine", arguments.engine)["codes"])
+    own = exact_matches(ask(sys.executable, "codes", images, "--engine", arguments.engine)["codes"])
     other = {
-        name: right(ask(arguments.ddddocr, "codes", images, "--peer", *options)["codes"]) for name, options in MODELS
+        model: exact_matches(ask(arguments.ddddocr, "codes", images, "--peer", *options)["codes"])
+        for model, options in MODELS.items()
     }
-    better = max(other, key=lambda name: other[name])
-    shown = []
+    better = max(other, key=lambda model: other[model])
+    cells = []
     for count in (own, other[better]):
         low, high = wilson_interval(count, arguments.count)
-        shown.append(f"{count / arguments.count:.2%} ({low:.2%} to {high:.2%})")
+        cells.append(f"{count / arguments.count:.2%} ({low:.2%} to {high:.2%})")
     return (
         own / arguments.count,
-        f"| exact, {arguments.count:,} images, warp {images.name} | {shown[0]} | {shown[1]}, {better} | |",
+        f"| exact, {arguments.count:,} images, warp {images.name} | {cells[0]} | {cells[1]}, {better} | |",
     )
 
 
-MODELS: tuple[tuple[str, tuple[str, ...]], ...] = (("its default model", ()), ("its beta model", ("--beta",)))
-
-
 def cold(command: Sequence[str]) -> tuple[float, float, str]:
-    """Seconds of a whole process, the most memory it held in MB, and what it printed (POSIX)."""
+    """Run a process; returns its seconds, its peak memory in MB, and what it printed (POSIX)."""
     with tempfile.TemporaryFile() as output, open(os.devnull, "w") as nowhere:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=nowhere)
@@ -123,35 +123,35 @@ def cold(command: Sequence[str]) -> tuple[float, float, str]:
 
 
 def cold_starts(arguments: argparse.Namespace, image: Path) -> tuple[list[list[float]], list[list[float]]]:
-    """Seconds and MB of both sides, in turn."""
+    """Measure seconds and MB of both sides, in turn."""
     own = [str(Path(sys.executable).with_name("captcha-ocr")), "eval", "--engine", arguments.engine, str(image)]
     commands = own, [arguments.ddddocr, "-c", SHORTEST, str(image)]
     seconds: list[list[float]] = [[], []]
     memory: list[list[float]] = [[], []]
     for number in range(COLD_RUNS + 2):
         for side, command in enumerate(commands):
-            taken, most, printed = cold(command)
+            taken, peak, printed = cold(command)
             if side == 0 and printed.split("\t")[1] != image.stem.split("-")[1]:
                 sys.exit(f"{image} was read wrong: {printed}")
             if number >= 2:
                 seconds[side].append(taken)
-                memory[side].append(most)
+                memory[side].append(peak)
     return seconds, memory
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-    """Median (least to most)."""
+    """Format median (minimum to maximum)."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def row(what: str, sides: Sequence[Sequence[float]], digits: int) -> str:
-    """A row of the table, its last column ours to theirs, round by round."""
+    """Format a row of the table; its last column is ours to theirs, round by round."""
     ratios = [own / other for own, other in zip(*sides, strict=True)]
     return f"| {what} | {spread(sides[0], digits)} | {spread(sides[1], digits)} | {spread(ratios, 2)} |"
 
 
 def in_turn(arguments: argparse.Namespace, worker: str, images: Path) -> list[list[float]]:
-    """Images a second of both sides, in turn."""
+    """Measure the images per second of both sides, in turn."""
     rates: list[list[float]] = [[], []]
     for _ in range(arguments.runs):
         rates[0].append(ask(sys.executable, worker, images, "--engine", arguments.engine)["images_per_s"])
@@ -160,7 +160,7 @@ def in_turn(arguments: argparse.Namespace, worker: str, images: Path) -> list[li
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> None:
-    """Measure, and print the table and what was aimed at."""
+    """Measure, and print the table and which targets are met."""
     images = {warp: draw(folder, arguments.count, warp) for warp in ("package", "classic")}
     samples = Path(__file__).parent.parent / "data" / "samples"
     seconds, memory = cold_starts(arguments, sorted(samples.glob("*.png"))[0])
@@ -188,7 +188,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """A worker, or the comparison."""
+    """Run a worker or the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ddddocr", help="the python of an environment with ddddocr")
     parser.add_argument("--count", type=int, default=5000, help="images of each warp")

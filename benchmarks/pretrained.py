@@ -1,10 +1,10 @@
-"""Make the model in the package again: draw, prepare, train, pack, score; what is done is left as it is.
+"""Make the model in the package: draw, prepare, train, pack, score; finished steps are not repeated.
 
     make pretrained      python benchmarks/pretrained.py
 
-Most images are the `captcha` package's defaults, half of these in the classic warp. The rest are texts of 4 to 6
-characters in other sizes and fonts, and texts of O and 0 alone, which are nearly all that is read wrong. Every stage
-draws its own, and from the second on continues with the model before.
+Most images are the `captcha` package's defaults, half of these in the classic warp. The others are texts of 4 to 6
+characters in other sizes and fonts, and texts of only O and 0, which cause nearly all errors. Every stage draws its own
+images, and from the second on starts from the model of the stage before.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.training.run_folder import RUN_FILE
 
-PLACE = Path("data/pretrained")  # where images, shards and runs lie
-SHARE_OF_FONTS = Path("/usr/share/fonts")  # where Debian's packages put them
+DATA_FOLDER = Path("data/pretrained")  # images, shards and runs
+FONT_FOLDER = Path("/usr/share/fonts")  # of Debian's packages
 PACKAGES = (
     "fonts-cabin fonts-comic-neue fonts-courier-prime fonts-crosextra-caladea fonts-crosextra-carlito fonts-ebgaramond "
     "fonts-hack fonts-inconsolata fonts-jetbrains-mono fonts-lato fonts-liberation2 fonts-open-sans fonts-play "
@@ -39,10 +39,10 @@ FONTS = (
     *("Caladea-Regular.ttf", "JetBrainsMono-Regular.ttf", "Quicksand-Regular.ttf", "EBGaramond12-Regular.otf"),
     *("Cabin-Regular.otf", "Gentium-R.ttf"),
 )
-UNSEEN_FONTS = ("Hack-Regular.ttf", "OpenSans-Regular.ttf", "Courier Prime.otf", "Play-Regular.ttf")  # to score alone
+UNSEEN_FONTS = ("Hack-Regular.ttf", "OpenSans-Regular.ttf", "Courier Prime.otf", "Play-Regular.ttf")  # only to score
 WARPS = ("package", "classic")
-SEEDS = 10_000  # those of stage n begin at n times this, those of the test sets at 9 times
-SIZES = (  # of images, and of fonts to go with them
+SEEDS = 10_000  # the seeds of stage n begin at n times this, those of the test sets at 9 times
+SIZES = (  # of images and their fonts
     ("160x60", "42,50,56"),
     ("200x60", "42,50,56"),
     ("240x80", "56,66,75"),
@@ -55,10 +55,10 @@ SIZES = (  # of images, and of fonts to go with them
 
 @dataclass(frozen=True)
 class Stage:
-    """How many images each of its sets has, and how often they are shown.
+    """The number of images of each set in a stage, and the epochs.
 
-    default, confused: of each warp, as the package draws them, of all characters and of O and 0 alone.
-    sizes, fonts: of each size or font and warp.
+    default, confused: for each warp, in the package's default design, of all characters and of only O and 0.
+    sizes, fonts: for each size or font and each warp.
     """
 
     default: int
@@ -76,7 +76,7 @@ STAGES = (  # each about an hour and a half on 2 cores of an EPYC with bf16
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A folder of images: its name, how many, and what to tell `generate`."""
+    """A folder of images: its name, their number, and options of `generate`."""
 
     name: str
     count: int
@@ -84,7 +84,7 @@ class ImageSet:
 
 
 def image_sets(stage: Stage) -> Iterator[ImageSet]:
-    """What a stage draws; some sets may have no images."""
+    """Yield the image sets of a stage; some may have no images."""
     for warp in WARPS:
         yield ImageSet(f"default-{warp}", stage.default, ("--warp", warp))
     for warp in WARPS:
@@ -101,16 +101,16 @@ def image_sets(stage: Stage) -> Iterator[ImageSet]:
 
 
 def find_font(name: str) -> Path:
-    """A font file by its name: matplotlib's, or one that Debian's packages brought."""
+    """Find a font file by its name, in matplotlib or in Debian's packages; exit if it is missing."""
     ours = Path(matplotlib.get_data_path(), "fonts", "ttf", name)
-    found = [ours] if ours.exists() else sorted(SHARE_OF_FONTS.rglob(name))
+    found = [ours] if ours.exists() else sorted(FONT_FOLDER.rglob(name))
     if not found:
         sys.exit(f"the font {name} is missing; on Debian: apt-get install {PACKAGES}")
     return found[0]
 
 
 def test_sets() -> dict[str, list[ImageSet]]:
-    """What the model is scored on, by what it tells; drawn by the package's own code."""
+    """Return the image sets that score the model, by the name of the score; the package's own code draws them."""
     sizes = [("--length", "4-6", "--size", size, "--font-sizes", font_sizes) for size, font_sizes in SIZES]
 
     def in_fonts(fonts: tuple[str, ...], count: int) -> list[ImageSet]:
@@ -132,7 +132,7 @@ def test_sets() -> dict[str, list[ImageSet]]:
 
 
 def captcha_ocr(*arguments: object) -> str:
-    """Run a command as a person would; what it printed."""
+    """Run a command; returns what it prints."""
     words = [str(argument) for argument in arguments]
     print("captcha-ocr", *words, file=sys.stderr, flush=True)
     return subprocess.run(
@@ -141,12 +141,12 @@ def captcha_ocr(*arguments: object) -> str:
 
 
 def commands(out: Path, number: int, scale: float = 1.0) -> Iterator[tuple[object, ...]]:
-    """What draws, prepares and trains a stage, in turn: the words after `captcha-ocr`."""
+    """Yield the commands that draw, prepare and train a stage: the words after `captcha-ocr`."""
     stage, folder = STAGES[number - 1], out / f"stage-{number}"
-    for place, images in enumerate(image_sets(stage)):
+    for index, images in enumerate(image_sets(stage)):
         if images.count:
             drawn = "--out", folder / "images" / images.name, "--count", max(1, round(images.count * scale))
-            yield "generate", "--quiet", *drawn, "--seed", SEEDS * number + place, *images.options
+            yield "generate", "--quiet", *drawn, "--seed", SEEDS * number + index, *images.options
     shards, run = folder / "shards", folder / "run"
     shape = "--charset", "upper-alnum", "--length", "4-6", "--size", "160x60", "--channels", 1
     yield "prepare", folder / "images", "--out", shards, "--preset", "accuracy", *shape, "--split", "98/1/1"
@@ -155,12 +155,12 @@ def commands(out: Path, number: int, scale: float = 1.0) -> Iterator[tuple[objec
 
 
 def score(model: Path, out: Path) -> list[dict[str, Any]]:
-    """The model's scores on the test sets, pooled by what they tell."""
+    """Score the model on the test sets; returns a total for each name."""
     rows = []
     for number, (name, sets) in enumerate(test_sets().items()):
         summaries = []
-        for place, images in enumerate(sets):
-            folder, seed = out / "test" / f"{number}-{images.name}", SEEDS * 9 + 100 * number + place
+        for index, images in enumerate(sets):
+            folder, seed = out / "test" / f"{number}-{images.name}", SEEDS * 9 + 100 * number + index
             drawn = "--out", folder, "--count", images.count, "--seed", seed, *images.options
             captcha_ocr("generate", "--renderer", "package", "--quiet", *drawn)
             printed = captcha_ocr("eval", "--json", "--model", model, "--labels", folder / "labels.csv")
@@ -174,14 +174,14 @@ def score(model: Path, out: Path) -> list[dict[str, Any]]:
 
 
 def pack(run: Path, images: Path, target: Path) -> None:
-    """Put the best model of a run into a folder of its own: half-precision weights, and what is exported from them."""
+    """Write the best model of a run in half precision into a folder, and export it."""
     model = load_model(find_model_folder(run))
     save_model(target, model.half(), {"trained_by": "make pretrained"})
     captcha_ocr("export", images, "--model", target)
 
 
 def card(out: Path, rows: list[dict[str, Any]]) -> str:
-    """The model card, as Markdown."""
+    """Return the model card as Markdown."""
     lines = [
         "# The model in the package",
         "",
@@ -200,15 +200,15 @@ def card(out: Path, rows: list[dict[str, Any]]) -> str:
     ]
     stages = range(1, len(STAGES) + 1)
     runs = [json.loads((out / f"stage-{number}" / "run" / RUN_FILE).read_bytes()) for number in stages]
-    lines += [f"- stage {number}: {described(run)}" for number, run in zip(stages, runs, strict=True)]
+    lines += [f"- stage {number}: {describe_run(run)}" for number, run in zip(stages, runs, strict=True)]
     said = dict(line.split(maxsplit=1) for line in captcha_ocr("doctor").splitlines())
     lines += [f"- {said['versions']}; {said['cpu'].split(';')[0]}", "", "Every command:", ""]
-    lines += [f"    {line}" for number in stages for line in map(shown, commands(PLACE, number))]
+    lines += [f"    {line}" for number in stages for line in map(command_line, commands(DATA_FOLDER, number))]
     return "\n".join([*lines, ""])
 
 
 def row_of(score: dict[str, Any]) -> str:
-    """A score's row in the card."""
+    """Return the row of a score in the card."""
     low, high = wilson_interval(score["exact"], score["images"])
     judged = [score["calibration_error"], score["surest_95_match"]]
     off, surest = ("-" if value is None else f"{value:.2%}" for value in judged)
@@ -218,8 +218,8 @@ def row_of(score: dict[str, Any]) -> str:
     )
 
 
-def described(run: dict[str, Any]) -> str:
-    """A training, from its run.json."""
+def describe_run(run: dict[str, Any]) -> str:
+    """Describe a training by its run.json."""
     finished, training = run["finished"], run["training"]
     return (
         f"{run['images']['train']:,} images, preset {training['preset']}, {finished['epochs']} epochs, seed "
@@ -227,8 +227,8 @@ def described(run: dict[str, Any]) -> str:
     )
 
 
-def shown(command: tuple[object, ...]) -> str:
-    """A command as a line; of a font its name, since every machine has its own place for it."""
+def command_line(command: tuple[object, ...]) -> str:
+    """Return a command as a line, with fonts by name: their folders differ between machines."""
     words = [str(word) for word in command]
     return shlex.join(
         ["captcha-ocr", *(Path(word).name if word.endswith((".ttf", ".otf")) else word for word in words)]
@@ -236,9 +236,9 @@ def shown(command: tuple[object, ...]) -> str:
 
 
 def main() -> None:
-    """All of it."""
+    """Make the model and its card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=PLACE, help="where images, shards and runs lie")
+    parser.add_argument("--out", type=Path, default=DATA_FOLDER, help="where images, shards and runs lie")
     parser.add_argument("--target", type=Path, default=PRETRAINED, help="the model folder to write")
     parser.add_argument("--scale", type=float, default=1.0, help="the share of the images to draw, for a trial")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
-"""How much sooner than naive.py does training read so many of its validation images exactly?
+"""Compare the seconds that training and naive.py need to reach an exact match on validation images.
 
     python benchmarks/time_to_accuracy.py --preset accuracy --epochs 5 [--exact 0.8] [--count 10000] [--runs 3]
 
-Every round draws images of its own, prepares them for both (80/10/10), and trains one after the other: ours for all
-its epochs, for its learning rate ends with them, naive.py until it is there. Seconds are from the first training step
-to the end of the validation that says so. Prints a line for each round, and at last one JSON object, which also tells
-what both read after every epoch.
+Every round draws its own images, prepares them for both (80/10/10), and trains one after the other: ours for all its
+epochs, because its learning rate depends on their number, naive.py until it reaches the exact match. The seconds run
+from the first training step to the end of that validation. Prints a line for each round, and then one JSON object, also
+with the exact match of both after every epoch.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from captcha_ocr.config import PRESETS
 
 NAIVE_EPOCHS = "100"  # at most
 
-Rows = list[dict[str, float]]  # an epoch each
+Rows = list[dict[str, float]]  # one for each epoch
 
 
 def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
-    """The epochs of `captcha-ocr train`."""
+    """Run `captcha-ocr train`; returns its epochs."""
     shards, run = scratch / "shards", scratch / "run"
     output_of(prepare_command(arguments.preset, images, shards))
     options = ["--preset", arguments.preset, "--epochs", str(arguments.epochs), "--device", arguments.device]
@@ -46,7 +46,7 @@ def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
 
 
 def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
-    """The epochs of naive.py, up to the one that gets there."""
+    """Run naive.py; returns its epochs, up to the one that reaches the exact match."""
     output_of([*NAIVE, "prepare", str(images), str(scratch / "naive")])
     command = [*NAIVE, "train", str(scratch / "naive"), NAIVE_EPOCHS, arguments.device]
     rows: Rows = []
@@ -61,12 +61,12 @@ def naive(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
 
 
 def exact_of(rows: Rows) -> list[float]:
-    """The share of validation images read exactly, after each epoch."""
+    """Return the exact match on validation images after each epoch."""
     return [row["validation_exact"] for row in rows]
 
 
 def seconds_to(rows: Rows, exact: float) -> float:
-    """When the first epoch got there; ends the program where none did."""
+    """Return the seconds until the first epoch that reached the exact match; exit if none did."""
     for row in rows:
         if row["validation_exact"] >= exact:
             return row["seconds"]
@@ -75,7 +75,7 @@ def seconds_to(rows: Rows, exact: float) -> float:
 
 
 def one_round(number: int, arguments: argparse.Namespace) -> tuple[float, float, list[float], list[float]]:
-    """Seconds of ours and of naive.py on the same images, and what each read after every epoch."""
+    """Run both on the same images; returns the seconds of each, and the exact match of each after every epoch."""
     with tempfile.TemporaryDirectory() as scratch:
         images = draw_images(arguments.count, Path(scratch), seed=number)
         rows = ours(images, Path(scratch), arguments)
@@ -86,8 +86,8 @@ def one_round(number: int, arguments: argparse.Namespace) -> tuple[float, float,
     return seconds, naive_seconds, exact_of(rows), exact_of(naive_rows)
 
 
-def parse_arguments() -> argparse.Namespace:
-    """The command line; ends with a sentence where it leaves nothing to measure."""
+def main() -> None:
+    """Run the rounds and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=list(PRESETS), default="accuracy")
     parser.add_argument("--epochs", type=int, required=True)
@@ -100,12 +100,6 @@ def parse_arguments() -> argparse.Namespace:
         parser.error("--epochs and --runs must be at least 1, and --exact above 0 and at most 1")
     if arguments.count < 1000 or arguments.count % 1000:
         parser.error(f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}")
-    return arguments
-
-
-def main() -> None:
-    """Run the rounds, and print what came of them."""
-    arguments = parse_arguments()
     end_cleanly()
     rounds = [one_round(number, arguments) for number in range(1, arguments.runs + 1)]
     mine, theirs, exact, naive_exact = (list(column) for column in zip(*rounds, strict=True))

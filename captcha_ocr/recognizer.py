@@ -1,4 +1,4 @@
-"""Reading captchas: what programs import."""
+"""The class Recognizer: what programs import to read captchas."""
 
 import os
 import time
@@ -17,36 +17,36 @@ from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.system.parallel import map_in_threads
 
-MOST_AT_ONCE = 2**27  # numbers of feature maps: half a gigabyte
-AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths alone is a list of sources, too
+MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
+AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
 
 
 class Engine(Protocol):
-    """What computes, for several threads at once; `readers` is how many are worth while."""
+    """A network that several threads may use; `readers`: how many threads make it fastest."""
 
     config: ModelConfig
     readers: int
 
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """The logits (B, L, K) float32 of (B, C, H, W) uint8 images."""
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8."""
 
 
 class Recognizer:
-    """Reads text captchas; several threads may use one.
+    """Read text captchas; several threads may share a recognizer.
 
         recognizer = Recognizer()                       # the model in the package
-        recognizer = Recognizer("runs/default")         # one's own: a model folder, or a run folder
+        recognizer = Recognizer("runs/default")         # your own: a model folder or a run folder
         recognizer.predict("image.png").text
         for reading in recognizer.predict(Path("images").glob("*.png")): ...
 
-    model: a folder, or None for the model in the package; an Engine does, too.
-    device: where torch computes: auto, cpu, cuda, cuda:N, mps, xpu, xpu:N.
-    engine: auto is onnx, on the processor, where the folder holds an exported network and no other device is named,
-    and else torch; both read the same codes, unless it was exported with --int8.
-    charset: characters, or the name of an alphabet, and length: the number of characters, or the least and the most,
-    to which reading is narrowed; the model must know them. max_bytes: larger image files are refused.
+    model: a folder, None for the model in the package, or an Engine.
+    device: where torch computes: auto, cpu, cuda[:N], mps, xpu[:N].
+    engine: onnx (on the CPU), torch, or auto: onnx if the folder has an exported network and `device` allows the CPU.
+    Both engines read the same texts, unless the network was exported with --int8.
+    charset: characters or the name of an alphabet, and length: a number of characters or the smallest and the largest;
+    only such texts are read, and the model must know them. max_bytes: larger image files are refused.
 
-    UsageError where there is no such model or device, DamagedError where a file is not whole.
+    UsageError if there is no such model or device, DamagedError if a file of the model is damaged.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Recognizer:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         check_max_bytes(max_bytes)
-        self.max_bytes, self.called = max_bytes, ""
+        self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(Path(model))
-            self.called = f" in {folder}"
+            self.place = f" in {folder}"
             model = open_engine(folder, device, engine)
         self.engine = model
         self.config = model.config
@@ -79,22 +79,22 @@ class Recognizer:
     def predict(
         self, source: Source | list[AnySource] | tuple[AnySource, ...] | Iterator[Source]
     ) -> Reading | list[Reading] | Iterator[Reading]:
-        """Read one image, or, in batches, a list of them or what an iterator yields; ImageError if one is none.
+        """Read one image, or a list or an iterator of images in batches; ImageError if one cannot be read.
 
         An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI, a PIL image, or an
-        array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator an iterator.
+        array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator gives an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
             print(reading.text, reading.confidence, [c.runner_up for c in reading.characters])
         """
         if isinstance(source, Iterator) and not is_file(source):
-            return map(_unless_error, self.read_all(source))
+            return map(_raise_if_error, self.read_all(source))
         if isinstance(source, (list, tuple)):
-            return list(map(_unless_error, self.read_all(source)))
-        return _unless_error(self._read_batch([source])[0])
+            return list(map(_raise_if_error, self.read_all(source)))
+        return _raise_if_error(self._read_batch([source])[0])
 
     def read_all(self, sources: Iterable[Source]) -> Generator[Reading | ImageError, None, None]:
-        """For each source, in order and in batches, its reading or why there is none; some are read ahead."""
+        """Yield for each source, in order, its reading or the ImageError; batches of sources are read ahead."""
         return map_in_threads(self._read_batch, sources, self.engine.readers)
 
     def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
@@ -114,30 +114,30 @@ class Recognizer:
 
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
         readings = []
-        at_once = max(1, MOST_AT_ONCE // self.config.features)
+        at_once = max(1, MAX_FEATURES_AT_ONCE // self.config.features)
         for first in range(0, len(arrays), at_once):
             images = np.stack(arrays[first : first + at_once])
             logits = self.engine.logits(images)
             fits = logits.shape == (len(images), *self.allowed.shape) and logits.dtype == np.float32
             if not fits or not np.isfinite(logits).all():
                 raise DamagedError(
-                    f"the model{self.called} gives no logits that could be read; its weights are damaged or not trained"
+                    f"the model{self.place} gives invalid logits; its weights are damaged or not trained"
                 )
             readings += read_logits(logits, self.config, self.allowed)
         return readings
 
 
-def _unless_error(result: Reading | ImageError) -> Reading:
+def _raise_if_error(result: Reading | ImageError) -> Reading:
     if isinstance(result, ImageError):
         try:
             raise result
         finally:
-            del result  # or the error, by its traceback, would keep itself and all that its callers hold alive
+            del result  # otherwise the error's traceback refers to the error, and keeps all variables of its callers
     return result
 
 
 def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto") -> Engine:
-    """What computes with the model in `folder`; errors as `Recognizer`."""
+    """Return the engine for the model in `folder`; errors as for `Recognizer`."""
     if choose_engine(folder, device, wanted) == "onnx":
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
@@ -150,16 +150,16 @@ def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto")
 
 
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
-    """`auto` is onnx where the network was exported, onnxruntime is there, and no device but the processor is named."""
-    check(wanted in get_args(EngineName), f"unknown engine {wanted!r}; there are {', '.join(get_args(EngineName))}")
-    exported = ONNX_FILE in read_config(folder)["files"]
-    there = find_spec("onnxruntime") is not None
-    on_processor = device in ("auto", "cpu")
+    """Choose onnx for `auto` if the network was exported, onnxruntime is installed and `device` allows the CPU."""
+    check(wanted in get_args(EngineName), f"unknown engine {wanted!r}; choose one of {', '.join(get_args(EngineName))}")
+    is_exported = ONNX_FILE in read_config(folder)["files"]
+    is_installed = find_spec("onnxruntime") is not None
+    on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
-        check(exported, f"{folder} holds no {ONNX_FILE}; make it with: captcha-ocr export --model {folder}")
-        check(on_processor, f"the engine onnx computes on the processor, not on {device}; take --engine torch")
-        check(there, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")
-    if wanted == "onnx" or (wanted == "auto" and exported and on_processor and there):
+        check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: captcha-ocr export --model {folder}")
+        check(on_cpu, f"the engine onnx computes on the CPU, not on {device}; use --engine torch")
+        check(is_installed, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")
+    if wanted == "onnx" or (wanted == "auto" and is_exported and on_cpu and is_installed):
         return "onnx"
-    check(find_spec("torch") is not None, f"torch is not installed, which reading with {folder} here would need")
+    check(find_spec("torch") is not None, f"reading with {folder} needs torch; install it with: pip install torch")
     return "torch"

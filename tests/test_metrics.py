@@ -76,7 +76,7 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
     expected = (sum(group / 100 for group in range(14)) + 0.86) / 15
     reliability = reliability_of(judged[::-1])
     assert reliability.calibration_error == pytest.approx(expected)
-    assert reliability.surest == pytest.approx(280 / 285)
+    assert reliability.confident_match == pytest.approx(280 / 285)
     assert "98.25%" in str(reliability)
     assert "300" in str(reliability_of(judged[:299]))  # too few to judge
     assert reliability_of(judged[:299]).summary() == {"calibration_error": None, "surest_95_match": None}

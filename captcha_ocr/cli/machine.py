@@ -45,7 +45,7 @@ def doctor(model_folder: Path | None, as_json: bool) -> None:
     Example: captcha-ocr doctor --json
     """
     with deferred():
-        from captcha_ocr.diagnostics.doctor import examine, in_words
+        from captcha_ocr.diagnostics.doctor import examine, format_facts
 
     facts = examine(model_folder or default_model(RUN))
-    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else in_words(facts))
+    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else format_facts(facts))

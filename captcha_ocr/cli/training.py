@@ -183,6 +183,6 @@ def curve(
     report(
         as_json,
         {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook},
-        "\n".join([*map(curves.in_words, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
+        "\n".join([*map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
         next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
     )

@@ -1,4 +1,4 @@
-"""How fast this machine trains and reads: images a second for each device."""
+"""Measure how fast this machine trains and reads: images per second on each device."""
 
 import io
 import time
@@ -8,14 +8,13 @@ from itertools import cycle, islice
 
 import numpy as np
 import torch
-from PIL import Image
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.fast_renderer import render
-from captcha_ocr.network.device import choose_device, describe, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.parallel import SLICE
@@ -23,13 +22,13 @@ from captcha_ocr.training.batches import BatchPartition, ResidentBatches
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.trainer import Trainer
 
-DRAWN = 256  # different images; they are used again and again
-SECONDS = 6.0  # for each of the two figures, besides the warm-up
+DRAWN = 256  # different images, which are used again and again
+SECONDS = 6.0  # for each measurement, without the warm-up
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Images a second on one device: `training` as an epoch of `train` counts them, `reading` from PNG to code."""
+    """Images per second on one device: `training` as in the metrics of an epoch, `reading` from PNG to text."""
 
     device: str
     training: float
@@ -37,7 +36,7 @@ class Speed:
 
 
 def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
-    """Train on, and read, generated captchas for some seconds; UsageError where there is no such device."""
+    """Train on generated captchas, and read them, for some seconds; UsageError if there is no such device."""
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
     captchas = GeneratorConfig()
@@ -47,37 +46,33 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     images = torch.from_numpy(np.stack([to_array(image, size) for image in drawn])).to(device)
     labels = torch.from_numpy(charset.encode(texts)).long().to(device)
     config = ModelConfig(charset, captchas.lengths, size, preset.network)
-    training = replace(preset.training, schedule="constant")  # for ever
-
+    training = replace(preset.training, schedule="constant")  # which has no last epoch
     partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))
     trainer = Trainer(config, training, partition)
 
-    def epoch(count: int) -> float:
+    def run_epoch(count: int) -> float:
         rows = torch.arange(count, device=device) % DRAWN
         trainer.partition = replace(partition, total=count)
         row = trainer.run_epoch(ResidentBatches(images[rows], labels[rows]), quiet=True)
         trainer.end_epoch()
         return float(row["images_per_s"])
 
-    rate = epoch(4 * training.batch_size)
-    for seconds in (SECONDS / 6, SECONDS):  # the first steps are slow: they tell too little of how many fit
-        rate = epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
-    recognizer = Recognizer(TorchEngine(trainer.model, device))
-    return Speed(describe(device), rate, reading_speed(recognizer, [png_of(image) for image in drawn]))
+    rate = run_epoch(4 * training.batch_size)
+    for seconds in (SECONDS / 6, SECONDS):  # twice: the first steps are slow, so their rate gives too few images
+        rate = run_epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
+    files: list[Source] = []
+    for image in drawn:
+        stream = io.BytesIO()
+        image.save(stream, format="PNG")
+        files.append(stream.getvalue())
+    return Speed(describe_device(device), rate, reading_speed(Recognizer(TorchEngine(trainer.model, device)), files))
 
 
 def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
-    """Images a second, after a warm-up."""
+    """Return the images per second, after a warm-up."""
     with closing(recognizer.read_all(cycle(files))) as readings:
         list(islice(readings, DRAWN))
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < SECONDS:
             count += len(list(islice(readings, SLICE)))
         return count / (time.perf_counter() - started)
-
-
-def png_of(image: Image.Image) -> bytes:
-    """An image as the bytes of a PNG file."""
-    stream = io.BytesIO()
-    image.save(stream, format="PNG")
-    return stream.getvalue()

@@ -1,10 +1,9 @@
-"""What there is to compute with and which model would read, for when something is slow or missing."""
+"""The devices and versions of this machine and the model that would read: for when something is slow or missing."""
 
 import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,33 +13,21 @@ import torch.distributed as dist
 
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.network.device import HIDING, available_devices, free_memory, has_native_bf16, memory_of
+from captcha_ocr.network.device import VISIBILITY_VARIABLES, available_devices, free_memory, has_native_bf16, memory_of
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.parallel import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 
 
-@dataclass(frozen=True)
-class DeviceFacts:
-    """A device: memory in bytes, None where it is not to be had; capability: instructions or compute capability."""
-
-    device: str
-    name: str
-    memory: int
-    free_memory: int | None
-    capability: str
-    native_bf16: bool
-
-
 def examine(model: Path) -> dict[str, Any]:
-    """Versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
+    """Return versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "devices": [asdict(examine_device(name)) for name in available_devices()],
+        "devices": [examine_device(name) for name in available_devices()],
         "threads": torch.get_num_threads(),
         "processors": available_workers(),
         "backends": [name for name in ("nccl", "xccl", "gloo") if getattr(dist, f"is_{name}_available")()],
@@ -50,23 +37,29 @@ def examine(model: Path) -> dict[str, Any]:
     }
 
 
-def examine_device(name: str) -> DeviceFacts:
-    """What there is to know of a device that is there."""
+def examine_device(name: str) -> dict[str, Any]:
+    """Return the facts of a device: memory in bytes; capability: the CPU's instructions or the compute capability."""
     device = torch.device(name)
     title, capability = name, ""
     if device.type == "cpu":
-        title = name_of_processor()
-        capability = torch.backends.cpu.get_cpu_capability()
+        title, capability = processor_name(), torch.backends.cpu.get_cpu_capability()
     elif device.type == "cuda":
         title = torch.cuda.get_device_name(device)
         capability = ".".join(map(str, torch.cuda.get_device_capability(device)))
     elif device.type == "xpu":
         title = torch.xpu.get_device_name(device)
-    return DeviceFacts(name, title, memory_of(device), free_memory(device), capability, has_native_bf16(device))
+    return {
+        "device": name,
+        "name": title,
+        "memory": memory_of(device),
+        "free_memory": free_memory(device),
+        "capability": capability,
+        "native_bf16": has_native_bf16(device),
+    }
 
 
-def name_of_processor() -> str:
-    """The processor's name, as far as the system tells."""
+def processor_name() -> str:
+    """Return the name of the CPU, or its architecture if the system does not name it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -75,19 +68,19 @@ def name_of_processor() -> str:
 
 
 def hidden_devices() -> dict[str, Any] | None:
-    """The variable that may hide GPUs, if one is set, and how many it hides: a process without it counts them."""
-    hiding = {name: os.environ[name] for name in HIDING if name in os.environ}
+    """Return the variables that hide GPUs, if any, and how many GPUs a process without them has in addition."""
+    hiding = {name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ}
     if not hiding:
         return None
-    environment = {name: value for name, value in os.environ.items() if name not in HIDING}
+    environment = {name: value for name, value in os.environ.items() if name not in VISIBILITY_VARIABLES}
     command = [sys.executable, "-c", COUNT_DEVICES]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    there = int(result.stdout) if result.returncode == 0 else torch.cuda.device_count()
-    return {"variables": hiding, "devices": there - torch.cuda.device_count()}
+    count = int(result.stdout) if result.returncode == 0 else torch.cuda.device_count()
+    return {"variables": hiding, "devices": count - torch.cuda.device_count()}
 
 
 def examine_model(folder: Path) -> dict[str, Any] | None:
-    """Where the model lies that would read, and what it reads or what is wrong with it; None where there is none."""
+    """Return the folder of the model, and what it reads or its error; None if there is no model."""
     found = find_model_folder(folder)
     if not (found / CONFIG_FILE).exists():
         return None
@@ -99,8 +92,8 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
     return facts | {"length": str(config.lengths), "charset": config.charset.characters, "size": str(config.size)}
 
 
-def in_words(facts: dict[str, Any]) -> str:
-    """What `examine` found, for people."""
+def format_facts(facts: dict[str, Any]) -> str:
+    """Format what `examine` returns for people."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     lines = [f"versions   {versions}", f"system     {facts['system']}"]
     for device in facts["devices"]:
@@ -110,26 +103,23 @@ def in_words(facts: dict[str, Any]) -> str:
         parts = [device["name"], memory, device["capability"], bf16]
         lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
     lines.append(f"threads    {facts['threads']}, of {facts['processors']} processors")
-    lines.append(f"processes  torchrun over {', '.join(facts['backends'])}")
+    lines.append(f"processes  torchrun with {', '.join(facts['backends'])}")
     if facts["launcher"]:
-        lines.append(f"launcher   {in_settings(facts['launcher'])}")
+        lines.append(f"launcher   {format_variables(facts['launcher'])}")
     if facts["hidden"] is not None:
-        lines.append(
-            f"hidden     {in_settings(facts['hidden']['variables'])} hides {facts['hidden']['devices']} of the GPUs"
-        )
-    return "\n".join([*lines, f"model      {model_in_words(facts['model'])}"])
-
-
-def in_settings(variables: dict[str, str]) -> str:
-    """Variables of the environment, as a shell would set them."""
-    return ", ".join(f"{name}={value}" for name, value in variables.items())
-
-
-def model_in_words(model: dict[str, Any] | None) -> str:
-    """What `examine_model` found, for people."""
+        hidden = facts["hidden"]
+        lines.append(f"hidden     {format_variables(hidden['variables'])} hides {hidden['devices']} of the GPUs")
+    model = facts["model"]
     if model is None:
-        return "none; make one with: captcha-ocr train"
+        return "\n".join([*lines, "model      none; make one with: captcha-ocr train"])
     folder = "the one in the package" if model["folder"] == str(PRETRAINED.resolve()) else model["folder"]
     if "error" in model:
-        return f"{folder} cannot be used: {model['error']}"
-    return f"{folder}: texts of {model['length']} of {model['charset']}, {model['size']}"
+        lines.append(f"model      {folder} cannot be used: {model['error']}")
+    else:
+        lines.append(f"model      {folder}: texts of {model['length']} of {model['charset']}, {model['size']}")
+    return "\n".join(lines)
+
+
+def format_variables(variables: dict[str, str]) -> str:
+    """Format environment variables as a shell sets them."""
+    return ", ".join(f"{name}={value}" for name, value in variables.items())

@@ -1,4 +1,4 @@
-"""How accuracy grows with the number of images, and how many more would be needed: the second is an extrapolation."""
+"""Accuracy against the number of training images, and an extrapolation: how many more images a target needs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import train
 
-STEPS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
+IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
 TARGETS = (0.95, 0.99)
-LEARNING = 0.2  # exact match, below which a network has not begun to learn and tells nothing of how it goes on
-FURTHEST = 100  # times the largest number of images: beyond that nothing is said
-RESULT_FILE, PICTURE_FILE, RESULT_FORMAT = "curve.json", "curve.png", "captcha-ocr curve"
+MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
+MAX_EXTRAPOLATION = 100  # times the largest number of images
+CURVE_FILE, PICTURE_FILE, CURVE_FORMAT = "curve.json", "curve.png", "captcha-ocr curve"
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a number of training images led to: how many of the test images were read exactly."""
+    """The result of a number of training images: the exact matches among the tested images."""
 
     images: int
     exact: int
@@ -35,28 +35,35 @@ class Point:
 
     @property
     def exact_match(self) -> float:
-        """The share that was read exactly, 0 to 1."""
+        """The share of exact matches, 0 to 1."""
         return self.exact / self.tested
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its 95 % interval."""
+        """The 95 % interval of `exact_match`."""
         return wilson_interval(self.exact, self.tested)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.images:7,} images  exact match {self.exact_match:7.2%} of {self.tested:,} "
+            f"(95 % interval {low:.2%} to {high:.2%})"
+        )
 
 
 @dataclass(frozen=True)
-class Law:
+class PowerLaw:
     """The error as factor * images ** -power (Hestness et al. 2017, arXiv:1712.00409)."""
 
     factor: float
     power: float
 
     def exact_match(self, images: float) -> float:
-        """What is to be expected of so many images, 0 to 1."""
+        """Return the exact match to expect of a number of images, 0 to 1."""
         return 1 - min(1.0, self.factor * math.pow(images, -self.power))
 
     def images_for(self, exact_match: float) -> float:
-        """How many images an exact match asks for."""
+        """Return the number of images that an exact match needs."""
         return math.pow(self.factor / (1 - exact_match), 1 / self.power)
 
 
@@ -64,79 +71,63 @@ def learning_curve(
     data: Path,
     out: Path,
     recipe: Callable[[int], TrainConfig],
-    numbers: Sequence[int] = (),
+    counts: Sequence[int] = (),
     options: TrainOptions = TrainOptions(),
 ) -> list[Point]:
-    """Train on the first 100, 300, 1,000, … images of the shards in `data`, or `numbers` of them, and test each time.
+    """Train on the first 100, 300, 1,000, … images of the shards in `data`, or on `counts` of them, and test each run.
 
-    recipe: returns the training for a number of images. The run folders are `out`/images-100 …; finished runs are left
-    as they are. Writes curve.json and curve.png to `out`.
+    recipe: returns the configuration for a number of images. The run folders are `out`/images-100 …; finished runs are
+    left as they are. Writes curve.json and curve.png to `out`.
     """
     from captcha_ocr.training.plots import draw_learning_curve
 
     dataset = read_dataset([data])
     available = dataset.count("train")
     check(dataset.count("test") > 0, f"{data} has no test set")
-    numbers = sorted(set(numbers)) or [*takewhile(lambda number: number < available, STEPS), available]
-    check(numbers[-1] <= available, f"{data} has only {counted(available, 'image')} to train on")
+    counts = sorted(set(counts)) or [*takewhile(lambda count: count < available, IMAGE_COUNTS), available]
+    check(counts[-1] <= available, f"{data} has only {counted(available, 'training image')}; use fewer --images")
     points = []
     with writing_to(out):
-        for number in numbers:
-            config = recipe(number)
-            finished = train([data], out / f"images-{number}", config, options)
+        for count in counts:
+            finished = train([data], out / f"images-{count}", recipe(count), options)
             assert finished.test is not None, "there is a test set"
-            points.append(Point(number, finished.test["exact"], finished.test["images"]))
-            say(f"curve      {in_words(points[-1])}", options.quiet)
-        law = fit(points)
+            points.append(Point(count, finished.test["exact"], finished.test["images"]))
+            say(f"curve      {points[-1]}", options.quiet)
+        law = fit_power_law(points)
         found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
-        write_atomic(out / RESULT_FILE, sealed({"format": RESULT_FORMAT, "version": 1, **found}))
+        write_atomic(out / CURVE_FILE, sealed({"format": CURVE_FORMAT, "version": 1, **found}))
         marks = [(point.images, point.exact_match, point.interval) for point in points]
         draw_learning_curve(marks, None if law is None else law.exact_match, TARGETS, out / PICTURE_FILE)
     return points
 
 
-def fit(points: Sequence[Point]) -> Law | None:
-    """The law that fits the points best, or None where they show none: too few of them, or no gain from more images.
+def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:
+    """Return the law that fits the points best; None if there are too few, or more images bring no gain.
 
-    A line through the logarithms, each weighed by the number of errors, from which the precision of its own follows.
+    It fits a line to the logarithms, each weighted by the number of errors, which determines its precision.
     """
-    usable = [point for point in points if point.exact_match >= LEARNING]
+    usable = [point for point in points if point.exact_match >= MIN_LEARNT]
     if len(usable) < 2:
         return None
-    # Half an error more each time, for none at all has no logarithm.
-    errors = np.array([point.tested - point.exact + 0.5 for point in usable])
+    errors = np.array([point.tested - point.exact + 0.5 for point in usable])  # + 0.5: 0 has no logarithm
     shares = errors / np.array([point.tested + 1 for point in usable])
     slope, height = np.polyfit(np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors))
-    return Law(math.exp(height), -float(slope)) if slope < -0.05 else None
-
-
-def in_words(point: Point) -> str:
-    """A point in one line."""
-    low, high = point.interval
-    return (
-        f"{point.images:7,} images  {point.exact_match:7.2%} exact of {point.tested:,} "
-        f"(95 % interval {low:.2%} to {high:.2%})"
-    )
+    return PowerLaw(math.exp(height), -float(slope)) if slope < -0.05 else None
 
 
 def outlook(points: Sequence[Point]) -> list[str]:
-    """For every target a sentence: reached, or how many images more it would take."""
-    law, most = fit(points), points[-1].images
+    """Return a sentence for every target: reached, or how many more images it needs."""
+    law, largest = fit_power_law(points), points[-1].images
     sentences = []
     for target in TARGETS:
         reached = [point.images for point in points if point.exact_match >= target]
+        needed = math.inf if law is None else law.images_for(target)
         if reached:
-            sentences.append(f"{target:.0%} exact: reached with {counted(reached[0], 'image')}")
-            continue
-        needed = None if law is None else law.images_for(target)
-        if needed is None or needed > FURTHEST * most:
-            sentences.append(f"{target:.0%} exact: not to be said from these points")
+            sentence = f"reached with {counted(reached[0], 'image')}"
+        elif needed > MAX_EXTRAPOLATION * largest:
+            sentence = "cannot be extrapolated from these points"
         else:
-            more = counted(max(1, rounded(needed - most)), "image")
-            sentences.append(f"{target:.0%} exact: about {more} more to train on, extrapolated by a power law")
+            more = max(1, int(float(f"{max(0.0, needed - largest):.1e}")))  # two digits: it is not more precise
+            sentence = f"about {counted(more, 'more training image')}, extrapolated by a power law"
+        sentences.append(f"exact match {target:.0%}: {sentence}")
     return sentences
-
-
-def rounded(number: float) -> int:
-    """A number to two digits: an extrapolation has no more."""
-    return int(float(f"{max(0.0, number):.1e}"))

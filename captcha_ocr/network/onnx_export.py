@@ -1,8 +1,8 @@
-"""A trained network as one ONNX file, which is compared with the network on real images before it is kept.
+"""Export a trained network as one ONNX file, which is kept only if it gives the network's predictions on real images.
 
-Images go in as `images`, (B, C, H, W) uint8, any B; `logits` (B, L, K) float32 come out: their softmax is the
-probability of every class in every place of the text, the last class being nothing where lengths vary or columns are
-read. What the classes are is in its metadata: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
+Input `images`: (B, C, H, W) uint8, any B. Output `logits`: (B, L, K) float32; their softmax is the probability of every
+class at every position of the text. With CTC or varying lengths the last class is the end of the text. The metadata
+describe the classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
 """
 
 import json
@@ -38,19 +38,20 @@ from captcha_ocr.system.signals import deferred
 if TYPE_CHECKING:
     import onnx
 
-NEEDED = ("onnx", "onnxscript", "onnxruntime")
-MOST_OFF = 1e-3  # of a probability, which float32 in another order stays far below
-COMPARED, CALIBRATED = 1000, 200  # images at most, of which the latter tell int8 how large its numbers get
-LEAST = 2 * CALIBRATED  # images, for int8: fewer tell nothing of its loss
+REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+MAX_DIFFERENCE = 1e-3  # of a probability; float32 in another order stays far below
+MAX_COMPARED = 1000  # images
+CALIBRATION_IMAGES = 200  # from which int8 takes its scales
+MIN_INT8_IMAGES = 2 * CALIBRATION_IMAGES  # fewer cannot show how many exact matches int8 loses
 BATCH = 64
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported network, and how it read images that torch read, too.
+    """An exported network, and its predictions on images against torch's. The field names are keys in config.json.
 
-    largest_difference: of the probabilities; texts_changed: how many of the images are read otherwise; exact, and
-    exact_before by torch: how many are right.
+    largest_difference: of the probabilities. texts_changed: texts that differ. exact, exact_before: the exact matches
+    of the exported network and of torch.
     """
 
     file: str
@@ -63,73 +64,65 @@ class Exported:
     exact_before: int
 
     def __str__(self) -> str:
-        before, now = (count / self.images for count in (self.exact_before, self.exact))
+        before, after = (count / self.images for count in (self.exact_before, self.exact))
         return (
-            f"{self.file}: {self.bytes / 1e6:.1f} MB{', int8' if self.int8 else ''}; of {self.images:,} images "
-            f"{self.texts_changed:,} are read otherwise than by torch, probabilities differ by "
-            f"{self.largest_difference:.1g} at most; exact match {now:.2%}, by torch {before:.2%}"
+            f"{self.file}: {self.bytes / 1e6:.1f} MB{', int8' if self.int8 else ''}; against torch the texts of "
+            f"{self.texts_changed:,} of {self.images:,} images differ, the probabilities by at most "
+            f"{self.largest_difference:.1g}; exact match {after:.2%}, with torch {before:.2%}"
         )
 
 
 def export(
     folder: Path, images: Path, labels: Sequence[Label], int8: bool = False, max_bytes: int = MAX_BYTES
 ) -> Exported:
-    """Write model.onnx into a model folder, its sha256 into config.json, if it reads as the model does.
+    """Write model.onnx into a model folder, and its sha256 into config.json, if its predictions are those of the model.
 
-    labels: of images below the folder `images`, of which up to 1,000 are compared. int8 computes in whole numbers: a
-    smaller file, which reads a little otherwise. max_bytes: larger image files are passed over. UsageError where a
-    package is missing or there are too few images, CaptchaOcrError where the file reads otherwise.
+    labels: of images below the folder `images`, of which up to 1,000 are compared. int8: compute in 8-bit integers; a
+    smaller file with slightly other predictions. max_bytes: larger image files are skipped. UsageError if a package is
+    missing or there are too few images, CaptchaOcrError if the predictions differ.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(NEEDED)}")
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
+    check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(REQUIRED_PACKAGES)}")
     weights_sha256 = read_config(folder)["files"][WEIGHTS_FILE]
     model = load_model(folder)
     with writing_to(folder):
-        data, exported = exported_and_compared(model, folder, images, labels, int8, max_bytes)
-        keep(folder, weights_sha256, data, exported)
+        arrays, texts = read_images(images, labels, model.config, max_bytes)
+        check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
+        few = f"--int8 needs at least {MIN_INT8_IMAGES} labelled images; {images} has {len(arrays)}"
+        check(len(arrays) >= MIN_INT8_IMAGES or not int8, few)
+        network = to_onnx(model)
+        if int8:
+            network = quantize(network, arrays[:CALIBRATION_IMAGES])
+            arrays, texts = arrays[CALIBRATION_IMAGES:], texts[CALIBRATION_IMAGES:]
+        data = network.SerializeToString()
+        exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
+        if not int8 and (exported.texts_changed or exported.largest_difference > MAX_DIFFERENCE):
+            raise CaptchaOcrError(f"the predictions of the exported network differ, so it is not kept: {exported}")
+        add_to_model(folder, weights_sha256, data, exported)
     return exported
-
-
-def exported_and_compared(
-    model: ResNet18, folder: Path, images: Path, labels: Sequence[Label], int8: bool, max_bytes: int
-) -> tuple[bytes, Exported]:
-    """The ONNX file of a model, and how it reads; errors as `export`."""
-    arrays, texts = read_images(images, labels, model.config, max_bytes)
-    check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
-    few = f"--int8 needs at least {LEAST} labelled images, and {images} has {len(arrays)}"
-    check(len(arrays) >= LEAST or not int8, few)
-    network = to_onnx(model)
-    if int8:
-        network = quantized(network, arrays[:CALIBRATED])
-        arrays, texts = arrays[CALIBRATED:], texts[CALIBRATED:]
-    data = network.SerializeToString()
-    exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
-    if not int8 and (exported.texts_changed or exported.largest_difference > MOST_OFF):
-        raise CaptchaOcrError(f"the exported network does not read as the model does, and is not kept: {exported}")
-    return data, exported
 
 
 def read_images(
     folder: Path, labels: Sequence[Label], config: ModelConfig, max_bytes: int
 ) -> tuple[np.ndarray, list[str]]:
-    """Some of the images that can be read, drawn by chance, (N, C, H, W) uint8, and their texts."""
+    """Read a random sample of the images, (N, C, H, W) uint8, with their texts; skip those that cannot be read."""
     arrays, texts = [], []
     for label in random.Random(0).sample(list(labels), len(labels)):
         try:
             arrays.append(to_array(folder / label.file, config.size, max_bytes))
             texts.append(config.charset.normalize(label.text))
-        except ImageError:  # which prepare names
+        except ImageError:
             continue
-        if len(texts) == COMPARED + CALIBRATED:
+        if len(texts) == MAX_COMPARED + CALIBRATION_IMAGES:
             break
     return np.array(arrays), texts
 
 
 def to_onnx(model: ResNet18) -> "onnx.ModelProto":
-    """The network as ONNX, its norms worked into its convolutions; the number of images is left open."""
-    size = model.config.size
+    """Return the network as ONNX for any batch size, its norms fused into its convolutions."""
+    config, size = model.config, model.config.size
     example = torch.zeros((2, size.channels, size.height, size.width), dtype=torch.uint8)
-    with quiet(), deferred():
+    with silent_libraries(), deferred():
         program = torch.onnx.export(
             fuse_norms(model),
             (example,),
@@ -141,13 +134,18 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
         )
         assert program is not None
         network: onnx.ModelProto = program.model_proto
-    describe(network, model.config)
+    del network.metadata_props[:]
+    for part in (*network.graph.node, *network.graph.value_info):  # the exporter notes paths of this machine
+        del part.metadata_props[:]
+        part.doc_string = ""
+    network.metadata_props.add(key="alphabet", value=config.charset.characters)
+    network.metadata_props.add(key="captcha-ocr", value=json.dumps(config.to_dict(), ensure_ascii=False))
     return network
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Within it the exporter and the quantizer, which have much to say of themselves, say nothing but errors."""
+def silent_libraries() -> Iterator[None]:
+    """Suppress the warnings of the exporter and the quantizer, which no user can act on."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -158,21 +156,8 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def describe(network: "onnx.ModelProto", config: ModelConfig) -> None:
-    """Write into an ONNX file what its numbers mean, and leave out what the exporter wrote of this machine."""
-    del network.metadata_props[:]
-    for part in (*network.graph.node, *network.graph.value_info):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    for key, value in (
-        ("alphabet", config.charset.characters),
-        ("captcha-ocr", json.dumps(config.to_dict(), ensure_ascii=False)),
-    ):
-        network.metadata_props.add(key=key, value=value)
-
-
-def quantized(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProto":
-    """The network in 8-bit whole numbers, their scales taken from (N, C, H, W) uint8 images."""
+def quantize(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProto":
+    """Return the network in 8-bit integers, their scales taken from images (N, C, H, W) uint8."""
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -184,7 +169,7 @@ def quantized(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProt
             batch = next(self.batches, None)
             return None if batch is None else {"images": batch}
 
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silent_libraries():
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(network, source)
         quantize_static(
@@ -203,39 +188,33 @@ def quantized(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProt
 def compare(
     model: ResNet18, network: bytes, images: np.ndarray, texts: Sequence[str], int8: bool, file: str
 ) -> Exported:
-    """How an exported network reads images (N, C, H, W) uint8, and how torch does."""
+    """Compare the predictions of an exported network with torch's on images (N, C, H, W) uint8."""
     config, session = model.config, open_session(network)
     allowed = allowed_classes(config)
     engine = TorchEngine(model, torch.device("cpu"))
-    codes: tuple[list[str], list[str]] = [], []
+    read: tuple[list[str], list[str]] = [], []  # by torch, by the exported network
     largest = 0.0
-    for at in range(0, len(images), BATCH):
-        batch = images[at : at + BATCH]
+    for first in range(0, len(images), BATCH):
+        batch = images[first : first + BATCH]
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
-        for read, logits in zip(codes, both, strict=True):
-            read += [reading.text for reading in read_logits(logits, config, allowed)]
-        largest = max(largest, float(np.abs(np.subtract(*map(softmax, both))).max()))
-    before, now = (score_texts(texts, read).exact for read in codes)
-    changed = sum(one != other for one, other in zip(*codes, strict=True))
-    return Exported(file, len(network), int8, len(texts), largest, changed, now, before)
+        for own, logits in zip(read, both, strict=True):
+            own += [reading.text for reading in read_logits(logits, config, allowed)]
+        before, after = (torch.from_numpy(logits).softmax(-1) for logits in both)
+        largest = max(largest, float((before - after).abs().max()))
+    changed = sum(one != other for one, other in zip(*read, strict=True))
+    exact_before, exact = (score_texts(texts, own).exact for own in read)
+    return Exported(file, len(network), int8, len(texts), largest, changed, exact, exact_before)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """The probabilities (…, K) of logits (…, K)."""
-    odds: np.ndarray = np.exp(logits - logits.max(-1, keepdims=True))
-    odds /= odds.sum(-1, keepdims=True)
-    return odds
-
-
-def keep(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
-    """Put the exported network beside the weights; config.json names it only while it is whole there."""
+def add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
+    """Write model.onnx into a model folder; config.json lists it only while it is whole."""
     document = read_config(folder)
     if document["files"][WEIGHTS_FILE] != weights_sha256:
-        raise CaptchaOcrError(f"the model in {folder} was replaced by another one meanwhile; export that one")
+        raise CaptchaOcrError(f"the model in {folder} was replaced during the export; export it again")
     files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
     facts: dict[str, Any] = {key: value for key, value in document["facts"].items() if key != "exported"}
     without = {**document, "facts": facts, "files": files}
     facts = {**facts, "exported": {key: value for key, value in asdict(exported).items() if key != "file"}}
-    within = {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}}
+    complete = {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}}
     config = folder / CONFIG_FILE
-    write_in_turn([(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(within))])
+    write_in_turn([(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(complete))])

@@ -1,4 +1,4 @@
-"""ResNet-18 (He et al. 2015, arXiv:1512.03385) with a softmax for every place in a text, which CTC makes of columns."""
+"""ResNet-18 (He et al. 2015, arXiv:1512.03385) whose head gives a class for every position of the text."""
 
 import math
 
@@ -9,11 +9,11 @@ from torch.nn import functional
 from captcha_ocr.config import ModelConfig, NetworkConfig
 
 Stride = tuple[int, int]  # of rows and columns
-LEAST = 1e-20  # probability, so that its logarithm, and the gradient of that, stay within bounds
+MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut; (B, I, H, W) to (B, O, H/stride, W/stride)."""
+    """Two 3x3 convolutions and a shortcut: (B, I, H, W) to (B, O, H/stride, W/stride)."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Stride) -> None:
         super().__init__()
@@ -30,46 +30,46 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
-        # The shortcut's stride is taken before its 1x1 convolution, which is the same: on a CPU the
-        # gradient of a strided one writes past its memory below 16 channels (oneDNN issue 6035).
-        seen = x[:, :, :: self.stride[0], :: self.stride[1]]
-        return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(seen)), inplace=True)
+        # Slicing replaces the stride of the shortcut's 1x1 convolution, with the same result: on a CPU the gradient of
+        # a strided one writes past its memory below 16 channels (oneDNN issue 6035).
+        sliced = x[:, :, :: self.stride[0], :: self.stride[1]]
+        return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(sliced)), inplace=True)
 
 
-def places_from_columns(columns: Tensor, length: int) -> Tensor:
-    """Logits of columns (B, columns, K), of which the last class is blank, to logits of places (B, L, K): CTC.
+def positions_from_columns(columns: Tensor, length: int) -> Tensor:
+    """Turn logits of columns (B, columns, K), whose last class is the blank, into logits of positions (B, L, K) by CTC.
 
-    CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) lets every column draw a class by itself, and
-    reads a text from them by leaving out repetitions and then blanks. So the probability that the l-th character is c
-    is that of c being drawn where l - 1 characters are read and the last draw was not c: a sum over all drawings,
-    exact, which one pass from left to right gives. A place's last class is nothing: the text is shorter.
+    In CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) every column emits a class independently, and
+    the text is what is left without repetitions and then without blanks. So the probability that the l-th character is
+    c is that of a column emitting c after l - 1 characters, the column before it having emitted another class. The
+    exact sum over all alignments takes one pass from left to right. A position's last class is the end of the text.
 
-    CTC mostly trains on the probability of the whole text instead. Those of places take any loss, and the labels of two
-    images mixed, and were as accurate (docs/lab-notebook.md, 2026-11-22).
+    CTC usually trains on the probability of the whole text. Positions allow any loss and mixed labels (mixup), and were
+    as accurate (docs/lab-notebook.md, 2026-11-22).
     """
     batch, _, classes = columns.shape
     probabilities = columns.softmax(-1)
     blank = torch.arange(classes, device=columns.device) == classes - 1  # (K)
-    onwards = columns.new_ones(length, length).tril(-1).triu(-1)  # times (L, …) moves its rows down by one
-    # How likely it is that so many characters are read (L) and this was drawn last (K); at first nothing is read.
+    shift = columns.new_ones(length, length).tril(-1).triu(-1)  # shift @ (L, …) moves its rows down by one
+    # (B, L, K): the probability of l characters so far, class k having been emitted last; at first there are none.
     state = (blank * (torch.arange(length, device=columns.device) == 0)[:, None]).to(columns).expand(batch, -1, -1)
-    read = torch.zeros_like(state)
-    repeating = probabilities.masked_fill(blank, 0)
-    for drawn, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeating, 1, 1), strict=True):
+    positions = torch.zeros_like(state)
+    repeatable = probabilities.masked_fill(blank, 0)
+    for emitted, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeatable, 1, 1), strict=True):
         stays = repeated * state
-        new = drawn * state.sum(-1, keepdim=True) - stays  # another character, or a blank
-        read = read + new
-        state = stays + torch.where(blank, new, onwards @ new)
-    ended = state.sum(-1, keepdim=True).cumsum(1)  # with so many characters or fewer
-    return torch.cat([read[..., :-1], ended], -1).clamp_min(LEAST).log()
+        new = emitted * state.sum(-1, keepdim=True) - stays  # another character, or a blank
+        positions = positions + new
+        state = stays + torch.where(blank, new, shift @ new)
+    ended = state.sum(-1, keepdim=True).cumsum(1)  # at this position or before it
+    return torch.cat([positions[..., :-1], ended], -1).clamp_min(MIN_PROBABILITY).log()
 
 
 class ResNet18(nn.Module):
-    """Images to logits: (B, C, H, W) uint8 in, (B, L, K) float32 out; normalisation is inside.
+    """The network: images (B, C, H, W) uint8 to logits (B, L, K) float32; it normalises the images itself.
 
-    A stem and four stages of two blocks (`stages_of`). Then either the last feature map is averaged over its rows, a
-    linear layer gives every column logits, and CTC makes of them those of the places; or it is averaged over all
-    positions, and a linear layer gives the L places their K logits each.
+    A stem is followed by four stages of two blocks (`stages_of`), a pooling layer and a linear head. Pool `global`
+    averages the last feature map and gives the L positions K logits each. The other pools average its rows, give
+    every column logits, and turn those into positions by CTC.
     """
 
     temperature: Tensor
@@ -89,9 +89,9 @@ class ResNet18(nn.Module):
             self.head = nn.Linear(in_channels, longest * config.classes)
         else:
             self.head = nn.Linear(in_channels, config.classes)
-            blanks = max(1.0, columns_of(config) / longest - 1)  # so that about as many characters are drawn at first
+            blanks = max(1.0, columns_of(config) / longest - 1)  # a character: so an untrained network emits L of them
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
-        self.register_buffer("temperature", torch.ones(()))  # found when training is done (calibrate.py)
+        self.register_buffer("temperature", torch.ones(()))  # see calibration.py
 
     def forward(self, images: Tensor) -> Tensor:
         x = images.float() / 255
@@ -103,59 +103,52 @@ class ResNet18(nn.Module):
         if self.config.network.pool == "global":
             logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
         else:
-            logits = places_from_columns(self.head(x.mean(2).transpose(1, 2)).float(), longest)
+            logits = positions_from_columns(self.head(x.mean(2).transpose(1, 2)).float(), longest)
         return logits / self.temperature
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """The device of the weights."""
         return self.head.weight.device
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Each channel of each image (B, C, H, W) brought to mean 0 and deviation 1: its colours tell nothing of its text.
+    """Bring each channel of each image (B, C, H, W) to mean 0 and standard deviation 1, regardless of its colours.
 
-    What is nearly as red as its background stands out if the reds are stretched by themselves.
+    Each channel by itself, so that a text nearly as red as its background stands out.
     """
-    centred = images - mean_of(images)
-    return centred / (mean_of(centred.square()).sqrt() + 0.02)  # an empty channel has no deviation
+    centred = images - channel_means(images)
+    return centred / (channel_means(centred.square()).sqrt() + 0.02)  # an empty channel has no deviation
 
 
-def mean_of(images: Tensor) -> Tensor:
-    """The mean of each channel, (B, C, 1, 1).
+def channel_means(images: Tensor) -> Tensor:
+    """Return the mean of each channel, (B, C, 1, 1).
 
-    Of the rows first: onnxruntime adds up all that it is given in turn, and of 9,600 numbers loses two digits more.
+    Row by row: onnxruntime adds numbers one after another, and over 9,600 of them loses two more digits.
     """
     return images.mean(3, keepdim=True).mean(2, keepdim=True)
 
 
 def conv3x3(in_channels: int, out_channels: int, stride: Stride) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size at stride (1, 1)."""
+    """Make a 3x3 convolution that keeps the size at stride (1, 1)."""
     return nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
 
 
 def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
-    """The first layers: `3x3` keeps the resolution, `strided` quarters it."""
-    width = network.width
+    """Make the first layers: stem `3x3` keeps the sides, `strided` makes them a quarter as long."""
+    width, half = network.width, (network.width + 1) // 2
     if network.stem == "3x3":
         return nn.Sequential(conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
-    half = (width + 1) // 2
-    return nn.Sequential(
-        nn.Conv2d(channels, half, 5, 2, 2, bias=False),
-        nn.BatchNorm2d(half),
-        nn.ReLU(inplace=True),
-        conv3x3(half, width, (2, 2)),
-        nn.BatchNorm2d(width),
-        nn.ReLU(inplace=True),
-    )
+    first = nn.Conv2d(channels, half, 5, 2, 2, bias=False), nn.BatchNorm2d(half), nn.ReLU(inplace=True)
+    return nn.Sequential(*first, conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
 
 
 def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
-    """The channels and the stride of the four stages, each of two blocks.
+    """Return the channels and the stride of the four stages.
 
-    Where columns are kept apart the last stages keep all of them and have fewer channels: as accurate as columns four
-    times as wide, and much sooner, for as much arithmetic (docs/lab-notebook.md, 2026-11-22). Slim letters set tight
-    want them narrower still, for a quarter more of it (2026-11-23).
+    With CTC the last stages keep all columns and have fewer channels: as accurate as columns four times as wide, after
+    much less training and at the same cost a step (docs/lab-notebook.md, 2026-11-22). Narrow letters close together
+    need narrower columns (pool `narrow`), which cost a quarter more (2026-11-23).
     """
     width = network.width
     if network.pool == "narrow":
@@ -166,7 +159,7 @@ def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
 
 
 def columns_of(config: ModelConfig) -> int:
-    """The number of columns of the last feature map: every stride of 2 halves them, rounding up."""
+    """Return the number of columns of the last feature map: every stride of 2 halves them, rounding up."""
     columns = config.size.width if config.network.stem == "3x3" else (config.size.width + 3) // 4
     for _, (_, stride) in stages_of(config.network):
         columns = (columns + stride - 1) // stride
@@ -174,10 +167,10 @@ def columns_of(config: ModelConfig) -> int:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of trainable parameters."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def to_device(model: ResNet18, device: torch.device) -> ResNet18:
-    """The model on `device`, its kernels laid out channels last, which is the faster order everywhere."""
+    """Move the model to `device`, its kernels in channels-last order, which is faster everywhere."""
     return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]

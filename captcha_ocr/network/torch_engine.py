@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from captcha_ocr.network.device import describe
+from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import BasicBlock, ResNet18, to_device
 
 
 def fuse_norms(model: ResNet18) -> ResNet18:
-    """A copy for reading alone, its batch norms worked into the convolutions before them: the same logits sooner."""
+    """Return a copy for inference, its batch norms fused into the convolutions before them: the same logits, faster."""
     model = copy.deepcopy(model).eval()
     for part in model.modules():
         if isinstance(part, BasicBlock):
@@ -28,12 +28,12 @@ def fuse_norms(model: ResNet18) -> ResNet18:
 
 
 class TorchEngine:
-    """What a Recognizer reads with: numpy in, numpy out, on one device.
+    """An Engine that computes with torch on one device.
 
-    In float32, so that it reads what the exported network reads: in bf16 one code in a thousand was another.
+    It computes in float32, like the exported network: in bf16 one text in a thousand was another.
     """
 
-    readers = 2  # threads: while one decodes, for which Python has one lock, the network computes for the other
+    readers = 2  # threads: one decodes images, which holds Python's lock, while the network computes for the other
 
     def __init__(self, model: ResNet18, device: torch.device) -> None:
         self.model = to_device(fuse_norms(model), device)
@@ -41,9 +41,9 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8."""
         logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
         return logits.cpu().numpy()
 
     def __str__(self) -> str:
-        return f"{describe(self.device)}, fp32"
+        return f"{describe_device(self.device)}, fp32"

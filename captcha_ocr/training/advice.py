@@ -1,16 +1,15 @@
-"""Plain advice once a run has ended: is it guessing, still learning, or learning by heart?"""
+"""Advice after a run: is the network guessing, still learning, or overfitting?"""
 
 from pathlib import Path
-from typing import Any
 
 from captcha_ocr.training.run_folder import RUN_FILE, Finished, read_run
 
-LEARNT = 0.95  # exact match on images that were trained on, below which a network has more to learn
-APART = 0.05  # of exact match: as much more on images that were trained on is learning by heart
+MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
+MAX_GAP = 0.05  # of exact match between training and validation images; beyond it the network overfits
 
 
 def advice_on_run(folder: Path) -> list[str]:
-    """What the end of the run in `folder` tells, a sentence each; nothing where it is no finished run."""
+    """Return the advice on the run in `folder`, one sentence each; nothing if there is no finished run."""
     if not (folder / RUN_FILE).exists():
         return []
     spec, finished = read_run(folder)
@@ -18,29 +17,23 @@ def advice_on_run(folder: Path) -> list[str]:
 
 
 def advice(finished: Finished, characters: int, augmented: bool) -> list[str]:
-    """What the scores of a run tell that reads an alphabet of so many characters, its images augmented or not."""
+    """Return the advice on a run that reads an alphabet of so many characters, with augmented images or not."""
     trained, validated = finished.training, finished.validation
-    gap = trained["exact_match"] - validated["exact_match"]
+    training_match, validation_match = trained["exact_match"], validated["exact_match"]
     if validated["character_accuracy"] < 2 / characters:
         return [
-            f"{validated['character_accuracy']:.1%} of the characters in the images to validate are right, which is "
-            "guessing: look with captcha-ocr inspect whether the labels go with the images, then try more images or "
-            "--epochs"
+            f"{validated['character_accuracy']:.1%} of the characters of validation images are correct, which is "
+            "guessing: check the labels with captcha-ocr inspect, then try more images or --epochs"
         ]
-    if gap > APART and trained["interval"][0] > validated["interval"][1]:
+    if training_match - validation_match > MAX_GAP and trained["interval"][0] > validated["interval"][1]:
         return [
-            f"{in_percent(trained)} of images that were trained on are right and {in_percent(validated)} of others, "
-            f"which is overfitting: more images{'' if augmented else ', --preset few'}, or --init with a model of "
-            "generated ones; captcha-ocr curve says how many"
+            f"{training_match:.1%} of training images and {validation_match:.1%} of validation images are correct, "
+            f"which is overfitting: use more images{'' if augmented else ', --preset few'}, or --init with a model "
+            "trained on generated images; captcha-ocr curve estimates how many images it takes"
         ]
-    if trained["exact_match"] < LEARNT:
+    if training_match < MIN_TRAINING_MATCH:
         return [
-            f"{in_percent(trained)} of the images that were trained on are right, so it is still learning: "
-            f"a larger --epochs trains this run on (it had {finished.epochs})"
+            f"{training_match:.1%} of training images are correct, so the network is still learning: "
+            f"continue this run with more --epochs (it had {finished.epochs})"
         ]
     return []
-
-
-def in_percent(score: dict[str, Any]) -> str:
-    """The exact match of a score, in words."""
-    return f"{score['exact_match']:.1%}"

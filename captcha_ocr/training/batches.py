@@ -1,4 +1,4 @@
-"""Shards to batches on the device: one split, resident there as uint8, or streamed from disk."""
+"""Batches of one split: the images are uint8 in the device's memory, or are streamed from disk."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from captcha_ocr.config import Split
 from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_shard
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import memory_of
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import available_workers
 from captcha_ocr.training.difficulty import Difficulty
 from captcha_ocr.training.distributed import ProcessGroup
 
-# Of a stream, and at least a shard: so much is shuffled together; up to four times that is in memory.
-PART_BYTES = 100_000_000
+PART_BYTES = 100_000_000  # of a stream, shuffled together; up to four times as much is in memory
 BATCHES_PER_WINDOW = 100  # that are weighed at a time
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
@@ -35,9 +35,10 @@ class ShardSlice:
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """This process's part of every batch of `batch_size` images, and so of the `total` images of a split.
+    """This process's part of every batch, and so of the `total` images of a split.
 
-    All processes take the same number of steps in an epoch, and no image is in two parts.
+    batch_size: the images of a batch in all processes. All processes take the same number of steps in an epoch, and no
+    image is in two parts.
     """
 
     total: int
@@ -45,51 +46,48 @@ class BatchPartition:
     group: ProcessGroup
 
     def __post_init__(self) -> None:
-        least = 2 * self.group.world_size
-        check(self.batch_size >= least, f"--batch-size must be at least {least} for {self.group.world_size} processes")
+        smallest, processes = 2 * self.group.world_size, counted(self.group.world_size, "process")
+        check(self.batch_size >= smallest, f"--batch-size must be at least {smallest} for {processes}")
 
     @property
     def local_batch_size(self) -> int:
-        """How many images of a full batch this process takes."""
+        """The images of a full batch in this process."""
         return len(self.group.portion(self.batch_size))
 
     @property
     def samples(self) -> range:
-        """Which images of the split this process takes."""
-        return self._samples_of(self.group)
-
-    def _samples_of(self, group: ProcessGroup) -> range:
-        rows = group.portion(self.batch_size)
+        """The images of the split in this process."""
+        rows = self.group.portion(self.batch_size)
         return range(self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size)
 
-    @cached_property  # asked at every step
+    @cached_property  # read at every step
     def steps(self) -> int:
-        """The steps of an epoch; a tail of less than two images in some process is left out, for batch norm."""
+        """The steps of an epoch; a last batch with less than two images in a process is dropped, for batch norm."""
         whole = self.total // self.batch_size
-        everyone = [replace(self.group, rank=rank) for rank in range(self.group.world_size)]
-        tails = [len(self._samples_of(one)) - whole * len(one.portion(self.batch_size)) for one in everyone]
+        all_parts = [replace(self, group=replace(self.group, rank=rank)) for rank in range(self.group.world_size)]
+        tails = [len(part.samples) - whole * part.local_batch_size for part in all_parts]
         return whole + (min(tails) > 1)
 
     def global_batch_size(self, step: int) -> int:
-        """How many images all processes take in a step of an epoch, counted from 0."""
+        """Return the images of a step of an epoch, counted from 0, in all processes."""
         return min(self.batch_size, self.total - step * self.batch_size)
 
 
 class Batches(ABC):
-    """Samples of one split, as batches on one device; `location` says where they are."""
+    """Samples of one split, as batches on one device; `location` names where they are stored."""
 
     location: str
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of samples."""
+        """Return the number of samples."""
 
     @abstractmethod
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
-        """All samples, on the device, in parts; with a generator the parts come in its order."""
+        """Yield all samples, on the device, in parts; a generator shuffles the parts."""
 
     def in_order(self, batch_size: int) -> Iterator[Samples]:
-        """Every sample once, as it lies in the shards; a part may end with a smaller batch."""
+        """Yield every sample once, in the order of the shards; a part may end with a smaller batch."""
         for images, labels in self.parts():
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
@@ -97,17 +95,17 @@ class Batches(ABC):
     def shuffled(
         self, batch_size: int, generator: torch.Generator, difficulty: Difficulty | None = None, done: int = 0
     ) -> Iterator[Samples]:
-        """Every sample once, in the (CPU) generator's order, the last batch smaller; the first `done` are passed over.
+        """Yield every sample once, shuffled by a CPU generator, in batches of which the last may be smaller.
 
-        With `difficulty`, every so many batches the next ones are drawn anew from what they would have been, the hard
-        ones more often. What the generator gives depends on no sample, so batches are passed over without a look.
+        The first `done` batches are skipped, which needs no sample: the random numbers do not depend on them. With
+        `difficulty`, every window of batches is sampled again, hard samples more often.
         """
         rest: Samples | None = None
         passed = 0  # batches
         for images, labels in self.parts(generator):
             if rest is not None and len(rest[0]):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
-            order = to_device(torch.randperm(len(images), generator=generator), images.device)
+            order = copy_to_device(torch.randperm(len(images), generator=generator), images.device)
             whole = len(order) // batch_size * batch_size
             for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
                 rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
@@ -126,84 +124,81 @@ class Batches(ABC):
         if rest is not None and len(rest[0]) and passed >= done:
             yield rest
 
-    def first(self, most: int) -> Samples:
-        """The first samples, at most so many of one part."""
+    def first(self, limit: int) -> Samples:
+        """Return the first samples of the first part, at most `limit`."""
         images, labels = next(self.parts())
-        return images[:most], labels[:most]
+        return images[:limit], labels[:limit]
 
 
 class ResidentBatches(Batches):
-    """All samples in the device's memory."""
+    """Samples in the device's memory."""
 
     location = "in memory"
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self.images = images
-        self.labels = labels
+        self.images, self.labels = images, labels
 
     def __len__(self) -> int:
         return len(self.images)
 
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
-        """The one part that there is."""
+        """Yield all samples as one part."""
         yield self.images, self.labels
 
 
 class StreamedBatches(Batches):
-    """Samples read again from their shards every epoch, a few shards ahead of their use."""
+    """Samples that are read from their shards in every epoch, a few shards ahead."""
 
     location = "streamed from disk"
 
     def __init__(self, dataset: Dataset, slices: Sequence[ShardSlice], device: torch.device) -> None:
-        check_shard_refs(part.ref for part in slices)  # all of them before the first step
-        self.dataset = dataset
-        self.slices = slices
-        self.device = device
+        check_shard_refs(part.ref for part in slices)  # so that a damaged shard is found before the first step
+        self.dataset, self.slices, self.device = dataset, slices, device
 
     def __len__(self) -> int:
         return sum(len(part.rows) for part in self.slices)
 
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
-        """Some shards at a time, read by a thread while the ones before them are in use."""
+        """Yield some shards at a time, while a thread reads the next ones."""
         count = len(self.slices)
         order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
         largest = max(part.ref.shard.payload_bytes for part in self.slices)
-        together = max(1, PART_BYTES // largest)
-        groups = [order[first : first + together] for first in range(0, count, together)]
+        per_part = max(1, PART_BYTES // largest)  # shards
+        groups = [order[first : first + per_part] for first in range(0, count, per_part)]
         with ThreadPoolExecutor(1, thread_name_prefix="shards") as reader:
-            coming = reader.submit(self.read, groups[0])
-            for following in [*groups[1:], None]:
-                part = coming.result()
-                if following is not None:
-                    coming = reader.submit(self.read, following)
+            next_part = reader.submit(self.read, groups[0])
+            for group in [*groups[1:], None]:
+                part = next_part.result()
+                if group is not None:
+                    next_part = reader.submit(self.read, group)
                 yield part
 
     def read(self, group: Sequence[int]) -> Samples:
-        """The samples of some shards, on their way to the device."""
+        """Read the samples of some shards, and start to copy them to the device."""
         images, labels = read_slices(self.dataset, [self.slices[number] for number in group])
-        return to_device(images, self.device), to_device(labels, self.device)
+        return copy_to_device(images, self.device), copy_to_device(labels, self.device)
 
 
 def resample(rows: Tensor, weights: Tensor, shift: Tensor, order: Tensor) -> Tensor:
-    """As many of `rows` (N), in a new `order` (N), each as often as its weight (N,), of mean 1, says.
+    """Sample as many of `rows` (N,) as there are, each as often as its weight (N,) of mean 1, in a new `order` (N,).
 
-    shift: one number in [0, 1), by which chance rounds up or down.
+    shift: a random number in [0, 1), which rounds up or down.
     """
     ends = weights.cumsum(0)
-    places = to_device(torch.arange(len(rows)) + shift, rows.device)
-    chosen = torch.searchsorted(ends, places * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
-    return rows[chosen[to_device(order, rows.device)]]
+    positions = copy_to_device(torch.arange(len(rows)) + shift, rows.device)
+    chosen = torch.searchsorted(ends, positions * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
+    return rows[chosen[copy_to_device(order, rows.device)]]
 
 
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the processor's memory on its way to the device; the processor does not wait for it."""
-    if device.type == "cuda":  # only what is pinned is copied while both go on
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a CPU tensor to the device without waiting for it."""
+    if device.type == "cuda":  # which copies only pinned memory in the background
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 def slices_of(refs: Sequence[ShardRef], samples: range) -> list[ShardSlice]:
-    """The shards, or parts of them, in which samples lie that are numbered from the first shard's first on."""
+    """Return the slices of shards that hold `samples`, which are numbered over all shards."""
     slices, first = [], 0
     for ref in refs:
         count = ref.shard.count
@@ -215,7 +210,7 @@ def slices_of(refs: Sequence[ShardRef], samples: range) -> list[ShardSlice]:
 
 
 def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
-    """The samples of some shards of a data set, in memory, checked and decompressed by all processors."""
+    """Read the samples of some shards into memory, checked and decompressed on all processors."""
     count, size = sum(len(part.rows) for part in slices), dataset.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
     labels = torch.empty((count, dataset.lengths.longest), dtype=torch.int64)
@@ -235,16 +230,15 @@ def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
 def load_split(
     dataset: Dataset, split: Split, group: ProcessGroup, samples: range | None = None, stream: bool = False
 ) -> Batches:
-    """Samples of one split, this process's portion unless said otherwise.
+    """Load one split: the given samples, or this process's portion.
 
-    Resident on the device, or streamed where asked for or where they would not fit; their shards are checked.
-    CaptchaOcrError where the memory runs out all the same.
+    They are resident on the device, or streamed on request or if they need more than half of its memory. DamagedError
+    for a damaged shard, CaptchaOcrError if the memory does not suffice.
     """
     device = group.device
     samples = group.portion(dataset.count(split)) if samples is None else samples
     slices = slices_of(dataset.of_split(split), samples)
-    size = dataset.size
-    needed = len(samples) * size.channels * size.height * size.width
+    needed = len(samples) * dataset.size.channels * dataset.size.height * dataset.size.width
     room = memory_of(device) // (group.local_world_size if device.type == "cpu" else 1)
     if slices and (stream or needed > room / 2):
         return StreamedBatches(dataset, slices, device)
@@ -253,6 +247,6 @@ def load_split(
         return ResidentBatches(images.to(device), labels.to(device))
     except (RuntimeError, MemoryError):
         raise CaptchaOcrError(
-            f"the {len(samples):,} images of the {split} split need {needed / 1e9:.1f} GB on {device}, "
-            "which has no room for them; try --stream"
+            f"the {len(samples):,} images of the {split} split need {needed / 1e9:.1f} GB, "
+            f"for which the memory of {device} is too small; try --stream"
         ) from None

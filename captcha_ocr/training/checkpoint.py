@@ -36,7 +36,7 @@ class Checkpoint:
     @classmethod
     def of(cls, folder: Path, spec: RunSpec, trainer: Trainer) -> "Checkpoint":
         """Take the checkpoint of a trainer, to be written to `folder`."""
-        tensors = flatten(trainer.optimizer.state_dict()["state"])
+        tensors = flatten_state(trainer.optimizer.state_dict()["state"])
         return cls(folder, spec, trainer.progress, trainer.state(), tensors)
 
     @classmethod
@@ -78,7 +78,7 @@ class Checkpoint:
         optimizer = trainer.optimizer
         try:
             groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": unflatten(self.optimizer), "param_groups": groups})
+            optimizer.load_state_dict({"state": unflatten_state(self.optimizer), "param_groups": groups})
             for parameter, moments in optimizer.state.items():
                 for name in MOMENTS:
                     # In the parameter's own layout, since the fused kernels walk both in the order of memory.
@@ -140,7 +140,7 @@ def check_files(folder: Path) -> dict[str, Any]:
     return document
 
 
-def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """Turn an optimiser's state, {parameter: {name: tensor}}, into {"parameter.name": tensor}."""
     return {
         f"{number}.{name}": tensor.contiguous().cpu()
@@ -149,8 +149,8 @@ def flatten(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor
     }
 
 
-def unflatten(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    """Invert `flatten`."""
+def unflatten_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    """Invert `flatten_state`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)

@@ -1,6 +1,6 @@
-"""The processes that share one run: this one alone, or those that PyTorch's torchrun started on one machine or many.
+"""Train in one process, or in several on one machine or many, which torchrun starts.
 
-What they exchange are tensors of numbers: bytes travel as uint8, and nothing is pickled.
+Processes exchange only tensors: bytes are sent as uint8, and nothing is pickled.
 """
 
 import contextlib
@@ -12,26 +12,22 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported later, it would hold on to the group that there is then, beyond its end
+import torch.distributed.nn  # a later import would keep the process group of that time alive
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.network.device import available_devices, describe
+from captcha_ocr.network.device import available_devices
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import ended_at_once
 
 Result = TypeVar("Result")
-STEPS_BETWEEN_QUESTIONS = 16  # on an accelerator, where asking the others waits for the device
+STEPS_BETWEEN_SIGNAL_CHECKS = 16  # on an accelerator, where a check waits for the device
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes that share a run. world_size: how many they are. device: where this one computes.
-
-    local_world_size: how many of them run on this machine.
-    """
+    """The processes of a run. device: that of this process. local_world_size: the processes on this machine."""
 
     device: torch.device
     rank: int = 0
@@ -42,11 +38,6 @@ class ProcessGroup:
     def is_main(self) -> bool:
         """Whether this process decides, writes and prints for all."""
         return self.rank == 0
-
-    def describe(self, precision: Precision) -> str:
-        """Name the device, the precision and the number of processes."""
-        others = "" if self.world_size == 1 else f"; {self.world_size} processes"
-        return f"{describe(self.device)}, {precision}{others}"
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Return the model with the weights of the main process, whose gradients are averaged over all processes."""
@@ -61,7 +52,7 @@ class ProcessGroup:
         """Copy the main process's tensors to all processes, in place."""
         if self.world_size > 1:
             for tensor in tensors:
-                in_order = tensor.contiguous()  # kernels in channels-last order are not
+                in_order = tensor.contiguous()  # kernels are in channels-last order
                 dist.broadcast(in_order, 0)
                 tensor.copy_(in_order)
 
@@ -73,7 +64,7 @@ class ProcessGroup:
 
     def agree_on_signal(self, number: int | None, step: int) -> int | None:
         """Return a signal's number that one process has received, at the same step in all of them."""
-        if self.world_size > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_QUESTIONS:
+        if self.world_size > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_SIGNAL_CHECKS:
             return None
         return self.maximum(number or 0)[0] or None
 
@@ -119,24 +110,24 @@ class ProcessGroup:
 
 
 def local_device(name: str) -> str:
-    """`name`, or for `auto`, `cuda` and `xpu` under a launcher the device of this process's number on its machine."""
+    """Return the device name of this process: under torchrun the GPU of its local rank, else `name`."""
     if rank_and_world_size()[1] == 1:
         return name
     if ":" in name:
-        raise UsageError(f"every process of torchrun takes a device of its own: say --device {name.split(':')[0]}")
+        raise UsageError(f"under torchrun every process has its own device; use --device {name.split(':')[0]}")
     local = int(os.environ.get("LOCAL_RANK", "0"))
     kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and f"{kind}:0" in available_devices()]
     return f"{kinds[0]}:{local}" if kinds else name
 
 
-def meet(backend: str) -> tuple[int, int]:
-    """Wait until all processes are there; returns which this one is, and how many there are."""
+def rendezvous(backend: str) -> tuple[int, int]:
+    """Wait until all processes have started; return this one's rank and the world size."""
     try:
         store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
     except ValueError as error:
-        raise UsageError(f"WORLD_SIZE is set, but not all else that torchrun sets: {error}") from None
+        raise UsageError(f"WORLD_SIZE is set without other variables that torchrun sets: {error}") from None
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torchrun keeps one store for all its attempts, in which the addresses of those that died still stand.
+        # torchrun keeps one store over all restarts, with the addresses of processes that have ended.
         attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
         store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=rank, world_size=count)
@@ -152,28 +143,28 @@ def process_group(device: torch.device) -> Iterator[ProcessGroup]:
     try:
         backend = dist.get_default_backend_for_device(device)
     except (ValueError, KeyError):
-        raise UsageError(f"several processes cannot share a run on {device}; take --device cpu or cuda") from None
+        raise UsageError(f"torchrun cannot use {device}; use --device cpu or cuda") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        with ended_at_once():  # for the others are waited for, half an hour if need be
-            rank, count = meet(backend)
+        with ended_at_once():  # this may wait for the other processes for half an hour
+            rank, count = rendezvous(backend)
         yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # on which all have agreed, or which all meet
+    except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # which all processes raise
         if dist.is_initialized():
             dist.destroy_process_group()
         raise
     except RuntimeError as error:
-        if not lost_another(error):
+        if not is_connection_error(error):
             raise
         raise CaptchaOcrError(
-            "another process of this run is gone, which may have said why, or out of reach; "
-            "the same command goes on from the last checkpoint, if there is one"
+            "another process of this run has ended or cannot be reached; see its error, "
+            "and run the same command again to resume from the last checkpoint"
         ) from None
     dist.destroy_process_group()
 
 
-def lost_another(error: RuntimeError) -> bool:
-    """Whether an error is the transport's, for want of another process."""
+def is_connection_error(error: RuntimeError) -> bool:
+    """Tell whether the connection to another process failed."""
     words = ("gloo", "NCCL", "Connection closed by peer", "Socket")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)

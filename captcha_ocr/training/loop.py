@@ -14,7 +14,7 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CARD_FILE
 from captcha_ocr.metrics import Scores, is_worse, loss_or_infinity
 from captcha_ocr.network.calibration import calibrate
-from captcha_ocr.network.device import describe
+from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.console import counted, duration
@@ -121,7 +121,7 @@ class TrainingLoop:
         self.saved_at = time.monotonic()
 
     def save_best(self, scores: Scores) -> None:
-        """Write the folder `best`: a whole model with calibrated confidences, and a card for people."""
+        """Write the folder `best`: a complete model with calibrated confidences, and a model card."""
         trainer, alone = self.trainer, self.group.world_size == 1
         # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
         batches = self.watched(self.validation) if alone else self.validation.in_order(EVALUATION_BATCH)
@@ -178,7 +178,11 @@ class TrainingLoop:
         draw_curves([row for row in self.progress.rows if row["by"] == "epoch"], out / CURVES_FILE)
         draw_confusion(test or validated, trainer.model.config.class_names, out / CONFUSION_FILE)
         versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}
-        facts = {"device": describe(trainer.device), "processes": self.group.world_size, "precision": trainer.precision}
+        facts = {
+            "device": describe_device(trainer.device),
+            "processes": self.group.world_size,
+            "precision": trainer.precision,
+        }
         end_run(out, finished, {**facts, "versions": versions})
 
     def score(self, model: ResNet18, batches: Batches, limit: int | None = None) -> Scores:
@@ -210,8 +214,8 @@ def until_signal(
 def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool:
     """Tell whether a validation beats the best so far: more exact matches, or as many at a lower loss.
 
-    at_rest: whether the learning rate has decayed to nothing. Such weights are given up only for better ones beyond
-    chance: of many epochs the luckiest reads a few more of a thousand images, or all of ten, and fewer of others
+    at_rest: whether the learning rate has decayed to zero. Such weights are better unless they are significantly worse:
+    of many epochs the luckiest reads a few more of a thousand validation images, or all of ten, but fewer other images
     (docs/lab-notebook.md, 2026-11-22 and -23).
     """
     if at_rest and math.isfinite(loss_or_infinity(scores.loss)):

@@ -1,4 +1,4 @@
-"""The card of a model: its README.md, for people."""
+"""The model card: README.md in a model folder, for people."""
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import Dataset
@@ -9,19 +9,19 @@ from captcha_ocr.version import __version__
 def model_card(
     config: TrainConfig, dataset: Dataset, best_epoch: int, validation: Scores, test: Scores | None = None
 ) -> str:
-    """The model card, as Markdown."""
+    """Return the model card as Markdown."""
     charset = dataset.charset
     case = "kept" if charset.case is None else f"read as {charset.case} case"
     lines = [
         "# A captcha-ocr model",
         "",
         f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{charset.characters}` (case {case})",
-        f"from images brought to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; the best epoch was {best_epoch}.",
+        f"from images resized to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
+        f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; best epoch {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",
         "",
-        "Validation, on which this epoch was chosen:",
+        "Validation, which chose this epoch:",
         "",
         *(f"    {line}" for line in str(validation).splitlines()),
     ]

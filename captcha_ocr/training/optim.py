@@ -8,15 +8,15 @@ from captcha_ocr.system.signals import deferred
 
 
 def make_scaler(device: torch.device, precision: Precision) -> torch.amp.GradScaler:
-    """What keeps the gradients of fp16 within its range; in any other precision it does nothing."""
+    """Return a scaler that keeps the gradients of fp16 in its range; it does nothing in other precisions."""
     return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
 
 
 def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW over all parameters, in one fused kernel where the device has it."""
+    """Return Adam or AdamW over all parameters, as one fused kernel if the device has it."""
     kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     fused = model.device.type in ("cpu", "cuda")
-    with deferred():  # torch does so here, for a second
+    with deferred():  # torch imports modules here, for a second
         return kinds[config.optimizer](
             model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
         )
@@ -25,7 +25,7 @@ def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimize
 def make_schedule(
     optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int
 ) -> torch.optim.lr_scheduler.LRScheduler:
-    """The learning rate: one cycle or cosine over all `steps`, lowered on plateaus of the loss, or constant."""
+    """Return the schedule: one cycle or cosine over all `steps`, lower on plateaus of the loss, or constant."""
     schedules = torch.optim.lr_scheduler
     if config.schedule == "onecycle":
         return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps, cycle_momentum=False)

@@ -1,4 +1,4 @@
-"""Pictures: curves over the epochs, which characters are taken for which, and accuracy against images."""
+"""Plots: curves over the epochs, the confusion matrix, and accuracy against the number of images."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from captcha_ocr.metrics import Scores
 from captcha_ocr.system.files import write_atomic
 
-MAX_LABELLED = 64  # characters beyond which the axes of the confusion picture stay bare
+MAX_LABELLED = 64  # characters; the confusion matrix of more has no labels
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
@@ -24,7 +24,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write a PNG of loss and exact match, training and validation, over the epochs."""
+    """Write a PNG of loss and exact match in training and validation over the epochs."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     epochs = [row["epoch"] for row in rows]
     for axes, what, title in zip(figure.subplots(1, 2), ("loss", "exact"), ("loss", "exact match (%)"), strict=True):
@@ -39,16 +39,13 @@ def draw_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
         axes.legend()
         if what == "exact":
             axes.set_ylim(-2, 102)
-        elif any(row["training_loss"] > 0 for row in rows):  # an alphabet of one character has nothing to lose
+        elif any(row["training_loss"] > 0 for row in rows):  # the loss of an alphabet of one character is 0
             axes.set_yscale("log")
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> None:
-    """Write a PNG of the wrong characters alone: true ones down, read ones across, counts in the cells.
-
-    An empty character is a place after a text's end.
-    """
+    """Write a PNG of the wrong characters: rows are true, columns are read; an empty character is the text's end."""
     wrong = scores.matrix(characters)
     np.fill_diagonal(wrong, 0)
     labelled = len(characters) <= MAX_LABELLED
@@ -65,17 +62,9 @@ def draw_confusion(scores: Scores, characters: Sequence[str], path: Path) -> Non
         axes.set_xticks(range(len(names)), names, fontsize=8, rotation="vertical" if max(map(len, names)) > 1 else None)
         axes.set_yticks(range(len(names)), names, fontsize=8)
         for true, read in zip(*wrong.nonzero(), strict=True):
-            dark = wrong[true, read] > wrong.max() / 2
-            axes.text(
-                read,
-                true,
-                str(wrong[true, read]),
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if dark else "black",
-            )
-    save(figure, path)
+            colour = "white" if wrong[true, read] > wrong.max() / 2 else "black"
+            axes.text(read, true, str(wrong[true, read]), ha="center", va="center", fontsize=7, color=colour)
+    save_figure(figure, path)
 
 
 def draw_learning_curve(
@@ -86,7 +75,7 @@ def draw_learning_curve(
 ) -> None:
     """Write a PNG of exact match against the number of images, from points (images, exact match, its interval).
 
-    law: what is to be expected of so many images, dashed; targets: exact matches to mark. Shares are 0 to 1.
+    law: the exact match to expect of a number of images. targets: exact matches to mark. All shares are 0 to 1.
     """
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -94,9 +83,14 @@ def draw_learning_curve(
     reaches = np.array([[match - low, high - match] for _, match, (low, high) in points]).T * 100
     axes.errorbar(images, matches, yerr=reaches.clip(0), marker="o", capsize=3, label="measured, 95 % interval")
     if law is not None:
-        further = np.geomspace(images[0], 10 * images[-1], 100)
-        expected = [100 * law(number) for number in further]
-        axes.plot(further, expected, linestyle="--", color="grey", label="extrapolated by a power law")
+        counts = np.geomspace(images[0], 10 * images[-1], 100)
+        axes.plot(
+            counts,
+            [100 * law(count) for count in counts],
+            linestyle="--",
+            color="grey",
+            label="extrapolated by a power law",
+        )
     for target in targets:
         axes.axhline(100 * target, linewidth=0.8, linestyle=":", color="black")
         axes.annotate(f"{target:.0%}", (images[0], 100 * target), fontsize=8, va="bottom")
@@ -104,9 +98,9 @@ def draw_learning_curve(
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("images to train on")
+    axes.set_xlabel("training images")
     axes.set_ylabel("exact match (%)")
     axes.set_ylim(-2, 102)
     axes.grid(alpha=0.3)
     axes.legend()
-    save(figure, path)
+    save_figure(figure, path)

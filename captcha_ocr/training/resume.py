@@ -49,7 +49,7 @@ def read_source(trainer: Trainer, run: Run) -> Checkpoint | None:
     if progress.best_exact >= 0 or current_path(folder.parent / BEST).exists():
         progress.best_epoch, progress.best_exact, progress.best_loss = best_epoch_beside(checkpoint, run)
         left = trainer.epochs is None or progress.epoch < trainer.epochs
-        refusal = f"{folder} has done all its epochs, and no best model lies beside it; a larger --epochs trains it on"
+        refusal = f"{folder} has done all its epochs and has no best model beside it; continue it with more --epochs"
         check(left or progress.best_exact >= 0, refusal)
     return checkpoint
 
@@ -68,7 +68,7 @@ def find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
         return None
     named = Path(resume)
     inside = out.resolve() in (named.resolve(), *named.resolve().parents)
-    check(not inside, f"{named} lies in {out}, which holds no whole run to resume; choose another --out")
+    check(not inside, f"{named} is in {out}, which holds no undamaged run to resume; choose another --out")
     return find_checkpoint(named)
 
 

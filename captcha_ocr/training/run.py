@@ -36,10 +36,10 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What tells one run from another: training, network, numbers of images, data and starting weights.
+    """What distinguishes runs: training, network, numbers of images, data and starting weights.
 
     images: how many there are in each split. data: the hash of the manifests. init: the hash of the starting weights.
-    begun_from: the hash of the checkpoint that `--resume` named; it does not tell runs apart.
+    begun_from: the hash of the checkpoint that `--resume` named; it does not distinguish runs.
     """
 
     training: TrainConfig

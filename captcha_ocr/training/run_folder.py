@@ -29,7 +29,7 @@ from captcha_ocr.training.run import RunSpec
 
 BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
-FOLDERS, FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
+FOLDERS, OUTPUT_FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
 REPLACED = "replaced"
 KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of --keep-every
 RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
@@ -185,7 +185,7 @@ def parts_of_run(out: Path) -> list[Path]:
     """Return what a run wrote into `out`; run.json comes last, since it marks the rest as ours."""
     names = [form(Path(name)).name for name in FOLDERS for form in (Path, backup_path)]
     names += [path.name for path in out.glob("*") if KEPT.fullmatch(path.name) and path.is_dir()]
-    return [out / name for name in (*names, TENSORBOARD, *FILES, RUN_FILE) if (out / name).exists()]
+    return [out / name for name in (*names, TENSORBOARD, *OUTPUT_FILES, RUN_FILE) if (out / name).exists()]
 
 
 def kept_checkpoint(out: Path, epoch: int) -> Path:

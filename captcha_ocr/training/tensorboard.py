@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard: the rows of metrics.jsonl as curves (`tensorboard --logdir runs`)."""
+"""The rows of metrics.jsonl as curves in TensorBoard (`tensorboard --logdir runs`)."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ NAMES = {
 
 
 class TensorBoardLogger:
-    """Writes event files into a folder; what a run that was stopped wrote there after `step` is not shown any more."""
+    """Write event files into a folder; those that a stopped run wrote after `step` are hidden."""
 
     def __init__(self, folder: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -29,14 +29,12 @@ class TensorBoardLogger:
 
     @staticmethod
     def check_installed() -> None:
-        """UsageError where the package is not there."""
-        check(
-            find_spec("tensorboard") is not None,
-            "--tensorboard needs a package more; install it with: pip install tensorboard",
-        )
+        """Raise UsageError unless the package is installed."""
+        is_installed = find_spec("tensorboard") is not None
+        check(is_installed, "--tensorboard needs another package; install it with: pip install tensorboard")
 
     def write(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add rows of metrics, the training's as they come and the validation's once an epoch."""
+        """Add rows of metrics: those of training steps, and the validation values of epochs."""
         for row in rows:
             for key, name in NAMES.items():
                 value = row.get(key)
@@ -45,5 +43,5 @@ class TensorBoardLogger:
         self.writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is buffered."""
         self.writer.close()

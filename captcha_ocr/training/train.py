@@ -15,7 +15,7 @@ from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path
-from captcha_ocr.network.device import choose_device, enough_memory, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory
 from captcha_ocr.network.resnet import columns_of, count_parameters
 from captcha_ocr.system.console import counted, duration
 from captcha_ocr.system.files import writing_to
@@ -160,7 +160,8 @@ def start_or_resume(run: Run) -> Finished:
 def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     """Print what the run trains, on what, with what."""
     preset, init = run.spec.training.preset, run.options.init
-    run.tell(f"device     {run.group.describe(trainer.precision)}")
+    processes = "" if run.group.world_size == 1 else f"; {run.group.world_size} processes"
+    run.tell(f"device     {describe_device(run.group.device)}, {trainer.precision}{processes}")
     run.tell(
         f"data       {trainer.partition.total:,} training images, {run.dataset.count('val'):,} validation images, "
         f"{run.dataset.size}, {training.location}"

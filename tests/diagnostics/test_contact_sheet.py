@@ -1,7 +1,17 @@
 import numpy as np
 from PIL import Image
 
-from captcha_ocr.diagnostics.contact_sheet import COLUMNS, GAP, LINE, ROWS, TILE, draw_sheet, font, shortened, shown
+from captcha_ocr.diagnostics.contact_sheet import (
+    COLUMNS,
+    GAP,
+    LINE,
+    ROWS,
+    TILE,
+    draw_sheet,
+    fit_text,
+    font,
+    replace_missing_glyphs,
+)
 
 
 def picture(path, size, colour):
@@ -28,8 +38,8 @@ def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_
 
 
 def test_a_text_fits_below_its_tile():
-    assert shown("aß中") == "aß<U+4E2D>"  # which the font lacks
-    assert shortened("A1B2") == "A1B2"
-    short = shortened("W" * 40)
+    assert replace_missing_glyphs("aß中") == "aß<U+4E2D>"  # which the font lacks
+    assert fit_text("A1B2") == "A1B2"
+    short = fit_text("W" * 40)
     assert short.endswith("W…")
     assert font().getlength(short) <= TILE[0] < font().getlength(short.replace("…", "W…"))

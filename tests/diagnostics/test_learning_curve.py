@@ -4,7 +4,7 @@ import re
 import pytest
 from conftest import QUIET
 
-from captcha_ocr.diagnostics.learning_curve import Point, fit, learning_curve, outlook
+from captcha_ocr.diagnostics.learning_curve import Point, fit_power_law, learning_curve, outlook
 
 
 def points_of(factor, power, numbers):
@@ -18,7 +18,7 @@ def numbers_in(sentences):
 
 
 def test_the_law_behind_the_points_is_found():
-    law = fit(points_of(4, 0.5, (100, 300, 1000, 3000)))
+    law = fit_power_law(points_of(4, 0.5, (100, 300, 1000, 3000)))
     assert (law.factor, law.power) == (pytest.approx(4, rel=0.01), pytest.approx(0.5, rel=0.01))
     assert law.images_for(0.99) == pytest.approx(160_000, rel=0.05)
     assert law.exact_match(10_000) == pytest.approx(0.96, abs=0.001)
@@ -34,7 +34,7 @@ def test_the_law_behind_the_points_is_found():
     ids=["one that learns", "worse", "the same"],
 )
 def test_points_without_a_law_have_no_outlook(points):
-    assert fit(points) is None
+    assert fit_power_law(points) is None
     assert numbers_in(outlook(points)) == [["95"], ["99"]]
 
 
@@ -51,7 +51,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
         points = learning_curve(shards, tmp_path, recipe, numbers, options=QUIET)
         return [(point.images, point.tested) for point in points]
 
-    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.STEPS", (20, 100))
+    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.IMAGE_COUNTS", (20, 100))
     assert curve() == [(20, 6), (48, 6)]  # up to all images
     runs = [json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)]
     assert [run["training"]["images"] for run in runs] == [20, 48]

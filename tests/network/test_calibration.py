@@ -39,7 +39,7 @@ def test_calibration_scales_the_logits_of_a_copy():
 
 
 def test_calibration_stops_after_enough_images(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.network.calibration.MOST", 10)
+    monkeypatch.setattr("captcha_ocr.network.calibration.MAX_IMAGES", 10)
     batches = iter([(torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64))] * 3)
     calibrate(ResNet18(CONFIG), batches)
     assert len(list(batches)) == 1

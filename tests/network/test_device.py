@@ -10,7 +10,7 @@ from captcha_ocr.network.device import (
     available_devices,
     choose_device,
     choose_precision,
-    describe,
+    describe_device,
     enough_memory,
 )
 
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def test_auto_takes_the_first_device_and_the_cpu_is_always_there():
     assert str(choose_device("auto")) == available_devices()[0]
     assert available_devices()[-1] == str(choose_device("cpu")) == "cpu"
-    assert all(word in describe(CPU) for word in ("cpu", str(torch.get_num_threads())))
+    assert all(word in describe_device(CPU) for word in ("cpu", str(torch.get_num_threads())))
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "tpu", "", "meta", "CPU"])
@@ -33,8 +33,8 @@ def test_a_hidden_gpu_is_explained(monkeypatch):
     monkeypatch.setattr(device, "available_devices", lambda: ["cpu"])
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    assert device.hidden_hint("cuda")
-    assert not device.hidden_hint("mps")
+    with pytest.raises(UsageError, match="CPU"):
+        choose_device("cuda")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):

@@ -134,8 +134,8 @@ def test_a_model_that_is_replaced_meanwhile_does_not_get_the_network_of_the_old_
 
 @pytest.mark.usefixtures("network")
 def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(run, images, labels, tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "CALIBRATED", 20)
-    monkeypatch.setattr(export, "LEAST", 60)
+    monkeypatch.setattr(export, "CALIBRATION_IMAGES", 20)
+    monkeypatch.setattr(export, "MIN_INT8_IMAGES", 60)
     folder = shutil.copytree(run / "best", tmp_path / "model")
     result = export.export(folder, images, labels, int8=True)
     assert (result.int8, result.images) == (True, 40)

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
-from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, places_from_columns, standardise
+from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, positions_from_columns, standardise
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -84,12 +84,12 @@ def test_the_probabilities_of_places_are_sums_over_all_ctc_paths():
         probability = columns.softmax(-1)[:, range(5), path].prod(1)
         for place in range(3):
             expected[:, place, text[place] if place < len(text) else 3] += probability
-    assert torch.allclose(places_from_columns(columns, 3).exp(), expected, atol=1e-6)
+    assert torch.allclose(positions_from_columns(columns, 3).exp(), expected, atol=1e-6)
 
 
 def test_ctc_merges_equal_columns_that_no_blank_separates():
     columns = (50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()).requires_grad_()
-    read = places_from_columns(columns, 5)
+    read = positions_from_columns(columns, 5)
     assert read.argmax(-1).tolist() == [[0, 1, 1, 2, 3]]
     read.sum().backward()
     assert read.isfinite().all()

@@ -1,6 +1,6 @@
 import torch
 
-from captcha_ocr.training.augment import augment, fade, mix, move
+from captcha_ocr.training.augment import augment, mixup, random_affine, random_gamma
 
 
 def generator() -> torch.Generator:
@@ -26,7 +26,7 @@ def test_each_image_changes_in_its_own_way_and_a_seed_repeats_it():
 
 
 def test_the_text_moves_by_a_few_pixels():
-    dark = 250 - move(crosses(100), generator())[:, 0]
+    dark = 250 - random_affine(crosses(100), generator())[:, 0]
     rows = (dark.sum(2) * torch.arange(60)).sum(1) / dark.sum((1, 2))
     columns = (dark.sum(1) * torch.arange(160)).sum(1) / dark.sum((1, 2))
     assert (rows - 29.5).abs().max() < 6
@@ -37,7 +37,7 @@ def test_the_text_moves_by_a_few_pixels():
 
 def test_fading_keeps_the_darkest_and_the_lightest_pixel_and_the_order():
     images = torch.linspace(20, 240, 60 * 160).view(1, 1, 60, 160).repeat(20, 1, 1, 1)
-    faded = fade(images, generator())
+    faded = random_gamma(images, generator())
     assert (faded.flatten(1).diff() >= 0).all()
     assert (faded.amin((1, 2, 3)) - 20).abs().max() < 10
     assert (faded.amax((1, 2, 3)) - 240).abs().max() < 2
@@ -46,7 +46,7 @@ def test_fading_keeps_the_darkest_and_the_lightest_pixel_and_the_order():
 
 def test_the_other_image_has_the_smaller_share_of_the_pixels_and_of_the_targets():
     images = torch.arange(40.0).view(40, 1, 1, 1).expand(40, 1, 4, 4)
-    mixed, shares = mix(images, torch.eye(40)[:, None], generator())
+    mixed, shares = mixup(images, torch.eye(40)[:, None], generator())
     assert shares.sum(-1).allclose(torch.ones(40, 1))
     assert torch.equal(shares.argmax(-1)[:, 0], torch.arange(40))
     assert torch.allclose((shares[:, 0] * torch.arange(40.0)).sum(1), mixed[:, 0, 0, 0], atol=1e-4)

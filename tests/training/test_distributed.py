@@ -15,7 +15,7 @@ from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.batches import BatchPartition
-from captcha_ocr.training.distributed import ProcessGroup, local_device, lost_another, process_group
+from captcha_ocr.training.distributed import ProcessGroup, is_connection_error, local_device, process_group
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -226,6 +226,6 @@ def test_under_torchrun_each_process_takes_the_gpu_of_its_number(monkeypatch):
 
 
 def test_a_lost_process_is_told_from_another_error():
-    assert lost_another(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"))
-    assert lost_another(torch.distributed.DistBackendError("NCCL error: remote process exited"))
-    assert not lost_another(RuntimeError("shapes differ"))
+    assert is_connection_error(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"))
+    assert is_connection_error(torch.distributed.DistBackendError("NCCL error: remote process exited"))
+    assert not is_connection_error(RuntimeError("shapes differ"))
