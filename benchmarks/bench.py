@@ -157,20 +157,20 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     from captcha_ocr.network.resnet import ResNet18
     from captcha_ocr.network.torch_engine import TorchEngine
     from captcha_ocr.recognizer import Recognizer
-    from captcha_ocr.system.parallel import SLICE
+    from captcha_ocr.system.parallel import JOBS_PER_SLICE
 
     keep_freed_memory()  # like the command
     images = draw_images(count, scratch)
     paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
-    size = PrepareConfig(preset=arguments.preset).input_size(4, GENERATED)
+    size = PrepareConfig(preset=arguments.preset).input_size(GENERATED)
     config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), Lengths(4, 4), size, preset.network)
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)))
 
     def ours() -> float:
         # An endless list: as many images are read ahead at the end as at the start.
         with closing(recognizer.read_all(cycle(paths))) as readings:
-            list(islice(readings, SLICE))
-            return rate_of(count - SLICE, lambda: list(islice(readings, count - SLICE)))
+            list(islice(readings, JOBS_PER_SLICE))
+            return rate_of(count - JOBS_PER_SLICE, lambda: list(islice(readings, count - JOBS_PER_SLICE)))
 
     def naive() -> float:
         return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])

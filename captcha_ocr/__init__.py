@@ -1,8 +1,8 @@
-"""captcha-ocr: make, learn and read text captchas.
+"""captcha-ocr: generate text captchas, train a network on them, and read them.
 
 from captcha_ocr import Recognizer
 
-Recognizer().predict("image.png").text  # with the model in the package; Recognizer("runs/default") is one's own
+Recognizer().predict("image.png").text  # with the model in the package; Recognizer("runs/default") takes your own
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ MODULES = {"Character": "inference.decoding", "Reading": "inference.decoding", "
 
 
 def __getattr__(name: str) -> Any:
-    """Hand out the public classes on first use (PEP 562), so that importing the package costs nothing."""
+    """Import a public class when it is first used (PEP 562), so that importing the package loads nothing."""
     if name in MODULES:
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""`python -m captcha_ocr` is `captcha-ocr`."""
+"""Run the command line: `python -m captcha_ocr` does the same as `captcha-ocr`."""
 
 from captcha_ocr.cli.app import main
 

@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captcha_ocr.errors import LabelError, UsageError, check
+from captcha_ocr.errors import LabelError, check
 
 if TYPE_CHECKING:
-    import numpy as np  # 0.2 s that `captcha-ocr --help` does without
+    import numpy as np  # takes 0.2 s to import, which `captcha-ocr --help` saves
 
 Case = Literal["lower", "upper", None]
 
@@ -23,46 +23,42 @@ NAMED = {
     "upper-alnum": string.ascii_uppercase + string.digits,
     "lower-alnum": string.ascii_lowercase + string.digits,
     "alnum": string.ascii_uppercase + string.ascii_lowercase + string.digits,
-    # Without 0 O, 1 I L: the pairs that people, and networks, mix up most.
+    # Without 0 O, 1 I L: the pairs that people and networks confuse most often.
     "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
 }
-# Characters that one glyph, cropped and stretched, can hardly tell: a score counts them apart.
+# Characters that look nearly the same once a glyph is cropped and stretched: a score counts them separately.
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
 MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
-UNREADABLE = "spaces, combining marks and controls cannot be read"  # which can_be_read refuses
+UNREADABLE = "spaces, combining marks and controls cannot be read"  # the reason where `can_be_read` is false
 
 
 def merge_lookalikes(text: str) -> str:
-    """`text` with every look-alike written as the first of its group."""
+    """Return `text` with every look-alike replaced by the first of its group."""
     return text.translate(MERGED)
 
 
 @dataclass(frozen=True)
 class Charset:
-    """An ordered alphabet: the class id of a character is its place in `characters`.
+    """An ordered alphabet: the class id of a character is its index in `characters`.
 
-    case: the one case to which labels are brought before they are looked up; None keeps both cases.
-    Raises UsageError for an alphabet that is empty, repeats a character or holds one that
-    could not be told from nothing in a file or on a terminal (space, control, combining, surrogate).
+    case: the case to which labels are converted before their characters are looked up; None keeps both cases.
+    UsageError if the alphabet is empty, repeats a character, or has one that is invisible in a file or on a terminal
+    (space, control, combining mark, surrogate).
     """
 
     characters: str
     case: Case = None
 
     def __post_init__(self) -> None:
-        if not self.characters:
-            raise UsageError("the alphabet is empty")
-        if len(self.characters) > 2**15:
-            raise UsageError(f"the alphabet has {len(self.characters)} characters; at most 32,768 fit")
+        check(bool(self.characters), "the alphabet is empty")
+        number = len(self.characters)
+        check(number <= 2**15, f"the alphabet has {number} characters; the maximum is 32,768")
         for character in self.characters:
-            if not can_be_read(character):
-                raise UsageError(f"the alphabet cannot hold the character {character!a}: {UNREADABLE}")
-        if len(set(self.characters)) < len(self.characters):
-            character = Counter(self.characters).most_common(1)[0][0]
-            raise UsageError(f"the alphabet names the character {character!r} twice")
+            check(can_be_read(character), f"the alphabet cannot have the character {character!a}: {UNREADABLE}")
+        character, count = Counter(self.characters).most_common(1)[0]
+        check(count == 1, f"the alphabet has the character {character!r} twice")
 
     def __str__(self) -> str:
-        """The characters, and the case rule if there is one."""
         return self.characters + (f" ({self.case} case)" if self.case else "")
 
     def __len__(self) -> int:
@@ -85,78 +81,76 @@ class Charset:
         return {character: number for number, character in enumerate(self.characters)}
 
     def normalize(self, text: str) -> str:
-        """`text` in composed Unicode (NFC) and, where the alphabet folds, in its one case."""
+        """Return `text` in composed Unicode (NFC) and in the case of the alphabet, if it has one."""
         text = unicodedata.normalize("NFC", text)
         if self.case is None:
             return text
-        # Character by character, keeping those that would change length ("ß".upper() is "SS").
+        # Character by character, since some would change the length ("ß".upper() is "SS").
         return "".join(to_case(character, self.case) for character in text)
 
     def encode(self, texts: Sequence[str], longest: int | None = None) -> "np.ndarray":
-        """Texts, (N), to class ids, (N, L) int16; places after a text's end hold the number of characters, K.
+        """Return the class ids of N texts, (N, L) int16; positions after a text's end hold K, the number of characters.
 
-        L is `longest`, or what the longest text has; LabelError names what is unknown or too long.
+        L is `longest`, or the length of the longest text. LabelError for an unknown character or a text that is too
+        long.
         """
         import numpy as np
 
-        rows = [self._encode_one(text) for text in texts]
-        places = max(map(len, rows), default=0) if longest is None else longest
-        ids = np.full((len(rows), places), len(self), dtype=np.int16)
+        rows = []
+        for text in texts:
+            if unknown := self.unknown_characters(text):
+                raise LabelError(f"the text {text!r} has {unknown!r}, which the alphabet lacks")
+            rows.append([self._id_of[character] for character in self.normalize(text)])
+        length = max(map(len, rows), default=0) if longest is None else longest
+        ids = np.full((len(rows), length), len(self), dtype=np.int16)
         for number, row in enumerate(rows):
-            if len(row) > places:
-                raise LabelError(f"the text {texts[number]!r} has more than {places} characters")
+            if len(row) > length:
+                raise LabelError(f"the text {texts[number]!r} has more than {length} characters")
             ids[number, : len(row)] = row
         return ids
 
-    def _encode_one(self, text: str) -> list[int]:
-        unknown = self.unknown_characters(text)
-        if unknown:
-            raise LabelError(f"the text {text!r} has {unknown!r}, which the alphabet lacks")
-        return [self._id_of[character] for character in self.normalize(text)]
-
     def unknown_characters(self, text: str) -> str:
-        """The characters of `text`, in their order, that the alphabet does not have."""
+        """Return the characters of `text`, in their order, that the alphabet does not have."""
         return "".join(dict.fromkeys(c for c in self.normalize(text) if c not in self._id_of))
 
     def decode(self, ids: "np.ndarray") -> list[str]:
-        """Class ids, (N, L), to N texts, each of which ends before its first K."""
-        ends = len(self)
-        return ["".join(self.characters[n] for n in takewhile(ends.__ne__, row)) for row in ids.tolist()]
+        """Return the N texts of class ids, (N, L); each text ends before its first K."""
+        end = len(self)
+        return ["".join(self.characters[n] for n in takewhile(end.__ne__, row)) for row in ids.tolist()]
 
 
 def can_be_read(character: str) -> bool:
-    """Whether a character may stand in an alphabet: no control, space, combining mark or surrogate."""
+    """Tell whether an alphabet may have a character: not a control, space, combining mark or surrogate."""
     return unicodedata.category(character)[0] not in "CZM"
 
 
 def to_case(character: str, case: Literal["lower", "upper"]) -> str:
-    """`character` in the given case, or as it is where the other case is not one character."""
+    """Return `character` in a case, or unchanged if that case takes more than one character."""
     changed = character.lower() if case == "lower" else character.upper()
     return changed if len(changed) == 1 else character
 
 
 def characters_of(name_or_characters: str) -> str:
-    """The characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument itself."""
+    """Return the characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument itself."""
     return NAMED.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
 
 
 def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive: bool = False) -> Charset:
-    """The alphabet of the labels `texts`, or the `given` one, and the case rule that goes with them.
+    """Return the alphabet of the labels `texts`, or the `given` one, with its case.
 
-    Labels that hold letters of both cases are folded, to the case of the given alphabet where that
-    has only one and else to lower case; labels in one case keep it; `case_sensitive` folds nothing.
+    Labels with letters of both cases are converted to upper case if the given alphabet has only upper case, else to
+    lower case. Labels in one case keep it, and `case_sensitive` keeps both cases.
     """
     found = {character for text in texts for character in unicodedata.normalize("NFC", text)}
     characters = characters_of(given) if given is not None else "".join(sorted(found))
-    Charset(characters)  # refuses what cannot be an alphabet, before folding could hide it
+    both_cases = Charset(characters)  # first, as an error in the alphabet could vanish with its second case
     if case_sensitive or not mixes_cases(found):
-        return Charset(characters)
+        return both_cases
     one_upper_case = given is not None and characters == characters.upper() != characters.lower()
     case: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
     return Charset("".join(dict.fromkeys(to_case(c, case) for c in characters)), case)
 
 
 def mixes_cases(characters: Iterable[str]) -> bool:
-    """Whether `characters` holds letters of both cases."""
-    kinds = {unicodedata.category(character) for character in characters if character}
-    return {"Lu", "Ll"} <= kinds
+    """Tell whether `characters` holds letters of both cases."""
+    return {"Lu", "Ll"} <= {unicodedata.category(character) for character in characters if character}

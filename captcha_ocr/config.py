@@ -1,10 +1,8 @@
-"""What drawing, preparing, a network and a training are made of, and the presets.
+"""The options of prepare, of a network and of its training, with their defaults, and the presets.
 
-Every default of the project lives here, once; the command line shows these. All of them are frozen
-and check themselves.
+Every class is frozen and checks its values. The command line shows the defaults of these classes.
 """
 
-import math
 import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
@@ -22,33 +20,29 @@ EngineName = Literal["auto", "torch", "onnx"]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-
-MIN_SIDE, MAX_SIDE = 8, 1024  # of a network's input; images themselves may be larger, see images.py
-PIXELS_PER_CHARACTER = 40 * 60  # of a network's input, as generated images have them
-CLOSE_ENOUGH = 0.85  # no image is resized for less
-LEAST_WIDTH = 16  # pixels a character of a network's input, two columns of its last feature map
-MAX_AREA = 4_000_000  # pixels of an image, drawn or read
-MOST_FEATURES = 2**26  # numbers that a network makes of one image at a time: a quarter of a gigabyte
-MAX_BYTES = 2_000_000  # of an image file that is read; more than one within that area needs
-MAX_LENGTH = 64
+MIN_INPUT_SIDE, MAX_INPUT_SIDE = 8, 1024  # pixels of a network's input
+MAX_AREA = 4_000_000  # pixels of an image, generated or read
+MAX_FEATURES = 2**26  # numbers in a feature map of one image: 256 MB in float32
+MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says otherwise
+MAX_LENGTH = 64  # characters of a text
 MAX_FOLDS = 100
-RARE = 100  # a length that fewer than one in so many labels have may be a slip
-MAX_SEED = 2**32 - 1
+RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
+MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
 def check_seed(seed: object) -> None:
-    """Refuse a seed that not every generator of chance takes."""
+    """Raise UsageError unless every random generator we use accepts the seed."""
     check(is_int(seed, 0, MAX_SEED), f"--seed must be 0 to {MAX_SEED}, not {seed}")
 
 
 def check_max_bytes(max_bytes: object) -> None:
-    """Refuse a bound on image files that is none."""
+    """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
     check(is_int(max_bytes, 1, 10**9), f"--max-bytes must be 1 to 1,000,000,000, not {max_bytes}")
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many characters the texts have: from `shortest` to `longest`."""
+    """The numbers of characters that a text may have: from `shortest` to `longest`."""
 
     shortest: int
     longest: int
@@ -59,10 +53,10 @@ class Lengths:
 
     @classmethod
     def parse(cls, text: str) -> "Lengths":
-        """The inverse of `str`: `4`, or `4-6`."""
+        """Invert `str`: parse `4` or `4-6`."""
         ends = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text)
         if ends is None:
-            raise UsageError(f"{text[:40]!r} is no length such as 4 or 4-6")
+            raise UsageError(f"{text[:40]!r} is not a length such as 4 or 4-6")
         return cls(int(ends[1]), int(ends[2] or ends[1]))
 
     def __contains__(self, length: int) -> bool:
@@ -73,23 +67,22 @@ class Lengths:
 
     @property
     def vary(self) -> bool:
-        """Whether there is more than one."""
+        """Whether texts may have different lengths."""
         return self.shortest != self.longest
 
 
 @dataclass(frozen=True)
 class InputSize:
-    """What the network is fed: images of (channels, height, width)."""
+    """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour."""
 
     height: int
     width: int
     channels: int
 
     def __post_init__(self) -> None:
+        low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
         for side in (self.height, self.width):
-            check(
-                is_int(side, MIN_SIDE, MAX_SIDE), f"an input side must be {MIN_SIDE} to {MAX_SIDE} pixels, not {side}"
-            )
+            check(is_int(side, low, high), f"an input side must be {low} to {high} pixels, not {side}")
         check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
 
     def __str__(self) -> str:
@@ -97,12 +90,12 @@ class InputSize:
 
     @property
     def colours(self) -> str:
-        """The channels, in words."""
+        """The channels in a word: `grey` or `colour`."""
         return "grey" if self.channels == 1 else "colour"
 
 
 class ImageKind(NamedTuple):
-    """What the images of a set are like: the usual sides, and the channels that tell something."""
+    """What most images of a data set are like: their size, and 3 channels if their colours carry information."""
 
     height: int
     width: int
@@ -114,12 +107,13 @@ GENERATED = ImageKind(height=60, width=160, channels=1)
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The free choices in the ResNet-18.
+    """The options of the ResNet-18.
 
-    stem: one convolution of `3x3` at stride 1, or `strided`, one of 5x5 and one of 3x3, both at stride 2.
-    pool: `global` averages all positions and has a linear layer for every place in the text; `columns` keeps columns of
-    8 pixels apart, each has the same linear layer, and CTC makes places of them; `narrow` the same with columns of 4.
-    normalise: whether each channel of each image is brought to mean 0 and deviation 1 first.
+    stem: `3x3` is one convolution with stride 1; `strided` is a 5x5 and a 3x3 convolution, both with stride 2.
+    pool: `global` averages the feature map and has a linear layer for every position of the text; `columns` keeps one
+    column for every 8 pixels, with one linear layer for all, and CTC turns columns into positions; `narrow` does the
+    same with a column for every 4 pixels.
+    normalise: whether each channel of each image gets mean 0 and standard deviation 1 first.
     """
 
     width: int = 32
@@ -136,7 +130,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """All that is needed to rebuild a network and its preprocessing."""
+    """Everything that is needed to build a network and to preprocess its images."""
 
     charset: Charset
     lengths: Lengths
@@ -144,32 +138,31 @@ class ModelConfig:
     network: NetworkConfig
 
     def __post_init__(self) -> None:
-        check(self.features <= MOST_FEATURES, f"a network with {self.features:,} numbers an image is too large")
+        check(self.features <= MAX_FEATURES, f"the network is too large: {self.features:,} numbers for one image")
 
     @property
     def features(self) -> int:
-        """How many numbers the largest of the network's feature maps has, or its output, for one image."""
+        """The number of values in the largest feature map, or in the logits, of one image."""
         shrunk = 1 if self.network.stem == "3x3" else 16
         first = self.network.width * self.size.height * self.size.width // shrunk
         return max(first, self.lengths.longest * self.classes)
 
     @property
     def classes(self) -> int:
-        """What a place of the text can hold: characters and, last, where lengths vary and in columns, nothing."""
+        """The number of classes of a position; the last is "no character" if lengths vary or columns are read."""
         return len(self.charset) + (self.lengths.vary or self.network.pool != "global")
 
     @property
     def class_names(self) -> list[str]:
-        """The character of every class; nothing is empty."""
+        """The character of every class; `""` for "no character"."""
         return [*self.charset.characters, ""][: self.classes]
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as JSON types."""
         return {**asdict(self), "charset": self.charset.to_dict()}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "ModelConfig":
-        """The inverse of `to_dict`; UsageError for anything that is not such a document."""
+        """Invert `to_dict`; UsageError for any other document."""
         try:
             return cls(
                 charset=Charset.from_dict(document["charset"]),
@@ -178,15 +171,17 @@ class ModelConfig:
                 network=NetworkConfig(**document["network"]),
             )
         except (KeyError, TypeError) as error:
-            raise UsageError(f"the model's configuration is malformed ({error})") from None
+            raise UsageError(f"the configuration of the model is malformed ({error})") from None
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """How images become shards. `split` is train/val/test in percent; a labels file's own wins.
+    """The options of prepare.
 
-    fold: which of how many, counted from 1, where the test set is to be one of so many parts; no given split counts.
-    width, height and channels None: as the images have it (`input_size`). lengths None: those that the labels have.
+    preset: whose input size to use. width, height, channels: override it; None takes the preset's or the images' own.
+    lengths: None takes the lengths of the labels.
+    split: training, validation and test images in percent; splits in a labels file have priority.
+    fold: (fold, folds), counted from 1, makes the test set one of `folds` parts and ignores other splits.
     max_bytes: larger image files are left out.
     """
 
@@ -206,20 +201,19 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         check_max_bytes(self.max_bytes)
         fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
-        check(fine, "--split must be three percentages above 0 that add up to 100, such as 80/10/10")
+        check(fine, "--split must be three percentages above 0 with the sum 100, such as 80/10/10")
         if self.fold is not None:
-            check(is_int(self.fold[1], 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {self.fold[1]}")
-            check(is_int(self.fold[0], 1, self.fold[1]), f"there is no fold {self.fold[0]} of {self.fold[1]}")
-            check(
-                self.split == PrepareConfig.split, "--folds and --split exclude each other: folds split by themselves"
-            )
-        check((self.width is None) == (self.height is None), "width and height are given together")
+            fold, folds = self.fold
+            check(is_int(folds, 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {folds}")
+            check(is_int(fold, 1, folds), f"there is no fold {fold} of {folds}")
+            check(self.split == PrepareConfig.split, "--folds and --split exclude each other")
+        check((self.width is None) == (self.height is None), "width and height must be given together")
         check_seed(self.seed)
-        self.input_size(4, GENERATED)
+        self.input_size(GENERATED)
 
-    def input_size(self, longest: int, images: ImageKind) -> InputSize:
-        """The size of the network's input for texts of at most `longest` characters in images of about that size."""
-        size = preset_named(self.preset).size or affordable(images, longest)
+    def input_size(self, derived: ImageKind) -> InputSize:
+        """Return the size of the network's input: the options first, then the preset's size, then `derived`."""
+        size = preset_named(self.preset).size or derived
         return InputSize(
             size.height if self.height is None else self.height,
             size.width if self.width is None else self.width,
@@ -227,29 +221,17 @@ class PrepareConfig:
         )
 
 
-def affordable(images: ImageKind, longest: int) -> InputSize:
-    """A size of the images' own proportions with about as many pixels a character as the generator's images have.
-
-    Small images are enlarged: the network would otherwise have fewer columns than the text has characters.
-    """
-    budget = PIXELS_PER_CHARACTER * max(4, longest)
-    scale = math.sqrt(budget / (images.width * images.height))
-    if CLOSE_ENOUGH < scale < 1 / CLOSE_ENOUGH:
-        scale = 1.0
-    width = max(round(images.width * scale), LEAST_WIDTH * longest)
-    height, width = (max(MIN_SIDE, min(MAX_SIDE, side)) for side in (round(images.height * scale), width))
-    return InputSize(height, width, images.channels)
-
-
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a network is trained. `epochs` None derives the number from the preset's `images_seen`.
+    """The options of a training.
 
-    smoothing: the share of every target that is spread over all characters (losses.py).
+    epochs: at most; None derives the number from the preset's `images_seen`.
+    patience: epochs without an improvement in validation after which early stopping ends the run.
+    smoothing: the part of every target that label smoothing spreads over all characters (losses.py).
     focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
-    augment: whether images are changed a little each time they are shown (augment.py).
-    images: how many of those to train on are, the first; None means all.
-    frozen: the share of the steps in which only what reads the features learns; of the first epoch's where their number
+    augment: whether training images are changed at random (augment.py).
+    images: train on the first so many images; None takes all.
+    frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
     is open.
     """
 
@@ -287,61 +269,59 @@ class TrainConfig:
         check_seed(self.seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "TrainConfig":
-        """The inverse of `to_dict`; UsageError for anything that is not such a document."""
+        """Invert `to_dict`; UsageError for any other document."""
         try:
             return cls(**document)
         except TypeError as error:
-            raise UsageError(f"the training's configuration is malformed ({error})") from None
+            raise UsageError(f"the configuration of the training is malformed ({error})") from None
 
-    def from_a_model(self) -> "TrainConfig":
-        """The same for a trained model's weights: at half the rate, the convolutions at first left alone."""
+    def for_fine_tuning(self) -> "TrainConfig":
+        """Return a copy that starts from a trained model: half the learning rate, and only the head at first."""
         return replace(self, learning_rate=self.learning_rate / 2, frozen=0.1)
 
     def with_options(self, **options: Any) -> "TrainConfig":
-        """A copy in which every option that is not None replaces the preset's value."""
+        """Return a copy in which every option that is not None replaces the preset's value."""
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A named choice of input size, network and training.
+    """An input size, a network and a training under one name.
 
-    meant_for: how many images to train on, in words.
-    images_seen: the number of training images, repeats counted, after which a decaying rate ends, or `most_epochs` if
-    that is sooner; None where early stopping alone ends a run.
-    size: of the network's input, where that is part of the recipe; else it follows from the images.
+    size: of the network's input; None derives it from the images.
+    images_seen: the number of epochs follows from this number of training images, repeats counted, up to `max_epochs`;
+    None leaves it open, and only early stopping ends a run.
+    meant_for: for how many images the preset is made, in words.
     """
 
     size: InputSize | None = None
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     images_seen: int | None = None
-    most_epochs: int = 100
+    max_epochs: int = 100
     meant_for: str = "any number of images"
 
 
-FEW = 20_000  # images to train on, below which they are augmented
+FEW = 20_000  # fewer training images than that are augmented
 PRESETS = {
-    # The best trade measured for 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
+    # The best accuracy in a few minutes on 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
     "default": Preset(images_seen=280_000, meant_for=f"{FEW:,} images and more"),
-    # The same for half an hour of training: as many images as that reads, each only a few times.
+    # The same recipe for half an hour of training, meant for many images that are each seen a few times.
     "accuracy": Preset(training=TrainConfig(preset="accuracy"), images_seen=1_050_000),
-    # For some hundred to some thousand images, shown many times: changed a little, no two are alike. Validation
-    # goes up and down for half the run, and of ten images all are soon read by luck: patience would end what is not yet
-    # learnt.
+    # For some hundred to some thousand images, augmented each time. Patience is as long as the run: validation goes up
+    # and down for half of it, and a network that is still learning may read all of ten validation images by luck.
     "few": Preset(
         network=NetworkConfig(pool="narrow"),
         training=TrainConfig(preset="few", patience=120, augment=True, weight_decay=1.0),
         images_seen=150_000,
-        most_epochs=120,
+        max_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
     ),
-    # The recipe that the project started from.
+    # The recipe with which the project began.
     "seed": Preset(
         size=InputSize(height=24, width=56, channels=3),
         network=NetworkConfig(width=64, stem="3x3", pool="global", normalise=False),
@@ -359,18 +339,18 @@ PRESETS = {
 
 
 def preset_for(training_images: int) -> str:
-    """The preset that a number of images asks for, where none is named."""
+    """Return the name of the preset to use if none is given."""
     return "few" if training_images < FEW else "default"
 
 
 def preset_named(name: str) -> Preset:
-    """The preset `name`; UsageError names those there are."""
-    check(name in PRESETS, f"unknown preset {name!r}; there are {', '.join(PRESETS)}")
+    """Return the preset `name`; UsageError if there is none."""
+    check(name in PRESETS, f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
 def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
-    """The number of epochs to run at most; None means until early stopping ends the run."""
+    """Return the maximum number of epochs; None if only early stopping ends the run."""
     training_images = config.images or training_images
     if config.epochs is not None:
         return config.epochs
@@ -378,16 +358,16 @@ def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
     if preset.images_seen is None:
         check(not decays(config), f"--schedule {config.schedule} needs --epochs with this preset")
         return None
-    return max(1, min(preset.most_epochs, round(preset.images_seen / training_images)))
+    return max(1, min(preset.max_epochs, round(preset.images_seen / training_images)))
 
 
 def decays(config: TrainConfig) -> bool:
-    """Whether the learning rate comes to rest at the last epoch, which therefore has to be known."""
+    """Tell whether the learning rate decays to zero at the last epoch, so that the number of epochs must be known."""
     return config.schedule in ("onecycle", "cosine")
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """The fields in which two dataclasses of one type differ, each as `name: old -> new`, fields of fields too."""
+    """Return the fields in which two dataclasses of one type differ, as `name: old -> new`, nested ones included."""
     words = []
     for item in fields(new):
         before, after = getattr(old, item.name), getattr(new, item.name)

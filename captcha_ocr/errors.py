@@ -1,22 +1,17 @@
-"""Everything captcha-ocr raises on purpose, each with the exit code of the command line.
-import math
-import re
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
-from captcha_ocr.charset import NAMED, Charset, Fold, characters_of
+"""Every error that captcha-ocr raises on purpose, each with the exit code of the command line.
 
 CaptchaOcrError            1   something failed; the message is one sentence for the user
-├── UsageError             2   an option, an argument or a combination of them that cannot be
-├── ImageError             1   a file that is no readable image
-├── LabelError             1   a label that is missing or does not fit the alphabet or length
-└── DamagedError           3   a shard, manifest, checkpoint or model of ours that is not whole
+├── UsageError             2   a wrong option, argument or combination of them
+├── ImageError             1   a file that is not a readable image
+├── LabelError             1   a label that is missing or does not fit the alphabet or the lengths
+└── DamagedError           3   a file that captcha-ocr wrote is missing, cut short or changed
 """
 
-LONGEST = 10_000  # characters of a sentence, which may name a path or two of 4,096
+MAX_MESSAGE_LENGTH = 10_000  # characters; a message may name two paths, each of up to 4,096
 
 
 def in_one_line(text: str) -> str:
-    """`text` without anything that could break a line or a terminal: such characters as \\xNN."""
+    """Return `text` with every character that could break a line or a terminal escaped, such as \\x1b."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text
@@ -24,27 +19,27 @@ def in_one_line(text: str) -> str:
 
 
 class CaptchaOcrError(Exception):
-    """Base of the project's own errors: `str(error)` is one sentence that a user can act on."""
+    """Base class of the package's errors: `str(error)` is one sentence that tells a user what to do."""
 
     exit_code = 1
 
     def __str__(self) -> str:
-        text = super().__str__()  # whatever a file is called, or holds
-        return in_one_line(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+        text = super().__str__()  # may hold anything that is in a file or its name
+        return in_one_line(text if len(text) <= MAX_MESSAGE_LENGTH else text[:MAX_MESSAGE_LENGTH] + "…")
 
 
 class UsageError(CaptchaOcrError):
-    """An option, an argument or a combination of them that cannot be."""
+    """An option, an argument or a combination of them is wrong."""
 
     exit_code = 2
 
 
 class ImageError(CaptchaOcrError):
-    """A file, or bytes, that is no readable image or lies outside the limits."""
+    """A file, or bytes, cannot be read as an image or exceeds the limits."""
 
 
 class LabelError(CaptchaOcrError):
-    """A label that is missing, or that the alphabet or the length does not admit."""
+    """A label is missing, or does not fit the alphabet or the lengths."""
 
 
 class DamagedError(CaptchaOcrError):
@@ -53,12 +48,12 @@ class DamagedError(CaptchaOcrError):
     exit_code = 3
 
 
-def check(condition: bool, sentence: str) -> None:
-    """Raise UsageError with `sentence` unless `condition` holds."""
+def check(condition: bool, message: str) -> None:
+    """Raise UsageError with `message` unless `condition` is true."""
     if not condition:
-        raise UsageError(sentence)
+        raise UsageError(message)
 
 
 def is_int(value: object, low: int, high: int) -> bool:
-    """Whether `value` is an int, and no bool, within [low, high]."""
+    """Tell whether `value` is an int, not a bool, from `low` to `high`."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

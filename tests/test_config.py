@@ -20,6 +20,7 @@ from captcha_ocr.config import (
     preset_for,
     preset_named,
 )
+from captcha_ocr.data.prepare import derived_size
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.config import GeneratorConfig
 
@@ -118,7 +119,7 @@ def test_an_option_without_a_value_keeps_that_of_the_preset():
 
 def test_options_and_the_preset_win_over_the_size_of_the_images():
     options = [{"preset": "seed"}, {"preset": "seed", "channels": 1}, {"width": 100, "height": 40}, {"channels": 3}]
-    sizes = [str(PrepareConfig(**some).input_size(4, GENERATED)) for some in options]
+    sizes = [str(PrepareConfig(**some).input_size(GENERATED)) for some in options]
     assert sizes == ["56x24, colour", "56x24, grey", "100x40, grey", "160x60, colour"]
 
 
@@ -138,14 +139,14 @@ def test_options_and_the_preset_win_over_the_size_of_the_images():
 )
 def test_the_input_keeps_the_proportions_of_the_images_and_a_budget_of_pixels(width, height, longest, size):
     for channels in (1, 3):
-        found = PrepareConfig().input_size(longest, ImageKind(height, width, channels))
+        found = PrepareConfig().input_size(derived_size(ImageKind(height, width, channels), longest))
         assert (found.width, found.height, found.channels) == (*size, channels)
 
 
 def test_the_number_of_epochs_follows_from_the_number_of_images():
     preset = PRESETS["default"]
     epochs = [derive_epochs(TrainConfig(), images) for images in (10, preset.images_seen // 10, 10**9)]
-    assert epochs == [preset.most_epochs, 10, 1]
+    assert epochs == [preset.max_epochs, 10, 1]
     assert derive_epochs(TrainConfig(preset="few"), 5000) == 30
     assert derive_epochs(TrainConfig(epochs=7), 10**9) == 7
     assert derive_epochs(PRESETS["seed"].training, 24_000) is None  # early stopping ends the run

@@ -1,7 +1,7 @@
 """The group of commands: imports a command when it runs, and turns errors and signals into a line and an exit code.
 
-Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2 usage; 3 a file of ours
-is damaged; 130 and 143 on Ctrl-C and SIGTERM.
+Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2 wrong usage; 3 a file
+that captcha-ocr wrote is damaged; 130 Ctrl-C; 143 SIGTERM.
 """
 
 import io
@@ -57,11 +57,11 @@ class CommandGroup(click.Group):
     def main(self, *args: Any, **settings: Any) -> Any:
         try:
             return super().main(*args, **settings)
-        except OSError as error:  # also one that printing the help raises
-            leave(1, describe(error))
+        except OSError as error:  # also one from printing the help
+            leave(1, explain(error))
 
     def invoke(self, ctx: click.Context) -> Any:
-        warnings.filterwarnings("ignore", module=r"PIL\.")  # errors say what matters in them
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # our errors cover what matters
         tolerate_odd_characters()
         before = signal.signal(signal.SIGTERM, on_sigterm)
         try:
@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
 
 
 def summary_and_example(command: click.Command) -> str:
-    """Return the first paragraph of a command's help and its example, a line each; `\\b` keeps click from wrapping."""
+    """Return the first paragraph of a command's help and its example, a line each; `\\b` stops click from wrapping."""
     paragraphs = (command.help or "").split("\n\n")
     return "\b\n" + "\n".join([" ".join(paragraphs[0].split()), paragraphs[-1].strip()])
 
@@ -104,8 +104,8 @@ def leave(code: int, message: str) -> NoReturn:
     sys.exit(code)
 
 
-def describe(error: OSError) -> str:
-    """Name the file and the reason of an error of the system; without a file it came from standard output."""
+def explain(error: OSError) -> str:
+    """Return the file and the reason of an error; an error without a file comes from standard output."""
     if error.filename is None:
         silence_output()
         return f"standard output or a temporary file: {error.strerror or error}"
@@ -113,13 +113,13 @@ def describe(error: OSError) -> str:
 
 
 def silence_output() -> None:
-    """Redirect standard output to nowhere, or Python tries to write the rest once more when it ends."""
+    """Redirect standard output to nowhere, since Python would try to write the rest again at its end."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tolerate_odd_characters() -> None:
-    """Let names and texts pass that the encoding of the terminal does not have."""
+    """Accept names and texts with characters that the terminal's encoding lacks."""
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
         (sys.stdout, "backslashreplace"),
@@ -130,7 +130,7 @@ def tolerate_odd_characters() -> None:
 
 
 def name_of_process() -> str:
-    """Name the process that reports an error, if torchrun started several."""
+    """Return a prefix with the rank of this process if torchrun started several."""
     try:
         rank, world_size = rank_and_world_size()
     except UsageError:

@@ -44,25 +44,25 @@ if TYPE_CHECKING:
 
 @main.command()
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
-@field_option(GeneratorConfig, "--count", "count", "How many images.", type=int)
-@field_option(GeneratorConfig, "--start", "start", "The first number, so that machines can share the work.", type=int)
-@length_option("Characters a text, or the fewest and the most.", default=str(GeneratorConfig.lengths))
+@field_option(GeneratorConfig, "--count", "count", "Number of images.", type=int)
+@field_option(GeneratorConfig, "--start", "start", "Number of the first image, to share work over machines.", type=int)
+@length_option("Characters per text, or their minimum and maximum.", default=str(GeneratorConfig.lengths))
 @option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
 @size_option
-@option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be given several times.")
-@option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Drawn from at random.")
+@option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be repeated.")
+@option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Font sizes to choose from at random.")
 @field_option(
     GeneratorConfig,
     "--warp",
     "warp",
-    "As the installed captcha package draws, or as 0.7.0 and earlier did (stronger).",
+    "Warp of the installed captcha package, or the stronger one of 0.7.0.",
     type=click.Choice(get_args(Warp)),
 )
 @option(
     "--renderer",
     type=click.Choice(get_args(Renderer)),
     default="fast",
-    help="The package's own code, or ours: the same pixels in half the time.",
+    help="Code that draws; fast makes the same pixels in half the time.",
 )
 @seed_option
 @workers_option
@@ -94,7 +94,7 @@ def generate(
     with ProgressBar("generate", quiet) as bar:
         drawn = synth.generate(config, out, workers, force, bar.show, renderer)
     kind = f"{config.lengths} characters, {config.width}x{config.height}"
-    done = f"{counted(drawn, 'image')} drawn" if drawn else "all were there"
+    done = f"{counted(drawn, 'image')} drawn" if drawn else "all existed"
     report(
         as_json,
         {"out": str(out), "images": config.count, "drawn": drawn},
@@ -104,20 +104,15 @@ def generate(
 
 
 def label_options(command: Command) -> Command:
-    """The options that say what text an image has, and which texts there are."""
-    rare = f"as the labels have it, but for lengths that under 1 in {RARE} have"
+    """Add the options for the labels of images."""
     for add in (
-        option("--case-sensitive", is_flag=True, help="Keep both cases apart where the labels hold both."),
-        length_option(f"Characters a text.  [default: {rare}]"),
+        option("--case-sensitive", is_flag=True, help="Distinguish upper and lower case if the labels have both."),
+        length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
         option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
-        option(
-            "--label-pattern", metavar="REGEX", help="Finds the text in a file name: its group `text`, or the first."
-        ),
+        option("--label-pattern", metavar="REGEX", help="Regular expression that finds the text in a file name."),
         max_bytes_option,
-        option("--corrections", type=FILE, help="CSV as --labels takes: these texts come before all others."),
-        option(
-            "--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder, if any]"
-        ),
+        option("--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."),
+        option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder]"),
     ):
         command = add(command)
     return command
@@ -127,11 +122,11 @@ def label_options(command: Command) -> Command:
 @click.argument("images", type=FOLDER, default=IMAGES)
 @option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
 @label_options
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose input size to make.")
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Its input size is used.")
 @size_option
-@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour where it tells]")
-@option("--split", default="80/10/10", callback=parse_numbers("/"), help="Train/val/test in percent.")
-@option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make so many folds, for train --cross-validate.")
+@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
+@option("--split", default="80/10/10", callback=parse_numbers("/"), help="Percentages for training/validation/test.")
+@option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make this many folds for train --cross-validate.")
 @seed_option
 @workers_option
 @force_option
@@ -154,9 +149,10 @@ def prepare(
 ) -> None:
     """Turn a folder of labelled images into tensor shards.
 
-    A label comes from labels.csv or the file's name: TEXT.png, TEXT_anything.png, anything-TEXT.png.
+    Labels come from labels.csv or from the file names: TEXT.png, TEXT_anything.png or anything-TEXT.png.
+    --label-pattern takes its group `text`, else its first group, else the whole match.
 
-    Example: captcha-ocr prepare my-captchas --label-pattern '^[0-9]+_(.+)\\.png$'
+    Example: captcha-ocr prepare my-captchas --label-pattern '_(.+)\\.png$'
     """
     with deferred():
         from captcha_ocr.data import folds as folds_of
@@ -173,7 +169,7 @@ def prepare(
             prepared = first = preparation.prepare(images, out, config, how)
         else:
             first, *others = folds_of.prepare_folds(images, out, folds, config, how)
-            # What was left out is the same in every fold, but only known of those that were made now.
+            # Every fold leaves out the same files, but only a fold that was made now lists them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     for file, reason in sorted(prepared.problems.items()):
         click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
@@ -185,7 +181,7 @@ def prepare(
 
 
 def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: bool) -> None:
-    """Print what prepare has made."""
+    """Print the result of prepare."""
     manifest = prepared.manifest
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
     case = manifest.charset.case
@@ -198,7 +194,7 @@ def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: b
         f"{manifest.left_out:,} left out; {manifest.size}\n"
         f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
         + (f", both cases read as {case} case" if case else "")
-        + ("; all shards were there" if prepared.already_there else ""),
+        + ("; all shards existed" if prepared.already_there else ""),
         next_command("train --cross-validate" if folds else "train", out, SHARDS, "--data "),
     )
 
@@ -206,7 +202,7 @@ def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: b
 @main.command(name="inspect")
 @click.argument("folder", type=FOLDER, default=IMAGES)
 @label_options
-@option("--model", "model_folder", type=FOLDER, help="Name the images that this model reads otherwise than labelled.")
+@option("--model", "model_folder", type=FOLDER, help="List the images that this model reads differently.")
 @option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
 @device_option
 @workers_option
@@ -224,9 +220,10 @@ def inspect_images(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Look at a folder of labelled images: what is in it, and what might spoil a training.
+    """Summarise a folder of labelled images, and give advice for training on it.
 
-    With --model also what that model gets wrong in it, the surest first: these are most often wrong labels.
+    With --model, also list the images that the model reads differently from their labels, the most confident first:
+    these labels are often wrong.
 
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
@@ -251,8 +248,8 @@ def inspect_images(
         tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
         if model_folder is not None and recognizer is not None:
-            facts["wrong"], told = tell_wrong(recognizer, found, out, quiet)
-            lines += told
+            facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
+            lines += wrong_lines
             advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     following = (
@@ -261,10 +258,10 @@ def inspect_images(
     report(as_json, facts, "\n".join(lines), following)
 
 
-def tell_wrong(
+def list_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What a model reads otherwise than it is labelled, as JSON types and as lines; draws it, too."""
+    """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
     from captcha_ocr.diagnostics.contact_sheet import draw_sheet
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
     from captcha_ocr.network.device import keep_freed_memory

@@ -13,10 +13,12 @@ from captcha_ocr.system.signals import deferred
 
 
 @main.command()
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Whose network and batch size.")
+@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Its network and batch size are used.")
 @json_option
 def bench(preset: str, as_json: bool) -> None:
-    """Measure how many images a second each device here trains on and reads; takes less than a minute.
+    """Measure how many images per second each device trains on and reads.
+
+    Takes less than a minute.
 
     Example: captcha-ocr bench --preset seed
     """
@@ -40,7 +42,7 @@ def bench(preset: str, as_json: bool) -> None:
 @option("--model", "model_folder", type=FOLDER, help="A model or run folder.  [default: as for eval]")
 @json_option
 def doctor(model_folder: Path | None, as_json: bool) -> None:
-    """Say what there is to compute with, and which model eval would read with.
+    """Print the devices and versions of this machine, and the model that eval uses.
 
     Example: captcha-ocr doctor --json
     """

@@ -15,51 +15,28 @@ from captcha_ocr.errors import in_one_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-IMAGES = Path("data/images")
-
-
-SHARDS = Path("data/shards")
-
-
-RUN = Path("runs/default")
-
-
+IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 FOLDER = click.Path(file_okay=False, path_type=Path)
-
-
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that shows its default."""
+    """Return a click option whose help shows its default."""
     settings.setdefault("show_default", True)
     return click.option(*names, **settings)
 
 
-workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one a processor]")
-
-
-seed_option = option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
-
-
+workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one per processor]")
+seed_option = option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
-
-
-quiet_option = option("--quiet", is_flag=True, help="No progress on stderr.")
-
-
-max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Image files that are larger are refused.")
-
-
-json_option = option("--json", "as_json", is_flag=True, help="The result as JSON.")
-
-
+quiet_option = option("--quiet", is_flag=True, help="Print no progress.")
+max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Refuse larger image files.")
+json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
 
 
 def parse_size(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """WIDTHxHEIGHT as (width, height)."""
+    """Parse WIDTHxHEIGHT as (width, height)."""
     if text is None:
         return None
     sides = re.fullmatch(r"0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})", text)
@@ -69,7 +46,7 @@ def parse_size(context: click.Context, parameter: click.Parameter, text: str | N
 
 
 def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[int, ...]]:
-    """Whole numbers between separators as a tuple."""
+    """Return a click callback that parses integers between separators."""
 
     def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
         parts = text.split(separator) if text else []
@@ -81,35 +58,35 @@ def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, s
 
 
 def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> Lengths | None:
-    """`4`, or `4-6` for the shortest and the longest, as Lengths."""
+    """Parse a number such as `4` or a range such as `4-6` as Lengths."""
     return None if text is None else Lengths.parse(text)
 
 
 def length_option(help_text: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option for the number of characters of texts."""
+    """Return an option for the number of characters of a text."""
     return option("--length", "lengths", metavar="N|N-M", callback=parse_lengths, help=help_text, **settings)
 
 
-size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Of the images in pixels.")
+size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels.")
 
 
 def field_option(config: type, name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option whose default is that of a configuration's field."""
+    """Return an option for a field of a configuration, with the field's default."""
     return option(name, field, default=getattr(config, field), help=help_text, **settings)
 
 
 def report(as_json: bool, document: dict[str, Any], text: str, following: str) -> None:
-    """Print a command's result, and to stderr the next command."""
+    """Print the result of a command to stdout and the next command to stderr."""
     click.echo(json.dumps(document, ensure_ascii=False) if as_json else text)
     click.echo(f"next: {following}", err=True)
 
 
 def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
-    """The command that follows; a folder that is its default goes unsaid."""
-    named = f"./{folder}" if str(folder).startswith("-") else str(folder)
-    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(named)}")
+    """Return the next command, with the folder unless it is the default."""
+    argument = f"./{folder}" if str(folder).startswith("-") else str(folder)
+    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(argument)}")
 
 
 def escape(path: str) -> str:
-    """As `in_one_line`, a backslash of the path's own doubled where it parts no folders."""
+    """Escape a path with `in_one_line`, and double its backslashes unless they separate folders."""
     return in_one_line(path if os.sep == "\\" else path.replace("\\", "\\\\"))

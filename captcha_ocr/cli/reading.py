@@ -31,7 +31,7 @@ from captcha_ocr.cli.options import (
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
-from captcha_ocr.inference.model_folder import PRETRAINED, VARIABLE, default_model, find_model_folder
+from captcha_ocr.inference.model_folder import MODEL_VARIABLE, PRETRAINED, default_model, find_model_folder
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
     "--model",
     "model_folder",
     type=FOLDER,
-    help=f"A model or run folder.  [default: {VARIABLE}, else {RUN}, else the model in the package]",
+    help=f"A model or run folder.  [default: {MODEL_VARIABLE}, else {RUN}, else the model in the package]",
 )
-@option("--labels", type=FILE, help="Score the readings against this CSV with filename,text.")
-@option("--charset", help="Read only these characters, or this named alphabet.")
-@length_option("Read only texts of so many characters.")
-@option("--min-confidence", type=float, default=0.0, help="Leave images unread below this confidence.")
+@option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
+@option("--charset", help="Read only these characters, or those of this named alphabet.")
+@length_option("Read only texts with this many characters.")
+@option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
 @max_bytes_option
 @device_option
@@ -278,17 +278,17 @@ def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
 
 
 def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], str | None]:
-    """Return a look-up from a path to its label: by the place beside the labels file; elsewhere by a unique name."""
+    """Return a function from a path to its label: by the path in the labels file's folder, else by a unique name."""
     folder = os.path.abspath(labels_file.parent)
-    by_place = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
+    by_path = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
     by_name: dict[str, set[str]] = {}
     for row in rows:
         by_name.setdefault(os.path.basename(row.file), set()).add(row.text)
 
     def look_up(path: str) -> str | None:
-        place, texts = os.path.abspath(path), by_name.get(os.path.basename(path), set())
-        if Path(place).is_relative_to(folder):
-            return by_place.get(place)
+        path, texts = os.path.abspath(path), by_name.get(os.path.basename(path), set())
+        if Path(path).is_relative_to(folder):
+            return by_path.get(path)
         return next(iter(texts)) if len(texts) == 1 else None
 
     return look_up
@@ -302,9 +302,9 @@ def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], st
 @max_bytes_option
 @json_option
 def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, max_bytes: int, as_json: bool) -> None:
-    """Write model.onnx beside a model's weights, so that `eval` starts at once and needs no torch.
+    """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
-    Reads up to 1,000 labelled IMAGES with the model and with the exported network; keeps the file if all texts are
+    Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file only if all texts are
     the same.
 
     Example: captcha-ocr export my-captchas --model runs/default

@@ -1,4 +1,4 @@
-"""The commands that compute: train, curve, export, bench, doctor."""
+"""The commands that train: train, curve."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,44 +29,39 @@ from captcha_ocr.system.signals import deferred
 
 
 def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
-    """An option of `train` that overrides the preset; the help shows every preset's value."""
+    """Return an option of `train` that overrides the preset; its help shows the value of every preset."""
     values = [getattr(preset.training, field) for preset in PRESETS.values()]
-    shown = " or ".join(dict.fromkeys(str(value) for value in values if value is not None))
-    default = f"  [default: {shown}, by preset]" if len(set(values)) > 1 else f"  [default: {shown}]"
-    return click.option(name, field, help=help_text + (default if shown else ""), **settings)
+    defaults = " or ".join(dict.fromkeys(str(value) for value in values if value is not None))
+    if defaults:
+        help_text += f"  [default: {defaults}{', by preset' if len(set(values)) > 1 else ''}]"
+    return click.option(name, field, help=help_text, **settings)
 
 
 @main.command()
-@option(
-    "--data",
-    type=FOLDER,
-    default=(SHARDS,),
-    multiple=True,
-    help="A folder of shards; given several times, all of them.",
-)
+@option("--data", type=FOLDER, default=(SHARDS,), multiple=True, help="A folder of shards; may be repeated.")
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help=f"Network and recipe.  [default: few below {FEW:,} images to train on, else default]",
+    help=f"Network and training options.  [default: few below {FEW:,} training images, else default]",
 )
-@training_option("--epochs", "epochs", "At most.  [default: derived from the number of images]", type=int)
-@training_option("--patience", "patience", "Epochs without a better validation that end the run.", type=int)
-@training_option("--batch-size", "batch_size", "Images a step.", type=int)
-@training_option("--lr", "learning_rate", "The highest learning rate.", type=float)
-@training_option("--schedule", "schedule", "Its course.", type=click.Choice(get_args(Schedule)))
-@training_option("--loss", "loss", "Binary or plain cross-entropy.", type=click.Choice(get_args(Loss)))
-@training_option("--images", "images", "Train on so many images alone.  [default: all]", type=int)
-@option("--cross-validate", is_flag=True, help="Train on every fold that prepare --folds made; pool their tests.")
-@option("--init", type=FOLDER, help="Start from a trained model, of whatever alphabet, length and size.")
-@option("--resume", default="auto", metavar="auto|never|PATH", help="Go on with an unfinished run.")
-@option(
-    "--stream", is_flag=True, help="Read images from disk every epoch.  [default: only where half the memory is less]"
+@training_option("--epochs", "epochs", "Maximum number of epochs.  [default: from the number of images]", type=int)
+@training_option("--patience", "patience", "Stop after so many epochs without a better validation.", type=int)
+@training_option("--batch-size", "batch_size", "Images per step.", type=int)
+@training_option("--lr", "learning_rate", "Maximum learning rate.", type=float)
+@training_option("--schedule", "schedule", "Learning rate schedule.", type=click.Choice(get_args(Schedule)))
+@training_option("--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss)))
+@training_option("--images", "images", "Train on the first so many images.  [default: all]", type=int)
+@option("--cross-validate", is_flag=True, help="Train on each fold that prepare --folds made, and score all test sets.")
+@option("--init", type=FOLDER, help="Start from a trained model of any alphabet, length and size.")
+@option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
+@option("--stream", is_flag=True, help="Read images from disk in every epoch.  [default: if memory is short]")
+@training_option(
+    "--precision", "precision", "auto: bf16 if native to the device.", type=click.Choice(get_args(Precision))
 )
-@training_option("--precision", "precision", "auto: bf16 where it is native.", type=click.Choice(get_args(Precision)))
-@option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch for good.")
-@option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into its folder in OUT.")
-@option("--seed", type=click.IntRange(0), default=0, help="Where all chance comes from.")
+@option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch.")
+@option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, into OUT.")
+@seed_option
 @device_option
 @force_option
 @quiet_option
@@ -87,7 +82,9 @@ def train(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a ResNet-18 on shards; score the test set once, at the end.
+    """Train a ResNet-18 on shards, and score it on the test set at the end.
+
+    If the run in --out is unfinished, continue it.
 
     Example: captcha-ocr train --data data/shards --out runs/mine --epochs 12
     """
@@ -111,7 +108,7 @@ def train(
         return
     finished = training.train(data, out, config, how)
     if rank_and_world_size()[0] > 0:
-        return  # the first process speaks for all
+        return  # the main process reports the result
     low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
     score = (
         f"test exact match {finished.test['exact_match']:.2%} of {finished.test['images']:,} "
@@ -128,14 +125,14 @@ def train(
 
 
 def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, options: dict[str, Any]) -> TrainConfig:
-    """The training of the preset that is named, or that the number of images asks for, with some options of its own."""
+    """Return the training options: those given, else those of the preset; the number of images may select it."""
     from captcha_ocr.data.shards import read_dataset
 
     def with_options(name: str) -> TrainConfig:
         config = preset_named(name).training
-        return (config if init is None else config.from_a_model()).with_options(**options)
+        return (config if init is None else config.for_fine_tuning()).with_options(**options)
 
-    config = with_options(preset or "default")  # refused before anything is read
+    config = with_options(preset or "default")  # raises errors in the options before anything is read
     if preset is not None:
         return config
     return with_options(preset_for(options["images"] or read_dataset(shards).count("train")))
@@ -145,7 +142,7 @@ def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, option
 @click.argument("data", type=FOLDER, default=SHARDS)
 @option("--out", type=FOLDER, default=Path("runs/curve"), help="The folder to write.")
 @option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
-@option("--epochs", type=int, help="At most, each time.  [default: derived from the number of images]")
+@option("--epochs", type=int, help="Maximum number of epochs, each time.  [default: from the number of images]")
 @option("--init", type=FOLDER, help="Start each time from this trained model's weights.")
 @seed_option
 @device_option
@@ -164,7 +161,7 @@ def curve(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Train on more and more images of DATA, and say how accuracy grows with them.
+    """Train on more and more images of DATA, and print how the accuracy grows.
 
     Example: captcha-ocr curve data/shards --images 100,300,1000
     """

@@ -1,9 +1,7 @@
 """Shards for a K-fold cross-validation."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count as counting
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 
 from captcha_ocr.config import PrepareConfig
@@ -16,11 +14,11 @@ from captcha_ocr.system.files import writing_to
 def prepare_folds(
     images: Path, out: Path, folds: int, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
 ) -> list[Prepared]:
-    """Prepare `out`/fold-1 …: every image is in the test set of one of `folds`; errors as `prepare`."""
+    """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold; errors as `prepare`."""
     check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
     present = folds_in(out)
-    change = f"{out} holds {len(present)} folds; choose another --out, or replace them with --force"
-    check(options.force or are_of(present, folds), change)
+    way_out = "choose another --out, or replace them with --force"
+    check(options.force or belong_to(present, folds), f"{out} holds {len(present)} folds; {way_out}")
     with writing_to(out):
         prepared = [
             prepare(images, out / f"fold-{fold}", replace(config, fold=(fold, folds)), options)
@@ -33,12 +31,12 @@ def prepare_folds(
     return prepared
 
 
-def are_of(present: Sequence[Path], folds: int) -> bool:
-    """Whether these are of so many folds, be it that not all of them are finished, or begun."""
+def belong_to(present: list[Path], folds: int) -> bool:
+    """Tell whether these folders can be the first of `folds` folds; some may be unfinished."""
     for number, folder in enumerate(present, 1):
         try:
             fold = read_manifest(folder).options.get("fold")
-        except CaptchaOcrError:  # of what is unfinished, or damaged, preparing it has more to say
+        except CaptchaOcrError:  # unfinished or damaged: `prepare` completes it or reports the damage
             continue
         if fold != [number, folds]:
             return False
@@ -46,5 +44,5 @@ def are_of(present: Sequence[Path], folds: int) -> bool:
 
 
 def folds_in(folder: Path) -> list[Path]:
-    """The folders of the folds in a folder, from the first on."""
-    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in counting(1))))
+    """Return the folders of the folds in a folder, in order."""
+    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in count(1))))

@@ -1,4 +1,4 @@
-"""What text an image shows: from its file name, a pattern or a labels file."""
+"""The text of an image, from its file name, a pattern or a labels file."""
 
 import csv
 import io
@@ -20,25 +20,25 @@ from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import open_regular
 
 LABELS_FILE = "labels.csv"
-LONGEST_SHOWN = 100  # characters of what somebody wrote, in a sentence
-Problems = dict[str, str]  # file name -> why it is left out
+MAX_EXCERPT = 100  # characters of foreign text in a message
+Problems = dict[str, str]  # file name -> the reason why it is left out
 
 
 @dataclass(frozen=True)
 class Label:
-    """The text of the image `file` (a POSIX path relative to its folder) and the split given for it."""
+    """The text of the image `file`, a POSIX path relative to the folder of images, and its split if one is given."""
 
     file: str
     text: str
     split: Split | None = None
 
     def __post_init__(self) -> None:
-        # File systems hand out decomposed names: "e" and an accent where the label has one "é".
+        # Some file systems decompose names: "é" becomes "e" and an accent.
         object.__setattr__(self, "text", unicodedata.normalize("NFC", self.text))
 
 
 def label_from_name(stem: str) -> str:
-    """The text in a file name without its extension: TEXT, TEXT_anything or anything-TEXT."""
+    """Return the text in a file name without its extension: TEXT, TEXT_anything or anything-TEXT."""
     if "_" in stem and "-" in stem:
         raise LabelError("its name has both '_' and '-': name the text with --label-pattern or a labels.csv")
     text = stem.rsplit("-", 1)[1] if "-" in stem else stem.split("_", 1)[0]
@@ -48,20 +48,20 @@ def label_from_name(stem: str) -> str:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A --label-pattern: the group `text`, else the first group, else the whole match is the text."""
+    """Compile a --label-pattern; UsageError if it is not a regular expression."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
-        raise UsageError(f"--label-pattern {shortened(pattern)!r} is no regular expression: {error}") from None
+        raise UsageError(f"--label-pattern {excerpt(pattern)!r} is no regular expression: {error}") from None
 
 
-def shortened(text: str) -> str:
-    """As much of a text as a sentence has room for."""
-    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
+def excerpt(text: str) -> str:
+    """Return the beginning of a text, for a message."""
+    return text if len(text) <= MAX_EXCERPT else text[:MAX_EXCERPT] + "…"
 
 
 def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
-    """The text that `pattern` finds in a file name (with its extension)."""
+    """Return the text that a pattern finds in a file name: its group `text`, its first group, or the whole match."""
     match = pattern.search(name)
     if match is None:
         raise LabelError("--label-pattern does not match its name")
@@ -73,7 +73,7 @@ def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
 
 
 def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[list[Label], Problems]:
-    """A label for every file whose name tells it, and why the others have none."""
+    """Return a label for every file whose name holds one, and the reason why the others have none."""
     compiled = compile_pattern(pattern) if pattern is not None else None
     labels, problems = [], {}
     for file in files:
@@ -87,23 +87,23 @@ def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[lis
 
 
 def are_serial_numbers(labels: list[Label]) -> bool:
-    """Whether the texts found in names number the images, 0, 1, 2, … from wherever on, some of ten and more."""
+    """Tell whether the texts found in ten or more names are consecutive numbers."""
     numbers = sorted(int(label.text) for label in labels if label.text.isdecimal())
     return len(numbers) == len(labels) >= 10 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Problems]:
-    """The rows of a labels file, `filename,text[,split]` in UTF-8, and why some are left out.
+    """Read a labels file, `filename,text[,split]` in UTF-8; return the labels and the reasons why rows are left out.
 
-    What `eval --csv` and `eval --json` print is such a file, too. folder: where the images lie; a file name that leads
-    to one of them from where we are now stands for it.
+    The output of `eval --csv` and `eval --json` is a labels file too. folder: the folder of images; file names may also
+    be relative to the current folder.
     """
     rows = read_rows(path)
     labels: dict[str, Label] = {}
     problems: Problems = {}
     has_splits = any(row.get("split") for row in rows)
     for number, row in enumerate(rows, 2):
-        file = within(folder, PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix())
+        file = file_in_folder(folder, PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix())
         try:
             label = label_from_row(row, file, has_splits)
         except LabelError as error:
@@ -114,26 +114,26 @@ def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Pr
     return [label for file, label in labels.items() if file not in problems], problems
 
 
-def within(folder: Path | None, file: str) -> str:
-    """A file name as one relative to `folder`, where it names something else, or nothing, there but leads into it."""
+def file_in_folder(folder: Path | None, file: str) -> str:
+    """Return a file name relative to `folder` if it is an absolute one, or one from the current folder, in `folder`."""
     path = Path(file)
     is_relative = not path.is_absolute() and ".." not in path.parts
     if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
         return file
-    place, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
-    # Nothing outside the folder is looked for.
-    return place.relative_to(inside).as_posix() if place.is_relative_to(inside) and os.path.exists(place) else file
+    path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
+    # `exists` comes last, so that nothing outside the folder is looked for.
+    return path.relative_to(inside).as_posix() if path.is_relative_to(inside) and os.path.exists(path) else file
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file with a header, or lines of JSON objects; CaptchaOcrError where it is none of ours."""
+    """Read the rows of a CSV file with a header, or of a file of JSON lines; CaptchaOcrError for any other file."""
     try:
         with open_regular(path) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as stream:
             lines = stream.readlines()
         if lines and lines[0].startswith("{"):
             return [row for line in lines if (row := row_of_json(line)) is not None]
         columns = lines[0].strip() if lines else ""
-        separator = max(",;\t", key=columns.count)  # spreadsheets take what is usual where one lives
+        separator = max(",;\t", key=columns.count)  # spreadsheets use the separator of the user's country
         names = [name.strip().lower() for name in next(csv.reader([columns], delimiter=separator), [])]
         rows = list(csv.DictReader(lines[1:], names, delimiter=separator, strict=True))
     except OSError as error:
@@ -146,7 +146,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def row_of_json(line: str) -> dict[str, str] | None:
-    """A line of `eval --json` as a row; None for one that has no code: a failure, or the summary."""
+    """Return a line of `eval --json` as a row; None if it has no text: an error, or the summary."""
     found = json.loads(line)
     if not (isinstance(found, dict) and isinstance(found.get("path"), str) and isinstance(found.get("text"), str)):
         return None
@@ -154,7 +154,7 @@ def row_of_json(line: str) -> dict[str, str] | None:
 
 
 def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
-    """The label in one row; LabelError where something is missing or leads elsewhere."""
+    """Return the label in one row; LabelError if a value is missing or the file is outside the folder."""
     if not row["filename"]:
         raise LabelError("the row has no file name")
     path = PurePosixPath(file)
@@ -170,19 +170,13 @@ def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
     raise LabelError(f"its split is {row['split']!r}; only train, val and test are known")
 
 
-SERIAL_NUMBERS = (
-    "the names of the images in {} hold serial numbers where a text is looked for; "
-    "--label-pattern or labels.csv says where their text is"
-)
-
-
 def find_labels(
     images: Path, labels_file: Path | None = None, pattern: str | None = None, corrections: Path | None = None
 ) -> tuple[list[Label], Problems]:
-    """Find the labels of the images below a folder: in a labels file (given, or labels.csv there) or in the names.
+    """Find the labels of the images below a folder, and the reasons why images have none; UsageError without any label.
 
-    corrections: a labels file whose rows win; a row with an empty text leaves its image out. UsageError without any
-    label.
+    They come from the labels file, else from labels.csv in the folder, else from the names.
+    corrections: a labels file whose rows replace other labels; a row with an empty text leaves its image out.
     """
     labels, problems = find_first_labels(images, labels_file, pattern)
     if corrections is not None:
@@ -200,7 +194,7 @@ def find_labels(
 
 
 def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
-    """The labels as `find_labels` finds them, before they are corrected."""
+    """Find the labels before corrections."""
     if not images.is_dir():
         raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
     files = image_files(images)
@@ -210,7 +204,9 @@ def find_first_labels(images: Path, labels_file: Path | None, pattern: str | Non
         labels_file = images / LABELS_FILE
     if labels_file is None:
         labels, problems = labels_from_names(files, pattern)
-        check(pattern is not None or not are_serial_numbers(labels), SERIAL_NUMBERS.format(images))
+        if pattern is None and are_serial_numbers(labels):
+            why = f"the names of the images in {images} hold serial numbers instead of texts"
+            raise UsageError(f"{why}; name the texts with --label-pattern or labels.csv")
         return labels, problems
     if pattern is not None:
         raise UsageError("--labels and --label-pattern exclude each other")
@@ -222,14 +218,15 @@ def find_first_labels(images: Path, labels_file: Path | None, pattern: str | Non
 
 
 def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: set[str]) -> None:
-    """UsageError where a labels file has rows, but none of them names one of the files below `images`."""
+    """Raise UsageError if a labels file has rows, but none of them names one of the files below `images`."""
     named = [label.file for label in labels] + list(refused)
-    strange = f"no row of {table} names an image below {images}: the first names {named[0] if named else 'nothing'!r}"
-    check(not named or not files.isdisjoint(named), f"{strange}, and there is {min(files, default='')!r}")
+    if named and files.isdisjoint(named):
+        example = f"the first row names {named[0]!r}, and the folder has {min(files, default='')!r}"
+        raise UsageError(f"no row of {table} names an image below {images}: {example}")
 
 
 class Selection(NamedTuple):
-    """The labels that can be learnt, their alphabet and lengths, and why the other files are left out."""
+    """The labels to use, their alphabet and lengths, and the reasons why other files are left out."""
 
     labels: list[Label]
     charset: Charset
@@ -238,12 +235,12 @@ class Selection(NamedTuple):
 
 
 def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
-    """Select the labels whose length and characters fit; UsageError where there is nothing to learn."""
+    """Select the labels whose length and characters fit; UsageError if there is nothing to learn."""
     lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
     problems = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
     fit = [label for label in labels if label.file not in problems]
     if not fit:
-        raise UsageError(f"no label is a text that can be learnt; {labels[0].file}: {problems[labels[0].file]}")
+        raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
     selected = []
     for label in fit:
@@ -255,15 +252,15 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     if not selected:
         first = fit[0].file
         raise UsageError(f"no label fits the alphabet {charset.characters}; {first}: {problems[first]}")
-    texts = {charset.normalize(label.text) for label in selected}
-    same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
-    check(len(texts) > 1 or len(selected) == 1, f"{same}; name the texts with --label-pattern or labels.csv")
+    if len(selected) > 1 and len({charset.normalize(label.text) for label in selected}) == 1:
+        same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
+        raise UsageError(f"{same}; name the texts with --label-pattern or labels.csv")
     found = {len(label.text) for label in selected}
     return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
 
 
 def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
-    """Why a text cannot be learnt, whatever the alphabet; None where it can."""
+    """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
     if unreadable:
         return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
@@ -271,14 +268,14 @@ def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
         return None
     why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
     if config.lengths is not None:
-        why = f"and --length says {lengths}"
+        why = f"and --length is {lengths}"
     elif len(text) > MAX_LENGTH:
-        why = f"and at most {MAX_LENGTH} are read"
+        why = f"and the maximum is {MAX_LENGTH}"
     return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
 
 
 def usual_lengths(lengths: Iterable[int]) -> Lengths:
-    """From the shortest to the longest of the lengths that at least one in `RARE` texts has; others may be slips."""
+    """Return the range of the lengths that at least 1 in `RARE` texts have; others may be typing errors."""
     counts = Counter(lengths)
     usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
     check(bool(usual), f"no label has {MAX_LENGTH} characters or less")

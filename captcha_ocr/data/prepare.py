@@ -1,7 +1,7 @@
-"""A folder of images and their labels to split, shuffled shards.
+"""Turn a folder of images and their labels into split, shuffled shards.
 
-Images are decoded once, by all workers, into one temporary file of pixels; only then is it known
-which can be read and which are copies of one another, so only then are splits drawn and shards cut.
+The workers decode each image once, into one temporary file of pixels. Only then is it known which images can be read
+and which are copies, so the images are split and written to shards after that.
 """
 
 import math
@@ -15,7 +15,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from captcha_ocr.config import GENERATED, MAX_BYTES, ImageKind, InputSize, PrepareConfig, Split
+from captcha_ocr.config import (
+    GENERATED,
+    MAX_BYTES,
+    MAX_INPUT_SIDE,
+    MIN_INPUT_SIDE,
+    ImageKind,
+    InputSize,
+    PrepareConfig,
+    Split,
+)
 from captcha_ocr.data.images import read_bytes, survey, to_array
 from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
 from captcha_ocr.data.shards import (
@@ -39,15 +48,19 @@ from captcha_ocr.system.parallel import map_in_threads, map_jobs
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
-SURVEYED = 300  # images, at most, whose size and colours are looked at
+MAX_SURVEYED = 300  # images whose size and colours are looked at
+PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
+MIN_INPUT_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
+MIN_RESIZING = 0.85  # an image that would be scaled by a factor between this and its inverse keeps its size
 
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Where labels come from besides names and labels.csv, and how to carry out a preparation.
+    """Where else labels come from, and how to run a preparation.
 
-    corrections: a table whose rows come before all other labels. workers: processes; None means one a processor.
-    progress: is called now and then with the number of decoded images and of all.
+    labels_file: a table instead of labels.csv. corrections: a table whose rows replace other labels.
+    workers: processes; None takes one for each processor. force: replace shards of other images or options.
+    progress: called with the number of decoded images and the total.
     """
 
     labels_file: Path | None = None
@@ -59,7 +72,7 @@ class PrepareOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The outcome: the manifest, why which files were left out, and whether the shards were there already."""
+    """The result: the manifest, the reason for each file that was left out, and whether the shards existed before."""
 
     manifest: Manifest
     problems: Problems
@@ -69,7 +82,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is known before an image is decoded: labels, why files are left out, and the manifest without shards."""
+    """What is known before the images are decoded; the manifest lacks its shards."""
 
     images: Path
     labels: list[Label]
@@ -78,14 +91,14 @@ class Plan:
     manifest: Manifest
 
     def fingerprint(self, hashes: list[str | None]) -> str:
-        """Return a hash of what goes in: names, contents, texts and splits."""
+        """Return a hash of the inputs: the names, contents, texts and splits of the images."""
         rows = zip(self.labels, hashes, strict=True)
         lines = [f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}" for label, file_sha256 in rows]
         return sha256("\n".join(lines + sorted(self.problems)).encode("utf-8", "surrogateescape"))
 
 
 class Decoded(NamedTuple):
-    """The hash of an image file, None if it cannot be opened; and why it cannot be read, None if it can."""
+    """The hash of an image file, None if it cannot be opened, and the reason why it cannot be read, None if it can."""
 
     sha256: str | None
     reason: str | None = None
@@ -105,23 +118,23 @@ class PixelsFile:
         return self.count, self.size.channels, self.size.height, self.size.width
 
     def create(self) -> None:
-        """Make the file at its full size; CaptchaOcrError where the disk has no room for it."""
+        """Create the file at its full size; CaptchaOcrError if the disk is full."""
         size = math.prod(self.shape)
         with room_for(self.path, size), open(self.path, "wb") as stream:
             stream.truncate(size)
-            if hasattr(os, "posix_fallocate"):  # a hole that cannot be filled later would end us by a signal
+            if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
                 os.posix_fallocate(stream.fileno(), 0, size)
 
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
-        """Map the file, to change it or to read."""
+        """Map the file for reading and writing, or for reading."""
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape)
 
 
 def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
-    Files that cannot be read or labelled are left out and listed in the result. A finished folder of the same images
-    and options is left as it is; UsageError for one of other images or options, unless `force`.
+    The result lists the files that cannot be read or have no label. A finished folder of the same images and options
+    stays as it is; UsageError for a folder of others, unless `force` is set.
     """
     plan = plan_preparation(images, config, options)
     with writing_to(out):
@@ -134,14 +147,14 @@ def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOpti
 
 
 def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOptions) -> Plan:
-    """Find the labels, and what follows from them: alphabet, lengths and input size."""
+    """Find the labels and derive the alphabet, the lengths and the input size from them."""
     labels, unlabelled = find_labels(images, options.labels_file, config.label_pattern, options.corrections)
     selected = select_labels(labels, config)
-    size = config.input_size(selected.lengths.longest, kind_of(images, selected.labels, config.max_bytes))
+    kind = kind_of(images, selected.labels, config.max_bytes)
     manifest = Manifest(
         charset=selected.charset,
         lengths=selected.lengths,
-        size=size,
+        size=config.input_size(derived_size(kind, selected.lengths.longest)),
         source=printable(images),
         labels=None if options.labels_file is None else printable(options.labels_file),
         options=options_of(config),
@@ -152,7 +165,7 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
 
 
 def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
-    """Decode the images and split them; the new shards replace what is in `out` once all of them are written."""
+    """Decode the images, split them and write the shards; they replace those in `out` once all are complete."""
     labels, manifest = plan.labels, plan.manifest
     staging = out / STAGING
     staging.mkdir()
@@ -164,8 +177,11 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
         kept = drop_copies(labels, readable, manifest.charset)
         problems = plan.problems | unreadable | kept.problems
         rows_of = split_rows(kept.rows, labels, plan.config)
-        check_split(rows_of, len(kept.rows), problems)
-        shards = write_shards(staging, pixels, rows_of, encode_rows(manifest, labels, kept.rows), options.workers)
+        if not rows_of["train"]:
+            why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
+            few = f"{counted(len(kept.rows), 'usable image')}, too few for training, validation and test sets"
+            raise CaptchaOcrError(f"{few} ({why})" if why else few)
+        shards = write_shards(staging, pixels, rows_of, plan, options.workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
         manifest = replace(manifest, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
         write_manifest(staging, manifest)
@@ -175,21 +191,8 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
     return Prepared(manifest, problems, kept.copies)
 
 
-def check_split(rows_of: dict[Split, list[int]], usable: int, problems: Problems) -> None:
-    """Refuse a split without a training image."""
-    if not rows_of["train"]:
-        why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
-        raise CaptchaOcrError(
-            f"{counted(usable, 'usable image')} are too few for training, validation and test sets"
-            + (f" ({why})" if why else "")
-        )
-
-
 def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
-    """Remove what an unfinished or replaced preparation left in `out`, and move `files` there, the manifest last.
-
-    That asks for no room: had the disk been full, the shards that were there would still be.
-    """
+    """Replace the shards in `out` by `files`, in their order; this needs no disk space."""
     clear(out)
     for file in files:
         os.replace(staging / file, out / file)
@@ -197,39 +200,53 @@ def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
 
 
 def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
-    """What the labelled images below a folder are like, by a sample; as the generator's where none can be read."""
-    some = (folder / label.file for label in labels[:: 1 + len(labels) // SURVEYED])
-    return survey(some, max_bytes) or GENERATED
+    """Return what a sample of the labelled images is like; if none can be read, what generated images are like."""
+    sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
+    return survey(sample, max_bytes) or GENERATED
+
+
+def derived_size(images: ImageKind, longest: int) -> ImageKind:
+    """Return an input size with the images' proportions and as many pixels per character as generated images have.
+
+    Small images are enlarged: the network would otherwise have fewer columns than the text has characters.
+    """
+    budget = PIXELS_PER_CHARACTER * max(4, longest)
+    scale = math.sqrt(budget / (images.width * images.height))
+    if MIN_RESIZING < scale < 1 / MIN_RESIZING:
+        scale = 1.0
+    width = max(round(images.width * scale), MIN_INPUT_WIDTH_PER_CHARACTER * longest)
+    height, width = (max(MIN_INPUT_SIDE, min(MAX_INPUT_SIDE, side)) for side in (round(images.height * scale), width))
+    return ImageKind(height, width, images.channels)
 
 
 def printable(path: Path) -> str:
-    """A path as text that every file and terminal takes."""
+    """Return a path as text that every file and terminal can hold."""
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def options_of(config: PrepareConfig) -> dict[str, object]:
-    """The options of a preparation as JSON types, for the manifest."""
-    sizes = ("preset", "width", "height", "channels")  # the manifest has the size itself
-    words = {
+    """Return the options of a preparation as JSON types, for the manifest."""
+    elsewhere = ("preset", "width", "height", "channels", "lengths")  # the manifest has the size itself
+    options = {name: value for name, value in asdict(config).items() if name not in elsewhere}
+    if config.max_bytes == MAX_BYTES:  # manifests written before --max-bytes existed do not have it
+        del options["max_bytes"]
+    return {
+        **options,
         "length": None if config.lengths is None else str(config.lengths),
         "split": list(config.split),
         "fold": None if config.fold is None else list(config.fold),
     }
-    left = {name: value for name, value in asdict(config).items() if name not in (*sizes, "lengths")}
-    if config.max_bytes == MAX_BYTES:  # as folders have it that were made before there was a choice
-        del left["max_bytes"]
-    return {**left, **words}
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
-    """The command that makes the same shards in `out` again, at the input size of `preset`."""
-    usual, words = options_of(PrepareConfig()), ["--preset", preset]
+    """Return the command that makes the same shards in `out` again, with the input size of `preset`."""
+    defaults, words = options_of(PrepareConfig()), ["--preset", preset]
     if manifest.labels is not None:
         words += ["--labels", manifest.labels]
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
         out, words = out.parent, [*words, "--folds", str(fold[1])]
-    for name, default in {**usual, "max_bytes": MAX_BYTES}.items():
+    for name, default in {**defaults, "max_bytes": MAX_BYTES}.items():
         value = manifest.options.get(name, default)
         if value != default and name != "fold":
             words.append("--" + name.replace("_", "-"))
@@ -251,9 +268,9 @@ def hash_files(plan: Plan) -> list[str | None]:
 
 
 def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
-    """The manifest in `out` if it is of the same preparation and its shards are whole.
+    """Return the manifest in `out` if it belongs to the same preparation and its shards are not damaged.
 
-    UsageError if it is of another, DamagedError if not whole; with `force` None.
+    Otherwise return None with `force`; without it UsageError for another preparation, DamagedError for damage.
     """
     path = out / MANIFEST_FILE
     if force and not is_ours(path, MANIFEST_FORMAT):
@@ -266,27 +283,27 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
     except DamagedError as error:
         if force:
             return None
-        way_out = "make the shards anew with --force" if is_ours(path, MANIFEST_FORMAT) else "choose another --out"
+        way_out = "make the shards again with --force" if is_ours(path, MANIFEST_FORMAT) else "choose another --out"
         raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
-    changed = ["the images or labels"] if existing.inputs_sha256 != planned.inputs_sha256 else []
-    changed += ["the input size"] if existing.size != planned.size else []
-    changed += ["the options"] if existing.options != planned.options else []
+    changed = ["the images or labels differ"] if existing.inputs_sha256 != planned.inputs_sha256 else []
+    changed += ["the input size differs"] if existing.size != planned.size else []
+    changed += ["the options differ"] if existing.options != planned.options else []
     raise UsageError(
-        f"{out} holds shards made otherwise ({' and '.join(changed)} differ); "
+        f"{out} holds the shards of another preparation ({', '.join(changed)}); "
         "choose another --out, or replace them with --force"
     )
 
 
 def clear(out: Path) -> None:
-    """Remove what an unfinished or replaced preparation left in `out`."""
+    """Remove the manifest and all shards in `out`."""
     leftovers = [path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name)]
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 
 def decode_all(plan: Plan, pixels: PixelsFile, options: PrepareOptions) -> list[Decoded]:
-    """Decode every labelled image into its row of `pixels`."""
+    """Decode every labelled image into its row of the pixels file."""
     pixels.create()
     jobs = []
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
@@ -300,7 +317,7 @@ def decode_all(plan: Plan, pixels: PixelsFile, options: PrepareOptions) -> list[
 
 
 def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decoded]:
-    """Decode some files into their rows of the pixels."""
+    """Decode some files into their rows of the pixels file."""
     images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")
     results = []
@@ -316,26 +333,20 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
     return results
 
 
-def encode_rows(manifest: Manifest, labels: list[Label], rows: list[int]) -> np.ndarray:
-    """Return the class ids of all labels, (N, L) int16; those of other rows are 0."""
-    ids = np.zeros((len(labels), manifest.lengths.longest), dtype=np.int16)
-    ids[rows] = manifest.charset.encode([labels[row].text for row in rows], manifest.lengths.longest)
-    return ids
-
-
 def write_shards(
-    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], ids: np.ndarray, workers: int | None
+    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], plan: Plan, workers: int | None
 ) -> list[Shard]:
-    """Cut every split into shards and write them, each by one worker."""
+    """Write the shards of every split; each worker writes whole shards."""
     jobs = []
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
             part = rows[first : first + SAMPLES_PER_SHARD]
-            jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids[part]))
+            ids = plan.manifest.charset.encode([plan.labels[row].text for row in part], plan.manifest.lengths.longest)
+            jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
     return list(map_jobs(shard_job, jobs, workers))
 
 
 def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:
-    """Write one shard from its rows of the pixels."""
+    """Write one shard from its rows of the pixels file."""
     path, split, pixels, rows, labels = job
     return write_shard(path, split, pixels.open("r")[rows], labels)

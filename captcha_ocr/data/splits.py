@@ -1,4 +1,4 @@
-"""Which image goes into which split."""
+"""Assign images to the training, validation and test sets."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from captcha_ocr.system.console import counted
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """The rows to keep, how many copies were dropped, and why which files are left out."""
+    """The rows to keep, the number of copies that were dropped, and the reason for each file that is left out."""
 
     rows: list[int]
     copies: int
@@ -21,11 +21,11 @@ class Deduplicated:
 
 
 def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset) -> Deduplicated:
-    """Keep one of each set of byte-identical images; a row without a hash cannot be read.
+    """Keep one of each group of byte-identical images; a row without a hash cannot be read.
 
-    Copies in two splits would test a network on what it was trained on, so the copy in the test set is kept before
-    that in the validation set, and that before the one in the training set. Copies with different texts are all left
-    out, since nobody knows which is right.
+    Copies in two splits would test a network on its training images, so a copy in the test set is preferred to one in
+    the validation set, and that to one in the training set. Copies with different texts are all left out, since the
+    correct text is unknown.
     """
     rows_of: dict[str, list[int]] = {}
     for row, file_sha256 in enumerate(hashes):
@@ -45,8 +45,8 @@ def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset)
 
 
 def split_rows(rows: list[int], labels: list[Label], config: PrepareConfig) -> dict[Split, list[int]]:
-    """Return the rows of each split in a seeded random order: as the labels say, or drawn."""
-    order = [rows[place] for place in np.random.default_rng(config.seed).permutation(len(rows))]
+    """Return the rows of each split, in a random order that depends on the seed: by the labels, else at random."""
+    order = [rows[position] for position in np.random.default_rng(config.seed).permutation(len(rows))]
     _, val_percent, test_percent = config.split
     split: dict[Split, list[int]] = {name: [] for name in SPLITS}
     if config.fold is not None:
@@ -66,9 +66,9 @@ def split_rows(rows: list[int], labels: list[Label], config: PrepareConfig) -> d
     return split
 
 
-def take(rows: list[int], share: float) -> list[int]:
-    """Remove and return the last `share` rows, rounded, at least one."""
-    count = max(1, round(share))
+def take(rows: list[int], number: float) -> list[int]:
+    """Remove and return the last `number` rows, rounded, at least one."""
+    count = max(1, round(number))
     taken = rows[-count:]
     del rows[-count:]
     return taken

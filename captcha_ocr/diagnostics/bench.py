@@ -17,7 +17,7 @@ from captcha_ocr.generation.fast_renderer import render
 from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.parallel import SLICE
+from captcha_ocr.system.parallel import JOBS_PER_SLICE
 from captcha_ocr.training.batches import BatchPartition, ResidentBatches
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.trainer import Trainer
@@ -40,7 +40,7 @@ def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
     captchas = GeneratorConfig()
-    size = PrepareConfig(preset=preset_name).input_size(captchas.lengths.longest, GENERATED)
+    size = PrepareConfig(preset=preset_name).input_size(GENERATED)
     charset = Charset(captchas.charset)
     texts, drawn = zip(*(render(captchas, index) for index in range(DRAWN)), strict=True)
     images = torch.from_numpy(np.stack([to_array(image, size) for image in drawn])).to(device)
@@ -74,5 +74,5 @@ def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
         list(islice(readings, DRAWN))
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < SECONDS:
-            count += len(list(islice(readings, SLICE)))
+            count += len(list(islice(readings, JOBS_PER_SLICE)))
         return count / (time.perf_counter() - started)

@@ -11,7 +11,7 @@ from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import open_image, read_bytes
 from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, kind_of
+from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
 from captcha_ocr.errors import CaptchaOcrError, ImageError
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
@@ -148,7 +148,7 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
 
 def describe_size(seen: ImageKind, config: PrepareConfig, longest: int) -> str:
     """Describe the network's input for images like `seen`, and why it is grey or in colour."""
-    size = config.input_size(longest, seen)
+    size = config.input_size(derived_size(seen, longest))
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
     is_same = (seen.width, seen.height) == (size.width, size.height)
     change = f"not resized, {size.colours}" if is_same else f"resized to {size}"

@@ -1,4 +1,4 @@
-"""What `generate` draws."""
+"""The options of generate."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,21 +8,18 @@ from captcha_ocr.config import MAX_AREA, Lengths, check_seed
 from captcha_ocr.errors import check, is_int
 
 Warp = Literal["package", "classic"]
-
-
 Renderer = Literal["fast", "package"]
 
-
 FOUR_CHARACTERS = Lengths(4, 4)
-MIN_WIDTH_PER_CHARACTER = 16  # of a generated image
+MIN_WIDTH_PER_CHARACTER = 16  # pixels
 
 
 @dataclass(frozen=True)
 class GeneratorConfig:
-    """What `generate` draws. Image `i` depends on these, less `count` and `start`, and on `i` alone.
+    """The options of generate. Image `i` depends on `i` and on all of them but `count` and `start`.
 
-    warp: `package` as the installed version draws, `classic` as 0.7.0 and earlier did.
-    width 0: 40 pixels a character of the longest text, at least 160.
+    warp: `package` draws like the installed version of captcha, `classic` like 0.7.0 and earlier.
+    width: 0 takes 40 pixels for each character of the longest text, at least 160.
     """
 
     count: int = 50_000
@@ -42,14 +39,11 @@ class GeneratorConfig:
         check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
         check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
         check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
-        least = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
-        check(
-            is_int(self.width, least, 4096),
-            f"a width of {self.width} pixels is out of bounds: "
-            f"{self.lengths.longest} characters need at least {least}, and 4096 is the most",
-        )
+        min_width = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
+        limits = f"{self.lengths.longest} characters need at least {min_width} pixels, and the maximum is 4096"
+        check(is_int(self.width, min_width, 4096), f"the width cannot be {self.width} pixels: {limits}")
         check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
         check(bool(self.font_sizes), "--font-sizes names no size")
-        check(all(is_int(size, 4, 512) for size in self.font_sizes), "font sizes must be 4 to 512, such as 42,50")
+        check(all(is_int(size, 4, 512) for size in self.font_sizes), "--font-sizes must be 4 to 512, such as 42,50")
         check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
         check_seed(self.seed)

@@ -1,4 +1,4 @@
-"""One seeded captcha, drawn by the `captcha` package's own code."""
+"""Draw a captcha with the code of the `captcha` package, from a seed."""
 
 import random
 from functools import lru_cache
@@ -9,11 +9,11 @@ from PIL import Image, ImageDraw
 
 from captcha_ocr.generation.config import GeneratorConfig, Warp
 
-package: Any = captcha.image  # whose module attribute `secrets` is replaced while it draws
+package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
 
 def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
-    """The text of image `index`, and the generator to go on drawing with."""
+    """Return the text of image `index`, and the random generator that draws the image."""
     rng = random.Random(f"captcha-ocr {config.seed} {index}")
     lengths = config.lengths
     length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
@@ -21,9 +21,9 @@ def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random
 
 
 def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
-    """As `render`, pixel by pixel, by the package's own code in about twice the time.
+    """Return the text and the RGB image number `index`: the pixels of `render` in about twice the time.
 
-    Not for several threads at once: the package's source of chance is replaced while it draws.
+    Not thread-safe: the package's random source is replaced while it draws.
     """
     text, rng = seeded_text(config, index)
     original = package.secrets
@@ -35,7 +35,7 @@ def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.I
 
 
 class SeededSecrets:
-    """Stands in for the `secrets` module inside `captcha.image`, drawing from a given generator."""
+    """A replacement of the module `secrets` in `captcha.image` that draws from a given random generator."""
 
     def __init__(self, rng: random.Random) -> None:
         self.randbelow = rng.randrange
@@ -44,16 +44,15 @@ class SeededSecrets:
 
 
 class ClassicCaptcha(captcha.image.ImageCaptcha):
-    """The drawing of captcha 0.3 to 0.7.0.
+    """The captchas of captcha 0.3 to 0.7.0.
 
-    Since 0.7.1 `w * u * (high - low) + low` stands where `w * uniform(low, high)` stood, which
-    weakens the warp, and the noise arc may end anywhere right of the first fifth instead of in
-    the last one. Both are restored here; everything else is inherited.
+    Version 0.7.1 replaced `w * uniform(low, high)` by `w * u * (high - low) + low`, which weakens the warp, and lets
+    the noise arc end anywhere to the right of the first fifth instead of in the last fifth. This class reverts both.
     """
 
     @staticmethod
     def create_noise_curve(image: Image.Image, color: Any) -> Image.Image:
-        """Draw one arc from the first fifth of the width to the last."""
+        """Draw an arc from the first fifth of the width to the last."""
         draw_below = package.secrets.randbelow
         width, height = image.size
         left = draw_below(width // 5 + 1)
@@ -65,12 +64,12 @@ class ClassicCaptcha(captcha.image.ImageCaptcha):
         return image
 
     def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
-        """One glyph: placed, cropped to its ink, rotated, and warped as a quadrilateral."""
+        """Draw a glyph, crop it to its ink, rotate it and warp it to a quadrilateral."""
         source = package.secrets
 
         def uniform(low: float, high: float) -> float:
-            share: float = source.randbits(32) / 2**32
-            return low + share * (high - low)
+            fraction: float = source.randbits(32) / 2**32
+            return low + fraction * (high - low)
 
         font = source.choice(self.truefonts)
         _, _, width, height = draw.multiline_textbbox((1, 1), c, font=font)
@@ -98,6 +97,6 @@ DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
 
 @lru_cache(maxsize=1)
 def package_drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
-    """The package's drawing object for a configuration; it keeps the loaded fonts."""
+    """Return the package's renderer for a configuration; it keeps the loaded fonts."""
     fonts = list(config.fonts) or None
     return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes)

@@ -1,6 +1,6 @@
-"""The model folder: weights, configuration and card; copy it anywhere and it reads. No torch here.
+"""The model folder: weights, configuration and card, without any link to its place.
 
-`config.json` carries the sha256 of every file beside it that matters and of its own content.
+`config.json` holds the sha256 of the weights, of the other files that are read, and of its own content.
 """
 
 import os
@@ -16,21 +16,21 @@ from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
-OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # beside them in a checkpoint
-FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)  # whose sha256 config.json may carry
+OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a checkpoint
+HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
-VARIABLE = "CAPTCHA_OCR_MODEL"
+MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
 BACKUP = ".captcha-ocr.old"
 
 
 def write_model_folder(
     folder: Path, config: ModelConfig, facts: Mapping[str, Any], files: Mapping[str, bytes], card: str | None = None
 ) -> None:
-    """Write a model folder at once: `folder` is the old one or the new one, whole, and never between.
+    """Write a model folder atomically: a reader sees either the old folder or the new one.
 
-    facts: anything worth keeping in config.json (JSON types); files: by name, whose hashes config.json then carries;
-    card: a README.md for people.
+    facts: more entries for config.json, as JSON types. files: content by name; config.json gets the hashes.
+    card: the README.md.
     """
     document = {
         "format": MODEL_FORMAT,
@@ -48,7 +48,7 @@ def write_model_folder(
 
 
 def copy_model(source: Path, folder: Path) -> None:
-    """Copy a model folder at once, as `save_model` writes one."""
+    """Copy a model folder atomically."""
     with replacing(folder) as temporary:
         for file in sorted(filter(Path.is_file, source.iterdir())):
             write_atomic(temporary / file.name, file.read_bytes())
@@ -56,8 +56,8 @@ def copy_model(source: Path, folder: Path) -> None:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill, which takes the place of `folder` in the end, or goes where filling it failed."""
-    temporary = temporary_of(folder)
+    """Yield an empty folder that replaces `folder` at the end of the block, or is removed after an error."""
+    temporary = folder.with_name(folder.name + TEMPORARY)
     remove_folder(temporary)
     temporary.mkdir(parents=True)
     try:
@@ -69,65 +69,60 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def swap_in(temporary: Path, folder: Path) -> None:
-    """Rename `temporary` to `folder`, which steps aside and is removed only afterwards."""
-    old = backup_path(folder)
-    remove_folder(old)
+    """Rename `temporary` to `folder`; the old folder is renamed to its backup path first, and removed at the end."""
+    backup = backup_path(folder)
+    remove_folder(backup)
     if folder.exists():
-        os.replace(folder, old)
+        os.replace(folder, backup)
     os.replace(temporary, folder)
     sync_folder(folder.parent)
-    remove_folder(old)
+    remove_folder(backup)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, if it is there; of a link the link alone."""
+    """Remove a folder with its content, if it exists; of a link, only the link."""
     if folder.is_symlink():
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def backup_path(folder: Path) -> Path:
-    """Where `folder` steps to while its successor takes its place."""
+    """Return the path of the old `folder` while the new one replaces it."""
     return folder.with_name(folder.name + BACKUP)
 
 
-def temporary_of(folder: Path) -> Path:
-    """Where the successor of `folder` is written."""
-    return folder.with_name(folder.name + TEMPORARY)
-
-
 def current_path(folder: Path) -> Path:
-    """`folder`, or where it had stepped aside to when the program was killed: for readers, who change nothing."""
+    """Return `folder`, or its backup path if the program was killed while it replaced the folder; change nothing."""
     return backup_path(folder) if backup_path(folder).exists() and not folder.exists() else folder
 
 
 def restore_backup(folder: Path) -> None:
-    """Bring back a folder that had stepped aside when the program was killed."""
+    """Rename the backup to `folder` if the program was killed while it replaced the folder."""
     if current_path(folder) != folder:
         os.replace(backup_path(folder), folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The checked content of config.json; UsageError where there is no model, DamagedError if not whole."""
+    """Read and check config.json; UsageError if there is no model, DamagedError if the file is damaged."""
     if not folder.exists():
-        raise UsageError(f"there is no folder {folder}; make a model with: captcha-ocr train")
+        raise UsageError(f"there is no folder {folder}; train a model with: captcha-ocr train")
     if not (folder / CONFIG_FILE).exists():
-        raise UsageError(f"{folder} is no model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
+        raise UsageError(f"{folder} is not a model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
     document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)
     files, facts = document.get("files"), document.get("facts")
-    whole = isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(FILES)
-    if not whole or not isinstance(facts, dict) or "model" not in document:
+    complete = isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(HASHED_FILES)
+    if not complete or not isinstance(facts, dict) or "model" not in document:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed")
     return document
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """What the model in `folder` is made of; errors as `read_config`."""
+    """Read the configuration of the model in `folder`; errors as `read_config`."""
     return model_config_in(folder, read_config(folder))
 
 
 def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
-    """As `read_model_config`, from what `read_config` gave."""
+    """Return the model's configuration in the result of `read_config`; DamagedError if it is malformed."""
     try:
         return ModelConfig.from_dict(document["model"])
     except UsageError as error:
@@ -135,20 +130,20 @@ def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
 
 
 def find_model_folder(folder: Path) -> Path:
-    """The model folder that `folder` means: itself, or, of a run folder, its `best`."""
+    """Return the model folder for a given folder: `best` in a run folder, else the folder itself."""
     best = current_path(folder / "best")
     return best if best.is_dir() else folder
 
 
 def default_model(run: Path) -> Path:
-    """The folder to read with where none is named: CAPTCHA_OCR_MODEL, else a run's best, else the package's own.
+    """Return the model to use if none is given: CAPTCHA_OCR_MODEL, else the best of `run`, else the package's own.
 
-    UsageError where the variable names no model.
+    UsageError if the variable names no model folder.
     """
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(MODEL_VARIABLE)
     if named:
         if not (find_model_folder(Path(named)) / CONFIG_FILE).exists():
-            raise UsageError(f"{VARIABLE} is {named}, which is no model folder (it has no {CONFIG_FILE})")
+            raise UsageError(f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})")
         return Path(named)
     best = current_path(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

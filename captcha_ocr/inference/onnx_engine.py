@@ -1,4 +1,4 @@
-"""Reading without torch: an exported network, which onnxruntime computes on the processor."""
+"""Compute logits without torch: onnxruntime runs an exported network on the CPU."""
 
 import os
 from collections.abc import Iterator
@@ -16,17 +16,16 @@ from captcha_ocr.system.parallel import available_workers
 if TYPE_CHECKING:
     import onnxruntime
 
-# From 1.29 on its builds for Linux and macOS keep events in ~/.cache and send them, unless told this before the import.
+# Since 1.29 the builds for Linux and macOS store and send telemetry, unless this is set before the import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-EXTERNAL_DATA = b"location"  # the key, in ONNX, of the file that a tensor's data are in
+EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in another file
 
 
 class OnnxEngine:
-    """What a Recognizer reads with: numpy in, numpy out.
+    """An engine for a Recognizer that needs no torch.
 
-    Every image is computed by one thread, and several read at once: so no two wait for each other, and the program
-    starts none before it needs them.
+    onnxruntime computes in the calling thread alone; a Recognizer calls it from several threads at once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,10 +39,10 @@ class OnnxEngine:
         self.readers = available_workers()
 
     def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path]]:
-        return OnnxEngine, (self.folder,)  # opened again by the process that it is sent to
+        return OnnxEngine, (self.folder,)  # another process opens the folder again
 
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """(B, C, H, W) uint8 array to (B, L, K) float32 array."""
+        """Return the logits, (B, L, K) float32, of images, (B, C, H, W) uint8."""
         with errors_named(self.folder / ONNX_FILE):
             return np.asarray(self.session.run(["logits"], {"images": images})[0])
 
@@ -53,31 +52,29 @@ class OnnxEngine:
 
 @contextmanager
 def errors_named(path: Path) -> Iterator[None]:
-    """Within it what onnxruntime raises is a DamagedError: `path` holds no network of ours."""
+    """Turn any error of onnxruntime into a DamagedError that names `path`."""
     try:
         yield
-    except Exception as error:  # onnxruntime's have no class in common, and nothing else is done here
+    except Exception as error:  # the errors of onnxruntime have no common class
         reason = str(error).partition("\n")[0][:200]
         if "bad_alloc" in reason or "Failed to allocate memory" in reason:
             raise MemoryError from None
-        raise DamagedError(f"{path} holds no network that reads images: {reason}") from None
+        raise DamagedError(f"{path} does not hold a network that reads images: {reason}") from None
 
 
 def open_session(network: bytes) -> "onnxruntime.InferenceSession":
-    """A session over the bytes of an ONNX file, with one thread and without telemetry, that reads nothing but them.
+    """Open a session for the bytes of an ONNX file, with one thread and without telemetry.
 
-    ValueError for a network with data in other files: onnxruntime would look for them from the current folder on.
+    ValueError for a network with data in other files, which onnxruntime would look for in the current folder.
     """
     import onnxruntime
 
-    # Eight such bytes in a row among weights, by chance, are in one of a million million files.
-    if EXTERNAL_DATA in network:
-        raise ValueError("its data are in another file")
-    onnxruntime.disable_telemetry_events()  # those of its builds for Windows, and where it was imported before us
+    if EXTERNAL_DATA in network:  # weights contain these eight bytes in one of 10**12 files
+        raise ValueError("its data is in another file")
+    onnxruntime.disable_telemetry_events()  # for its Windows builds, and if it was imported before this module
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what is fatal: errors are raised, too
-    options.add_session_config_entry(
-        "session.load_model_format", "ONNX"
-    )  # not onnxruntime's own, which is less checked
+    options.log_severity_level = 4  # only fatal errors: the others are also raised
+    # Not onnxruntime's own format, which it checks less.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a plain line now and then elsewhere."""
+"""Show progress on stderr: as a bar on a terminal, as a line every half minute elsewhere."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ SECONDS_BETWEEN_NOTES = 0.5
 
 
 def say(line: str, quiet: bool = False) -> None:
-    """Write one line to stderr, above the bar if there is one; nothing where it is to be quiet."""
+    """Write one line to stderr, above the progress bar if there is one, unless `quiet` is set."""
     if not quiet and sys.stderr is not None:
         from tqdm import tqdm  # a reader is installed without it
 
@@ -21,7 +21,7 @@ def say(line: str, quiet: bool = False) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: `42 s`, `6 min 05 s`, `2 h 10 min`."""
+    """Format seconds: `42 s`, `6 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -31,18 +31,18 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 epoch`, `2 epochs`, `1,000 processes`."""
+    """Format a number and its noun: `1 epoch`, `2 epochs`, `1,000 processes`."""
     ending = "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 class ProgressBar:
-    """Counts images: `show` says how many of how many are done, `note` a few words beside it."""
+    """The progress of some work on images: `show` prints the count, `note` a text beside it."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
-        self.first: int | None = None  # what was there at the first `show`: no part of the rate
+        self.first: int | None = None  # images done at the first `show`, which do not count in the rate
         self.bar: tqdm[Any] | None = None
 
     def __enter__(self) -> "ProgressBar":
@@ -64,15 +64,8 @@ class ProgressBar:
             if self.bar is None:
                 from tqdm import tqdm
 
-                self.bar = tqdm(
-                    initial=done,
-                    total=total,
-                    desc=self.name,
-                    unit=" images",
-                    leave=False,
-                    file=sys.stderr,
-                    dynamic_ncols=True,
-                )
+                style: dict[str, Any] = {"unit": " images", "leave": False, "file": sys.stderr, "dynamic_ncols": True}
+                self.bar = tqdm(initial=done, total=total, desc=self.name, **style)
             self.bar.update(done - self.bar.n)
         elif done > self.first and time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
@@ -81,7 +74,7 @@ class ProgressBar:
             say(f"{line} {self.text}".rstrip())
 
     def wants_note(self) -> bool:
-        """Whether it is time for another `note`: asking the device for its figures makes it wait."""
+        """Tell whether to make another `note`; not too often, since reading metrics makes a device wait."""
         now = time.monotonic()
         if self.quiet or now - self.last_note < SECONDS_BETWEEN_NOTES:
             return False
@@ -89,7 +82,7 @@ class ProgressBar:
         return True
 
     def note(self, text: str) -> None:
-        """Show a few words beside the bar, and in the next plain line."""
+        """Show a text beside the bar, or in the next line."""
         self.text = text
         if self.bar is not None:
             self.bar.set_postfix_str(text, refresh=False)

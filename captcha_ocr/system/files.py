@@ -1,4 +1,4 @@
-"""Writing that never leaves half a file, by one at a time, and JSON documents that notice a flipped bit."""
+"""Write files atomically, lock folders, and read files with limits and hashes."""
 
 import contextlib
 import errno
@@ -13,33 +13,37 @@ from typing import BinaryIO
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
-MOST_BYTES = 2**32  # of a file of ours, where nothing else says how large it can be
+MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
 
 
 def sha256(data: bytes) -> str:
-    """The SHA-256 of `data`, as 64 hexadecimal digits."""
+    """Return the SHA-256 of `data` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
-    """Write `data` to `path` so that a reader, or a crash, sees the old file or the new one whole.
+    """Write `data` to `path`; a reader, also one after a crash, sees either the old file or the new one.
 
-    durable: whether the disk has it when this returns. CaptchaOcrError where the disk is full; the old file stays.
+    durable: wait until the data is on the disk. CaptchaOcrError if the disk is full; the old file stays.
     """
     write_in_turn([(path, data)], durable)
 
 
 def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> None:
-    """As `write_atomic` for several files of one folder, of which one may come twice.
+    """Write several files of one folder atomically, one after the other; a file may come twice.
 
-    All that a full disk could prevent comes before the first of them is replaced; then one is after the other.
+    A full disk is noticed before the first file is replaced; otherwise as `write_atomic`.
     """
-    folder, size = files[0][0].parent, sum(len(data) for _, data in files)
+    first, size = files[0][0], sum(len(data) for _, data in files)
     staged = [path.with_name(f"{path.name}.{number}{TEMPORARY}") for number, (path, _) in enumerate(files)]
     try:
-        with room_for(files[0][0], size):
+        with room_for(first, size):
             for temporary, (_, data) in zip(staged, files, strict=True):
-                write_new(temporary, data, durable)
+                with open(temporary, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    if durable:
+                        os.fsync(stream.fileno())
             for temporary, (path, _) in zip(staged, files, strict=True):
                 os.replace(temporary, path)
     except BaseException:
@@ -47,78 +51,69 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
             remove_files(staged)
         raise
     if durable:
-        sync_folder(folder)
-
-
-def write_new(path: Path, data: bytes, durable: bool) -> None:
-    """Write a file of which nobody knows yet, and wait until the disk has it, if it is to be durable."""
-    with open(path, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        if durable:
-            os.fsync(stream.fileno())
+        sync_folder(first.parent)
 
 
 @contextlib.contextmanager
 def room_for(path: Path, size: int) -> Iterator[None]:
-    """Within it a full disk is said in a sentence: that `path` needs `size` bytes, and how many there are."""
+    """Turn the error of a full disk into a CaptchaOcrError that names the `size` of `path` and the free space."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            error.filename = error.filename or str(path)  # which writing, unlike opening, does not say
+            error.filename = error.filename or str(path)  # errors of opening name the file, those of writing do not
             raise
         free = shutil.disk_usage(path.parent).free
-        although = " (so there are too many files, or there is a quota)" if free >= size else ""
+        other_limit = " (there are too many files, or there is a quota)" if free >= size else ""
         raise CaptchaOcrError(
-            f"the disk is full: {path} needs {size:,} bytes, and {free:,} are free{although}; "
-            "what was there before is whole, so make room and give the same command again"
+            f"the disk is full: {path} needs {size:,} bytes, and {free:,} are free{other_limit}; "
+            "the older files are complete, so free some space and run the same command again"
         ) from None
 
 
 @contextlib.contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Within it no other captcha-ocr writes to `folder`, which is made, and removed again if it stays empty.
+    """Create `folder` and lock it against other captcha-ocr processes; CaptchaOcrError if one is writing to it.
 
-    What a writer that was killed left half written is removed. CaptchaOcrError where somebody is writing now.
+    First remove what a killed process left half written; at the end remove the folder if it is empty.
     """
-    from filelock import FileLock, Timeout  # a tenth of a second, which reading does without
+    from filelock import FileLock, Timeout  # takes 0.1 s to import, which commands that only read save
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise UsageError(f"{folder} is no folder; choose another --out") from None
+        raise UsageError(f"{folder} is not a folder; choose another --out") from None
     lock = FileLock(folder / LOCK_FILE, timeout=0)
     try:
         lock.acquire()
     except Timeout:
         raise CaptchaOcrError(
-            f"another captcha-ocr is writing to {folder}; wait until it has ended, or choose another folder"
+            f"another captcha-ocr is writing to {folder}; wait until it ends, or choose another folder"
         ) from None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        yield  # where nobody can write there is nothing to keep others from: what tries says so
+        yield  # nobody can write here, so no lock is needed; an attempt to write raises its own error
         return
     try:
         remove_stale(folder)
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows removes no file that is open; it may stay
+        with contextlib.suppress(OSError):  # Windows does not remove an open file
             (folder / LOCK_FILE).unlink()
         lock.release()
-        with contextlib.suppress(OSError):  # as nearly every folder is not empty
+        with contextlib.suppress(OSError):  # the folder is not empty
             folder.rmdir()
 
 
 def remove_stale(folder: Path) -> None:
-    """Remove what a writer that was killed left half written in `folder`."""
+    """Remove what a killed process left half written in `folder`."""
     for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable, where the system lets a folder be opened at all."""
+    """Wait until renames inside `folder` are on the disk; Windows cannot do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -127,12 +122,12 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The bytes of one of our files; DamagedError where there is none, or one that is larger than it can be."""
+def read_whole(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Read a file that captcha-ocr wrote; DamagedError if it is missing, unreadable or larger than `max_bytes`."""
     try:
         with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_size > most_bytes:
-                raise DamagedError(f"{path} is larger than the {most_bytes:,} bytes that it can have")
+            if os.fstat(stream.fileno()).st_size > max_bytes:
+                raise DamagedError(f"{path} is larger than {max_bytes:,} bytes, so captcha-ocr did not write it")
             return stream.read() or b""
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
@@ -142,21 +137,20 @@ def read_whole(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 @contextlib.contextmanager
 def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file to read; OSError where it is none: reading from a pipe or a device could go on for ever."""
-    with open(path, "rb", opener=open_at_once) as stream:
+    """Open a file for reading; OSError for a pipe or a device, which might never end."""
+
+    def without_waiting(path: str, flags: int) -> int:  # for a process that writes to the pipe
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         yield stream
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as one would for a pipe that nobody writes to."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def read_checked(path: Path, expected_sha256: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """The bytes of `path`, after checking that they have the expected SHA-256."""
-    data = read_whole(path, most_bytes)
+def read_checked(path: Path, expected_sha256: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Read a file that captcha-ocr wrote; DamagedError also if it does not have the expected SHA-256."""
+    data = read_whole(path, max_bytes)
     if sha256(data) != expected_sha256:
         raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
     return data

@@ -1,4 +1,4 @@
-"""Work spread over processes or threads: a function mapped over jobs, the results in the order of the jobs."""
+"""Map a function over jobs in processes or threads; the results come in the order of the jobs."""
 
 import os
 import signal
@@ -10,35 +10,33 @@ from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.system.signals import deferred, held
+from captcha_ocr.system.signals import blocked, deferred
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-SLICE = 64  # jobs that a thread takes at a time, at most: those it has are still done after Ctrl-C
-MOMENT = 0.05  # seconds that a thread waits for further jobs of a slow source before it does those it has
+JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
+MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Which of how many processes this one is, where torchrun, or a launcher like it, started several for one task.
+    """Return the rank and the world size that torchrun, or a similar launcher, gave this process: (0, 1) without one.
 
-    UsageError where what such a launcher sets cannot be.
+    UsageError if the launcher's environment variables are wrong.
     """
-    words = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    rank_text, size_text = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     try:
-        count = int(words[1])
-        rank = int(words[0]) if count > 1 else 0
-        if not 0 <= rank < max(1, count):
-            raise ValueError
+        world_size = max(1, int(size_text))
+        rank = int(rank_text) if world_size > 1 else 0
     except ValueError:
-        raise UsageError(
-            f"WORLD_SIZE={words[1]} and RANK={words[0]} in the environment should be torchrun's numbers"
-        ) from None
-    return rank, max(1, count)
+        rank = world_size = 0
+    if not 0 <= rank < world_size:
+        raise UsageError(f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment are not torchrun's numbers")
+    return rank, world_size
 
 
 def available_workers() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -47,16 +45,16 @@ def available_workers() -> int:
 def map_in_threads(
     function: Callable[[list[Job]], list[Result]], jobs: Iterable[Job], threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """Yield a result for each job in order; `function` does a slice of them, and the threads are some slices ahead.
+    """Yield a result for each job, in order; `function` gets slices of jobs, and the threads are some slices ahead.
 
-    Handed over one by one, small jobs such as files would take longer to pass from thread to thread than to do. What
-    `jobs` raises is raised after the results of those before it.
+    Passing small jobs, such as files, to a thread one by one would take longer than to do them. An error in `jobs` is
+    raised after the results of the jobs before it.
     """
     threads = threads or available_workers()
     slices = Slices(jobs)
     first = list(islice(slices, threads + 1))
     if len(first) < 2:
-        for some in first:  # a new thread would take longer to start than a file to do
+        for some in first:  # to start a thread would take longer than to read a file
             yield from function(some)
         slices.raise_error()
         return
@@ -71,13 +69,12 @@ def map_in_threads(
             yield from result
         slices.raise_error()
     finally:
-        # What nobody waits for any more is not begun. What has begun is not waited for: an iterator left halfway
-        # may be collected by any thread, one of these too, and none can wait for itself.
+        # Waiting could deadlock: any thread, also one of these, may collect a generator that was left halfway.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Slices(Iterator[list[Job]]):
-    """Jobs, some at a time; an error among them ends them, and is kept."""
+    """Slices of jobs; an error in the source ends them and is stored."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self.jobs = iter(jobs)
@@ -85,11 +82,11 @@ class Slices(Iterator[list[Job]]):
 
     def __next__(self) -> list[Job]:
         some: list[Job] = []
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             for job in self.jobs:
                 some.append(job)
-                if len(some) == SLICE or time.monotonic() - begun > MOMENT:
+                if len(some) == JOBS_PER_SLICE or time.monotonic() - started > MAX_WAIT_S:
                     break
         except Exception as error:
             self.jobs, self.error = iter(()), error
@@ -98,22 +95,22 @@ class Slices(Iterator[list[Job]]):
         return some
 
     def raise_error(self) -> None:
-        """Raise what ended the jobs, if it was an error."""
+        """Raise the stored error, if there is one."""
         if self.error is not None:
             raise self.error
 
 
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
-    """Yield `function(job)` for each job in order; one worker means this very process.
+    """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
 
-    `function` is a module's own function and jobs are small: both travel to fresh processes
-    ("spawn": the same on every system, and safe beside threads).
+    `function` must be a function of a module, since the workers are new processes ("spawn": the same on every system,
+    and safe with threads).
     """
     workers = min(workers or available_workers(), len(jobs))
     if workers <= 1:
         yield from map(function, jobs)
         return
-    # Not at the top, for what reads one image starts no process: a seventh of its time would go there.
+    # Not at the top: reading one image starts no process, and would take a seventh longer.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -121,12 +118,11 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
     try:
-        # All workers start here, and inherit that it is held. This process waits, too: what a worker is to do it hands
-        # over when that has started, and another thread than this one may hear of the signal.
-        with deferred(), held(signal.SIGINT):
+        # All workers start here and inherit the blocked signal. This process defers it as well, because another of its
+        # threads may receive it while the workers start.
+        with deferred(), blocked(signal.SIGINT):
             results = deque(pool.submit(function, job) for job in jobs)
-        # Not pool.map: it cancels futures behind the executor's back, which ends in a traceback
-        # or for ever waiting where a worker was killed by the same signal.
+        # Not pool.map: it cancels futures, which ends in a traceback or a deadlock if the signal also killed a worker.
         while results:
             yield results.popleft().result()
     except BrokenProcessPool:
@@ -136,15 +132,13 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
 
 
 def _prepare_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even where it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
+    """Ignore Ctrl-C, which the parent handles, and end with the parent even if it is killed."""
     from multiprocessing import parent_process
 
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    def end_with_parent() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()

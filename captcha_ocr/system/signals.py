@@ -1,4 +1,4 @@
-"""Who hears of SIGINT and SIGTERM while something goes on that must not be disturbed, or that would not hear."""
+"""Handle SIGINT and SIGTERM while work must not be interrupted."""
 
 import contextlib
 import signal
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Handler = Any  # what signal.signal takes and gives
+Handler = Any  # what signal.signal takes and returns
 
 
 def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
-    """Let a handler hear of the signals, but for those that are ignored, and outside the main thread of none.
+    """Set a handler for the signals that are not ignored; return the handlers before.
 
-    Returns the handlers that did before.
+    Outside the main thread, where Python handles no signals, do nothing and return {}.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -23,14 +23,14 @@ def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
 
 
 def restore_handlers(before: dict[signal.Signals, Handler]) -> None:
-    """The inverse of `replace_handlers`."""
+    """Undo `replace_handlers`."""
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def ended_at_once() -> Iterator[None]:
-    """Within it the signals end the process as the system does it: where torch waits, Python hears of none."""
+def default_handlers() -> Iterator[None]:
+    """Let the signals end the process in the block, because Python runs no handler while torch waits."""
     before = replace_handlers(signal.SIG_DFL)
     try:
         yield
@@ -40,24 +40,25 @@ def ended_at_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Within it signals wait, until its end: what they raise torch swallows while it is imported, or is left half so,
-    and its exporter, in C++, ends the process by it.
+    """Delay the signals until the end of the block.
 
-    To block them would not do: what numpy imports has a thread of its own, which takes those that this one does not.
+    An exception from a handler would be swallowed by the import of torch or leave torch half imported, and would end
+    the process in torch's exporter, which is C++. Blocking the signals is not enough: a thread that numpy starts
+    receives those that this thread does not.
     """
-    heard: dict[int, None] = {}
-    before = replace_handlers(lambda number, _: heard.setdefault(number))
+    received: dict[int, None] = {}
+    before = replace_handlers(lambda number, _: received.setdefault(number))
     try:
         yield
     finally:
         restore_handlers(before)
-        for number in heard:
+        for number in received:
             signal.raise_signal(number)
 
 
 @contextlib.contextmanager
-def held(*signals: signal.Signals) -> Iterator[None]:
-    """Hold signals back from every process or thread that begins meanwhile, and, until the end, from this thread."""
+def blocked(*signals: signal.Signals) -> Iterator[None]:
+    """Block signals in this thread in the block; processes and threads that start there inherit the mask."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

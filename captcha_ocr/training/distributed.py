@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.network.device import available_devices
 from captcha_ocr.system.parallel import rank_and_world_size
-from captcha_ocr.system.signals import ended_at_once
+from captcha_ocr.system.signals import default_handlers
 
 Result = TypeVar("Result")
 STEPS_BETWEEN_SIGNAL_CHECKS = 16  # on an accelerator, where a check waits for the device
@@ -147,7 +147,7 @@ def process_group(device: torch.device) -> Iterator[ProcessGroup]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        with ended_at_once():  # this may wait for the other processes for half an hour
+        with default_handlers():  # this may wait for the other processes for half an hour
             rank, count = rendezvous(backend)
         yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # which all processes raise

@@ -7,10 +7,10 @@ from captcha_ocr.data.labels import (
     Label,
     are_serial_numbers,
     compile_pattern,
+    file_in_folder,
     label_from_name,
     labels_from_names,
     read_labels,
-    within,
 )
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
 
@@ -171,12 +171,12 @@ def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
         monkeypatch.chdir(tmp_path / start)
         folder = Path(os.path.relpath(folder))
     outside = os.path.join(folder, "..", "beside", "a.png")
-    assert within(folder, str(folder / "sub" / "a.png")) == "sub/a.png"
-    assert within(folder, outside) == outside
+    assert file_in_folder(folder, str(folder / "sub" / "a.png")) == "sub/a.png"
+    assert file_in_folder(folder, outside) == outside
     (tmp_path / "codes.csv").write_text(f"filename,text,confidence\n{folder / 'sub' / 'a.png'},AB,0.5\n")
     assert read_labels(tmp_path / "codes.csv", folder) == ([Label("sub/a.png", "AB")], {})
 
 
 @pytest.mark.parametrize("name", ["a" * 300 + ".png", "/" + "a" * 300, "a\0.png", "b/" * 3000 + "a.png"])
 def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
-    assert within(tmp_path, name) == name
+    assert file_in_folder(tmp_path, name) == name

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.system.documents import MOST_NESTED, read_json, read_sealed, seal, sealed, to_json
+from captcha_ocr.system.documents import MAX_NESTING, read_json, read_sealed, seal, sealed, to_json
 from captcha_ocr.system.files import LOCK_FILE, TEMPORARY, read_checked, sha256, write_in_turn, writing_to
 
 DOCUMENT = {"format": "captcha-ocr test", "version": 1, "text": "é", "numbers": [1, 2.5, None]}
@@ -80,7 +80,7 @@ def test_a_folder_that_is_a_file_or_a_broken_link_is_refused(tmp_path):
 
 def test_a_document_is_readable_text_that_comes_back(tmp_path):
     assert to_json({"text": "é"}).decode() == '{\n  "text": "é"\n}\n'
-    for data, document in ((to_json(DOCUMENT), DOCUMENT), (nested(MOST_NESTED), json.loads(nested(MOST_NESTED)))):
+    for data, document in ((to_json(DOCUMENT), DOCUMENT), (nested(MAX_NESTING), json.loads(nested(MAX_NESTING)))):
         (tmp_path / "a.json").write_bytes(data)
         assert read_json(tmp_path / "a.json") == document
 
@@ -88,14 +88,14 @@ def test_a_document_is_readable_text_that_comes_back(tmp_path):
 def test_a_file_that_is_no_json_object_is_damage(tmp_path):
     path = tmp_path / "a.json"
     broken = [b"", b'{"a": 1', b"[1, 2]", b"null", b'{"a": "\xff"}', b'{"a": ' + b"9" * 5000 + b"}"]
-    for content in [*broken, b"[" * 100_000, nested(MOST_NESTED + 1)]:
+    for content in [*broken, b"[" * 100_000, nested(MAX_NESTING + 1)]:
         path.write_bytes(content)
         with pytest.raises(DamagedError, match=r"a\.json"):
             read_json(path)
 
 
 def test_a_folder_a_missing_and_a_too_large_file_are_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.system.documents.MOST_DOCUMENT_BYTES", 2)
+    monkeypatch.setattr("captcha_ocr.system.documents.MAX_DOCUMENT_BYTES", 2)
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"{} ")
     for name in ("folder", "gone", "large"):

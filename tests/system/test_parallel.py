@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.system.parallel import SLICE, map_in_threads, map_jobs
+from captcha_ocr.system.parallel import JOBS_PER_SLICE, map_in_threads, map_jobs
 
 
 def with_process(job):
@@ -60,21 +60,27 @@ def test_threads_give_results_in_the_order_of_the_jobs(count):
 
 def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.system.parallel.available_workers", lambda: 3)
-    monkeypatch.setattr("captcha_ocr.system.parallel.MOMENT", 3600)
+    monkeypatch.setattr("captcha_ocr.system.parallel.MAX_WAIT_S", 3600)
     all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others
 
     def thread_of(jobs):
         all_at_work.wait()
         return [threading.get_ident()] * len(jobs)
 
-    threads = list(map_in_threads(thread_of, range(3 * SLICE)))
-    assert [len(set(threads[first : first + SLICE])) for first in (0, SLICE, 2 * SLICE)] == [1, 1, 1]
+    threads = list(map_in_threads(thread_of, range(3 * JOBS_PER_SLICE)))
+    assert [len(set(threads[first : first + JOBS_PER_SLICE])) for first in (0, JOBS_PER_SLICE, 2 * JOBS_PER_SLICE)] == [
+        1,
+        1,
+        1,
+    ]
     assert len(set(threads)) == 3
 
 
-@pytest.mark.parametrize(("moment", "slice_length"), [(-1, 1), (3600, SLICE)], ids=["slow source", "fast source"])
+@pytest.mark.parametrize(
+    ("moment", "slice_length"), [(-1, 1), (3600, JOBS_PER_SLICE)], ids=["slow source", "fast source"]
+)
 def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice_length):
-    monkeypatch.setattr("captcha_ocr.system.parallel.MOMENT", moment)
+    monkeypatch.setattr("captcha_ocr.system.parallel.MAX_WAIT_S", moment)
     source = itertools.count()
     results = map_in_threads(texts, source, threads=2)
     assert next(results) == "0"
@@ -106,7 +112,7 @@ def test_a_thread_of_an_abandoned_iterator_may_collect_it(monkeypatch):
             collected.set()
         return texts(numbers)
 
-    results = map_in_threads(collect, range(3 * SLICE), threads=2)
+    results = map_in_threads(collect, range(3 * JOBS_PER_SLICE), threads=2)
     assert next(results) == "0"
     ring = [results]
     ring.append(ring)  # counting references does not free it
