@@ -429,5 +429,5 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
     options = ["--images", "10,20", "--epochs", 1, "--device", "cpu", "--quiet", "--json"]
     found = json.loads(invoke("curve", shards, "--out", tmp_path / "curve", *options).stdout)
     assert [point["images"] for point in found["points"]] == [10, 20]
-    assert [line.split("%")[0] for line in found["outlook"]] == ["95", "99"]
+    assert [line.split("%")[0] for line in found["outlook"]] == ["exact match 95", "exact match 99"]
     assert (tmp_path / "curve" / "curve.png").exists()

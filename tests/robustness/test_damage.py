@@ -178,7 +178,6 @@ def cut_off(tensors: dict) -> None:
         cut_off,
         lambda tensors: tensors.pop("0.exp_avg"),
         lambda tensors: tensors.update({"9999.step": torch.zeros(())}),
-        lambda tensors: tensors.update({"0.step": torch.zeros(2)}),
         lambda tensors: tensors.update({"exp_avg": torch.zeros(2)}),
     ],
 )
@@ -191,7 +190,7 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
     document = json.loads((last / "config.json").read_bytes())
     document["files"]["optimizer.safetensors"] = sha256((last / "optimizer.safetensors").read_bytes())
     (last / "config.json").write_bytes(sealed(document))
-    with pytest.raises(DamagedError, match=r"optimizer\.safetensors"):
+    with pytest.raises(DamagedError, match=naming(last)):
         train([whole / "shards"], run, TINY.training, QUIET)
 
 

@@ -275,7 +275,7 @@ def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(run,
 
 def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(run, shards, config, tmp_path):
     (tmp_path / "run").mkdir()
-    shutil.copytree(run, tmp_path / "run" / "replaced.captcha-ocr.part")
+    shutil.copytree(run, tmp_path / "run" / "replaced")
     train([shards], tmp_path / "run", replace(config, epochs=1), replace(QUIET, keep_every=1))
     assert not list((tmp_path / "run").glob("replaced*"))  # the new one has finished
     train([shards], tmp_path / "run", replace(config, epochs=1, seed=9), replace(QUIET, force=True))
