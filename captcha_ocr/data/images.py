@@ -1,6 +1,6 @@
-"""The one place that opens images: path, bytes, array or PIL image to a uint8 array.
+"""Open images: a path, bytes, base64, an open file, an array or a PIL image becomes a uint8 array.
 
-Preparing and reading both go through `to_array`, so that a model meets the pixels it was trained on.
+`prepare` and `eval` both call `to_array`, so that a model reads the same pixels as in training.
 """
 
 import base64
@@ -13,30 +13,29 @@ from pathlib import Path
 from typing import Protocol, TypeGuard
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
-from captcha_ocr.data.sanitize import admit, check_sides, check_size, orientation_of
+from captcha_ocr.data.sanitize import check_sides, check_size, open_sanitized, orientation_of
 from captcha_ocr.errors import ImageError
 from captcha_ocr.system.files import open_regular
 
 
 class Readable(Protocol):
-    """An open file, or what a web framework hands over as one."""
+    """An open file, or the object that a web framework hands over as one."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many bytes of it."""
+        """Return at most `size` bytes."""
 
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
 
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
-GREY_SUFFICES = 0.5  # of the contrast, in all but one of twenty images
-BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # what the five formats begin with, in base64
+GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
+BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # the first bytes of the five formats, in base64
 LEAST_BASE64 = 50  # characters; no image file is smaller
-LONGEST_NAME = 200  # characters of a path in a sentence
-TURNS = {  # what brings an image upright, by the orientation that its EXIF data name
+LONGEST_NAME = 200  # characters of a path in a message
+TURNS = {  # EXIF orientation -> the operation that turns the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -62,11 +61,11 @@ DECODING_ERRORS = (
 
 
 def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """Any image as (C, H, W) uint8 of the given size; ImageError, in one sentence, if it is none.
+    """Return any image as (C, H, W) uint8 of the given size; ImageError, of one line, if it cannot be read.
 
-    Transparency goes onto white, 16-bit grey is scaled to 8, EXIF rotation is applied, and of an
-    animation the first frame is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8.
-    max_bytes: a larger file is refused; what else is, admission.py says.
+    Transparent pixels turn white, 16-bit grey is scaled to 8 bits, the EXIF orientation is applied, and the first frame
+    of an animation is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more than
+    `max_bytes` is refused; sanitize.py has the other limits.
     """
     image = flatten(open_image(source, max_bytes), "L" if size.channels == 1 else "RGB")
     if image.size != (size.width, size.height):
@@ -77,10 +76,7 @@ def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.
 
 
 def survey(files: Iterable[Path], max_bytes: int = MAX_BYTES) -> ImageKind | None:
-    """What some images are like: their median sides, and three channels where colour tells.
-
-    None where none of them can be read.
-    """
+    """Return the median size of some images, with 3 channels if grey loses contrast; None if none can be read."""
     sizes, kept = [], []
     for file in files:
         with suppress(ImageError):
@@ -97,7 +93,7 @@ def survey(files: Iterable[Path], max_bytes: int = MAX_BYTES) -> ImageKind | Non
 
 
 def contrast_in_grey(image: Image.Image) -> float:
-    """How much of an image's contrast is left in grey, 0 to 1: its deviation against that along its main colour."""
+    """Return the share of the contrast that grey keeps, 0 to 1: its deviation over that along the main colour."""
     pixels = np.asarray(flatten(image, "RGB"), dtype=np.float64).reshape(-1, 3)
     if len(pixels) < 2:
         return 1.0
@@ -108,7 +104,7 @@ def contrast_in_grey(image: Image.Image) -> float:
 
 
 def open_image(source: Source, max_bytes: int = MAX_BYTES) -> Image.Image:
-    """A decoded, upright image: the one way in."""
+    """Return a decoded, upright image."""
     if isinstance(source, np.ndarray):
         return image_of(source)
     if isinstance(source, Image.Image):
@@ -118,12 +114,12 @@ def open_image(source: Source, max_bytes: int = MAX_BYTES) -> Image.Image:
 
 
 def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Readable, max_bytes: int) -> bytes:
-    """The bytes of the image file that a path, an open file, bytes or base64 stand for."""
+    """Return the bytes of an image file, given as a path, an open file, bytes or base64."""
     if isinstance(source, (str, os.PathLike)):
         encoded = bytes_of_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        source = all_of(source, 2 * max_bytes)  # for it may be base64, which is a third longer
+        source = all_of(source, 2 * max_bytes)  # it may be base64, which is a third longer
     if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(source).__name__}"
@@ -134,12 +130,12 @@ def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Re
 
 
 def is_file(source: object) -> TypeGuard[Readable]:
-    """Whether it has something to read."""
+    """Tell whether `source` is an open file."""
     return hasattr(source, "read")
 
 
 def all_of(stream: Readable, most: int) -> bytes:
-    """What an open file holds, `most` bytes at most; a raw one, or a pipe, gives a part of it at a time."""
+    """Read at most `most` bytes of an open file; a raw file or a pipe returns a part at a time."""
     found = bytearray()
     while len(found) < most and (part := stream.read(most - len(found))):
         found += part
@@ -147,15 +143,15 @@ def all_of(stream: Readable, most: int) -> bytes:
 
 
 def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
-    """The image file that a text holds as base64 or as a `data:` URI; None where it is a path."""
+    """Return the image file that a text contains as base64 or as a `data:` URI; None for a path."""
     data = from_base64(source.encode("ascii", "replace"), max_bytes) if isinstance(source, str) else None
-    return None if data is None or os.path.exists(source) else data  # of nearly all paths the file need not be asked
+    return None if data is None or os.path.exists(source) else data  # `exists` runs only if it may be base64
 
 
 def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
-    """The image file that is written as base64, of either alphabet, or as a `data:` URI; None for anything else.
+    """Decode an image file from base64, of either alphabet, or from a `data:` URI; None for anything else.
 
-    A `data:` URI that holds no image is given back as it is, being no path, either.
+    A `data:` URI without an image is returned unchanged, since it is not a path either.
     """
     text = text.strip()
     is_uri = text[:5].lower() == b"data:"
@@ -169,25 +165,25 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
 
 
 def name_of(source: Source) -> str:
-    """What to call an image in a sentence: its path; empty where it has none."""
+    """Return the name of an image for a message: its path, or an empty text."""
     if is_file(source):
         source = str(getattr(source, "name", ""))
     try:
         is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
-    except ImageError:  # too large an image, as text
+    except ImageError:  # base64 of too large an image
         is_path = False
     name = str(source) if is_path else ""
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
 def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
-    """The contents of a regular file that is small enough to be an image."""
-    if not os.fspath(source):  # which Path would take for the folder where we are
+    """Return the content of a regular file of at most `max_bytes`."""
+    if not os.fspath(source):  # Path("") is the current folder
         raise ImageError("no path")
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
-            return stream.read(max_bytes + 1) or b""  # it may be growing, or, of the kernel's, have nothing to say yet
+            return stream.read(max_bytes + 1) or b""  # it may grow meanwhile; a file of the kernel may return None
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
@@ -197,17 +193,19 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
 
 
 def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
-    """Decode the first frame of an image file, after it was admitted."""
-    admitted = admit(data, max_bytes)
-    try:
-        image = Image.open(io.BytesIO(admitted.data), formats=FORMATS)
-    except DECODING_ERRORS:
-        raise ImageError("damaged image: its beginning cannot be read") from None
-    return load(image, admitted.orientation)
+    """Decode the first frame of an image file."""
+    check_size(len(data), max_bytes)
+    with pillow_errors():
+        images, orientation = open_sanitized(data)
+        first = load(next(images), orientation)
+        for other in images:
+            if ImageChops.difference(first, load(other, orientation)).getbbox():
+                raise ImageError("damaged image: it is truncated")
+        return first
 
 
 def load(image: Image.Image, orientation: int = 1) -> Image.Image:
-    """Decode an opened image's pixels, if it is within the limits, and turn it as its EXIF data say."""
+    """Decode the pixels of an opened image within the limits, and turn it upright."""
     check_sides(*image.size)
     with pillow_errors():
         image.load()
@@ -218,7 +216,7 @@ def load(image: Image.Image, orientation: int = 1) -> Image.Image:
 
 @contextmanager
 def pillow_errors(what: str = "damaged image") -> Iterator[None]:
-    """Within it what Pillow raises for damaged data, when it decodes or afterwards, is an ImageError."""
+    """Turn what Pillow raises for damaged data into ImageError."""
     try:
         yield
     except DECODING_ERRORS as error:
@@ -226,7 +224,7 @@ def pillow_errors(what: str = "damaged image") -> Iterator[None]:
 
 
 def image_of(pixels: np.ndarray) -> Image.Image:
-    """A PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
+    """Return the PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
@@ -237,11 +235,11 @@ def image_of(pixels: np.ndarray) -> Image.Image:
 
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
-    """Bring any Pillow mode to `mode` (L or RGB): transparency onto white, 16 bits to 8."""
+    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white, 16 bits become 8."""
     with pillow_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode.startswith("I"):
-            # Pillow's own conversion clips at 255. 16-bit files are "I;16…" or, of old, "I", which holds 8 bits, too.
-            wide = np.asarray(image).astype(np.int64).clip(0, 65535)
+            # Pillow's own conversion clips at 255. A 16-bit file is "I;16…" or "I", which may also hold 8 bits.
+            wide = np.asarray(image).clip(0, 65535)
             is_8_bit = image.mode == "I" and wide.max() <= 255
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
@@ -251,7 +249,7 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
 
 
 def image_files(folder: Path) -> list[str]:
-    """The files below `folder` with one of the image extensions: sorted POSIX paths relative to it."""
+    """List the files below `folder` with an image's extension, as sorted POSIX paths relative to it."""
     found: list[str] = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -262,5 +260,5 @@ def image_files(folder: Path) -> list[str]:
 
 
 def has_image_extension(name: str) -> bool:
-    """Whether the file name ends like an image's; hidden files (`._x.png`) do not count."""
+    """Tell whether a file name has an image's extension and is not hidden (`._x.png`)."""
     return name.lower().endswith(EXTENSIONS) and not name.startswith(".")

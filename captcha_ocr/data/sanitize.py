@@ -1,61 +1,58 @@
-"""What is let in of an image file, before a decoder sees any of it.
+"""Keep the parts of an image file that make the pixels of its first frame, and open them with Pillow.
 
-The file is walked part by part: its format, its sides, its checksums, and whether it is whole. On goes only what makes
-the pixels of the first frame. Texts, colour profiles and camera data stay behind: a decoder reads them, too, and files
-under 2 MB were made that cost Pillow 13 a third of a second or 80 MB so (docs/reliability.md).
-
-The formats: PNG (https://www.w3.org/TR/png/), JPEG (ITU T.81), GIF (GIF89a), BMP and WebP (RFC 9649).
+Pillow also reads texts, colour profiles and camera data. In a file under 2 MB they can cost it a second or 78 MB, and
+one that is damaged makes it refuse an image that every browser shows (docs/lab-notebook.md).
 """
 
+import io
 import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal
 
-from captcha_ocr.config import MAX_AREA, MAX_BYTES
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from captcha_ocr.config import MAX_AREA
 from captcha_ocr.errors import ImageError
 
-MAX_SIDE = 4096
-MOST_PARTS = 5_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
-MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as the whole image; encoders write ten
-MOST_TABLES = 50_000  # bytes of a JPEG's tables, which take long to read; encoders write some hundred a scan
-MOST_TAGS = 100  # of EXIF data, among which the orientation is looked for
+MAX_IMAGE_SIDE = 4096
+MOST_PARTS = 10_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
+MOST_TABLES = 100_000  # bytes of a JPEG before its pixels; encoders write some hundred
+MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as a whole image; encoders write up to 18
+MOST_RUNS = 300_000  # pixels plus bytes of a run-length BMP, which Pillow decodes in Python
+MOST_TAGS = 100  # of EXIF data, in which the orientation is searched
 ORIENTATION = 0x0112
-PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-PNG_ONCE = (b"PLTE", b"tRNS")
-JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments that begin a frame
-JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
-JPEG_METADATA = frozenset({*range(0xE1, 0xEE), 0xEF, 0xFE})  # but for APP0 and APP14, which say what the colours are
-JPEG_TABLES = JPEG_SIZES | {0xC4, 0xCC, 0xDB}  # the header of a frame is one, too: of its components
-JPEG_SCAN, JPEG_END = 0xDA, 0xD9
-JPEG_RESTARTS = range(0xD0, 0xD8)  # which part the pixels of a scan
-JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # what ends them, or fills up to a marker
-MOST_COLOURS = 256  # in the table of a BMP
-BMP_RUN_LENGTHS = (1, 2)  # of BMP's ways to store pixels those that Pillow decodes in Python, pixel by pixel
-WEBP_PIXELS = (b"VP8X", b"ANIM", b"ALPH", b"VP8 ", b"VP8L")
-WEBP_FLAGS = 0x12  # of those in VP8X: whether there is transparency, and animation
+PNG_TRANSPARENCY = {0: {2}, 2: {6}, 3: set(range(1, 257))}  # bytes of tRNS, by the colour type
+JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)  # its marker and its length
+JPEG_PIXELS = {*range(0xC0, 0xD0), 0xDB, 0xDD, 0xE0, 0xEE}  # frame, tables, restart interval; JFIF and Adobe: colours
+JPEG_SCAN, JPEG_END = b"\xff\xda", b"\xff\xd9"
+JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
+BMP_RUN_LENGTHS = (1, 2)
+WEBP_PIXELS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
+
+Kept = tuple[list[bytes], bytes]  # a smaller file of the same format, or several with equal pixels; the EXIF data
 
 
-class Admitted(NamedTuple):
-    """An image file's pixels, as a file of the same format, and how they are to be turned (EXIF, 1 to 8)."""
+def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
+    """Open an image file without decoding it, and find its orientation (EXIF, 1 to 8).
 
-    data: bytes
-    orientation: int = 1
-
-
-def admit(data: bytes, max_bytes: int = MAX_BYTES) -> Admitted:
-    """What is let in of an image file; ImageError, in one sentence, where it is out of bounds, damaged or none."""
-    check_size(len(data), max_bytes)
-    if not data:
-        raise ImageError("an empty file")
-    for start, walk in WALKS.items():
+    If there are several images, their pixels must be equal. Image.open is not used: it warns about large sides before
+    anyone can check them.
+    """
+    for start, (keep, image_file) in FORMATS.items():
         if data.startswith(start):
             try:
-                return walk(data)
-            except (struct.error, IndexError):
-                raise truncated() from None
-    raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
+                files, exif = keep(data)
+            except (IndexError, struct.error):
+                raise ImageError("damaged image: it is truncated") from None
+            return (image_file(io.BytesIO(file)) for file in files), orientation_of(exif)
+    raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image" if data else "an empty file")
 
 
 def check_size(size: int, max_bytes: int) -> None:
@@ -66,213 +63,136 @@ def check_size(size: int, max_bytes: int) -> None:
 
 def check_sides(width: int, height: int) -> None:
     """Refuse an image whose sides or area, in pixels, are out of bounds."""
-    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE and width * height <= MAX_AREA):
-        raise ImageError(f"{width}x{height} pixels; at most {MAX_SIDE} a side and {MAX_AREA:,} in all are read")
-
-
-def truncated() -> ImageError:
-    """What is said of a file that ends too soon."""
-    return ImageError("damaged image: it is truncated")
+    if not (0 < width <= MAX_IMAGE_SIDE and 0 < height <= MAX_IMAGE_SIDE and width * height <= MAX_AREA):
+        raise ImageError(f"{width}x{height} pixels; at most {MAX_IMAGE_SIDE} a side and {MAX_AREA:,} in all are read")
 
 
 def too_many(most: int = MOST_PARTS) -> ImageError:
-    """What is said of a file of too many parts."""
-    return ImageError(f"more than the {most:,} parts that an image may have")
+    """Name the limit that an image exceeds."""
+    return ImageError(f"damaged image: it has more than {most:,} parts")
 
 
-def admit_png(data: bytes) -> Admitted:
-    """The chunks that make the pixels; every checksum is looked at."""
-    kept, place, exif, seen = [data[:8]], 8, b"", set[bytes]()
+def keep_png(data: bytes) -> Kept:
+    """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
+    first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"eXIf"), b""), [], 8
     for _ in range(MOST_PARTS):
-        (length,) = struct.unpack_from(">I", data, place)
-        kind, end = data[place + 4 : place + 8], place + length + 12
-        if end > len(data):
-            raise truncated()
-        if zlib.crc32(data[place + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
-            raise ImageError(f"damaged image: the checksum of its part {kind.decode('latin-1')!a} is wrong")
-        if (kind == b"IHDR") != (place == 8):  # for what follows is made for the first header, not for another
-            raise ImageError("damaged image: its header is not its first part, or not the only one")
-        if kind == b"IHDR":
-            check_sides(*struct.unpack_from(">II", data, place + 8))
-        if kind == b"eXIf":
-            exif = exif or data[place + 8 : end - 4]
-        if kind in PNG_ONCE and kind in seen:
-            raise ImageError(f"damaged image: it has two parts {kind.decode()}")
-        seen.add(kind)
-        if kind in PNG_PIXELS:
-            kept.append(data[place:end])
-        if kind == b"IEND":
-            return Admitted(b"".join(kept), orientation_of(exif))
+        kind, end = data[place + 4 : place + 8], place + 12 + int.from_bytes(data[place : place + 4])
+        chunk = data[place:end]
+        if kind in (b"IEND", b""):
+            break
+        intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
+        if kind == b"IDAT":
+            if not intact and end <= len(data):  # Pillow finds out whether a cut file lacks pixels
+                raise ImageError("damaged image: the checksum of its pixels is wrong")
+            pixels.append(chunk)
+        elif intact and kind in first and not first[kind]:
+            first[kind] = chunk
         place = end
-    raise too_many()
+    else:
+        raise too_many()
+    header, palette, transparency, exif = first.values()
+    if len(transparency) - 12 not in PNG_TRANSPARENCY.get(header[17], ()):
+        transparency = b""
+    return [b"".join([data[:8], header, palette, transparency, *pixels])], exif[8:-4]
 
 
-def admit_jpeg(data: bytes) -> Admitted:
-    """The segments that make the pixels."""
-    kept, exif, sizes, scans, tables = [data[:2]], b"", 0, 0, 0
-    for marker, segment in jpeg_segments(data):
-        if marker in JPEG_SIZES:
-            height, width = struct.unpack_from(">HH", segment, 5)
-            check_sides(width, height)
-            sizes += 1
-        scans += marker == JPEG_SCAN
-        tables += len(segment) if marker in JPEG_TABLES else 0
-        if scans > MOST_SCANS:
-            raise too_many(MOST_SCANS)
-        if tables > MOST_TABLES:
-            raise ImageError(f"more than the {MOST_TABLES:,} bytes of tables that a JPEG may have")
-        if marker == 0xE1 and segment[4:10] == b"Exif\0\0":
+def keep_jpeg(data: bytes) -> Kept:
+    """Keep the segments that make pixels, up to the end of the image.
+
+    A file without that end is completed in three ways. If the pixels are equal, none is missing. Pillow refuses a file
+    that lacks more than a block or two, and a progressive one.
+    """
+    kept, exif, place = [data[:2]], b"", 2
+    for _ in range(MOST_PARTS):
+        found = JPEG_SEGMENT.search(data, place)
+        if found is None:
+            raise ImageError("damaged image: it has no pixels")
+        place, marker = found.start(), found[1][0]
+        if marker == JPEG_SCAN[1]:
+            end = data.find(JPEG_END, place)
+            pixels = data[place : end + 2] if end >= 0 else data[place:].rstrip(b"\xff")
+            if pixels.count(JPEG_SCAN) > MOST_SCANS:
+                raise too_many(MOST_SCANS)
+            if sum(map(len, kept)) > MOST_TABLES:
+                raise ImageError(f"damaged image: it has more than {MOST_TABLES:,} bytes of tables")
+            return [b"".join([*kept, pixels, fill]) for fill in (JPEG_FILLS if end < 0 else (b"",))], exif
+        segment = data[place : place + 2 + int.from_bytes(found[2])]
+        if segment[4:10] == b"Exif\0\0":
             exif = exif or segment[10:]
-        if marker not in JPEG_METADATA:
+        elif marker in JPEG_PIXELS:
             kept.append(segment)
-    if sizes != 1:
-        raise ImageError("damaged image: it does not say, or more than once, how large it is")
-    return Admitted(b"".join(kept), orientation_of(exif))
+        place += len(segment)
+    raise too_many()
 
 
-def jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The marker and the whole of every segment, that of a scan with its pixels, to the image's end or the file's."""
-    place, in_pixels = 2, False
+def keep_gif(data: bytes) -> Kept:
+    """Keep the header, the last graphic control extension before the first frame, and all from that frame on."""
+    place = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)  # after the colour table
+    header, control, start = data[:place], b"", 0
     for _ in range(MOST_PARTS):
-        if in_pixels and place >= len(data):
-            return  # as of many a file that was cut in its last bytes; a decoder sees what is missing
-        if data[place] == 0:  # between two segments, where some encoders pad
+        byte = data[place]
+        if start:  # in an extension: the length of its next block, of which the last is empty
+            place += 1 + byte
+            if byte == 0:
+                control = data[start:place] if data[start + 1] == 0xF9 else control
+                start = 0
+        elif byte == 0x21:
+            start, place = place, place + 2
+        elif byte == 0x2C:
+            screen, frame = struct.unpack_from("<2H", data, 6), struct.unpack_from("<4H", data, place + 1)
+            check_sides(max(screen[0], frame[0] + frame[2]), max(screen[1], frame[1] + frame[3]))
+            return [header + control + data[place:]], b""
+        else:
             place += 1
-            continue
-        if data[place] != 0xFF:
-            raise ImageError("damaged image: a part of it does not begin as it should")
-        marker = data[place + 1]
-        if marker == JPEG_END and in_pixels:
-            yield marker, data[place : place + 2]
-            return
-        restarts = in_pixels and marker in JPEG_RESTARTS
-        if marker == 0xFF or (marker in JPEG_ALONE and not restarts):  # the first is there to fill
-            place += 1 if marker == 0xFF else 2
-            continue
-        end = place + 2 + (0 if restarts else int.from_bytes(data[place + 2 : place + 4]))
-        if end > len(data) or (end < place + 4 and not restarts):
-            raise truncated()
-        if marker == JPEG_SCAN or restarts:
-            in_pixels = True
-            following = JPEG_MARKER.search(data, end)
-            end = following.start() if following else len(data)
-        yield marker, data[place:end]
-        place = end
     raise too_many()
 
 
-def admit_gif(data: bytes) -> Admitted:
-    """The header, and the first frame with the block that says what is transparent in it."""
-    screen = struct.unpack_from("<HH", data, 6)
-    if screen != (0, 0):  # which some encoders write: then it is as large as the frame
-        check_sides(*screen)
-    place = 13 + colour_table_bytes(data[10])
-    kept = [data[:place]]
+def keep_bmp(data: bytes) -> Kept:
+    """Keep the whole file: it contains nothing but pixels."""
+    if data[14] > 12:  # the oldest kind of header has no compression
+        width, height, compression = struct.unpack_from("<ii4xI", data, 18)
+        if compression in BMP_RUN_LENGTHS and abs(width * height) + len(data) > MOST_RUNS:
+            raise ImageError("a run-length encoded BMP that takes too long to decode; save it as PNG")
+    return [data], b""
+
+
+def keep_webp(data: bytes) -> Kept:
+    """Keep the first whole chunk of each kind that makes pixels: of an animation, the first frame."""
+    kept, exif, place = dict[bytes, bytes](), b"", 12
     for _ in range(MOST_PARTS):
-        if data[place] == 0x2C:
-            left, top, width, height, flags = struct.unpack_from("<HHHHB", data, place + 1)
-            check_sides(left + width, top + height)
-            end = end_of_blocks(data, place + 11 + colour_table_bytes(flags))
-            return Admitted(b"".join([*kept, data[place:end], b";"]))
-        if data[place] != 0x21:
-            raise ImageError("damaged image: it has no frame")
-        end = end_of_blocks(data, place + 2)
-        if data[place + 1] == 0xF9:
-            kept[1:] = [data[place:end]]
-        place = end
-    raise too_many()
-
-
-def colour_table_bytes(flags: int) -> int:
-    """How long the colour table is that these flags of a GIF announce."""
-    return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
-
-
-def end_of_blocks(data: bytes, place: int) -> int:
-    """Where a GIF's blocks of data that begin at `place` end."""
-    most = MOST_PARTS + len(data) // 255  # which is what a whole block has, and with --max-bytes a file may have many
-    for _ in range(most):
-        length = data[place]
-        place += length + 1
-        if length == 0:
-            return place
-    raise too_many(most)
-
-
-def admit_bmp(data: bytes) -> Admitted:
-    """The whole file, which has nothing but pixels."""
-    (header,) = struct.unpack_from("<I", data, 14)
-    width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
-    check_sides(width, abs(height))
-    if header != 12:
-        if struct.unpack_from("<I", data, 30)[0] in BMP_RUN_LENGTHS:
-            raise ImageError("a run-length encoded BMP, which takes too long to decode; save it as PNG")
-        if struct.unpack_from("<I", data, 46)[0] > MOST_COLOURS:
-            raise ImageError(f"damaged image: it says that it has more than {MOST_COLOURS} colours in its table")
-    return Admitted(data)
-
-
-def admit_webp(data: bytes) -> Admitted:
-    """The chunks that make the pixels of the first frame."""
-    if data[8:12] != b"WEBP":
-        raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image")
-    kept, exif, framed = [b"WEBP"], b"", False
-    for kind, chunk in webp_chunks(data):
-        if kind == b"VP8X":
-            width, height = (1 + int.from_bytes(part, "little") for part in (chunk[12:15], chunk[15:18]))
-            check_sides(width, height)
-            chunk = chunk[:8] + bytes([chunk[8] & WEBP_FLAGS]) + chunk[9:]
-        if kind == b"VP8L":
-            (bits,) = struct.unpack_from("<I", chunk, 9)
-            check_sides((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
-        if kind == b"VP8 ":
-            check_sides(*(side & 0x3FFF for side in struct.unpack_from("<HH", chunk, 14)))
+        if place >= len(data):
+            body = data[8:12] + b"".join(kept.values())
+            return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
+        kind, end = data[place : place + 4], place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
         if kind == b"EXIF":
-            exif = exif or chunk[8:]
-        is_frame = kind == b"ANMF" and not framed
-        framed |= is_frame
-        if kind in WEBP_PIXELS or is_frame:
-            kept.append(chunk)
-    body = b"".join(kept)
-    return Admitted(b"RIFF" + struct.pack("<I", len(body)) + body, orientation_of(exif))
-
-
-def webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The kind and the whole of every chunk, filled up to an even length."""
-    place, stop = 12, 8 + int.from_bytes(data[4:8], "little")  # what follows is no part of it
-    for _ in range(MOST_PARTS):
-        if place + 8 > stop:
-            return
-        (length,) = struct.unpack_from("<I", data, place + 4)
-        end = place + 8 + length
-        if end > len(data):
-            raise truncated()
-        yield data[place : place + 4], data[place:end] + b"\0" * (length % 2)
-        place = end + length % 2
+            exif = exif or data[place + 8 : end]
+        elif kind in WEBP_PIXELS and end <= len(data):
+            kept.setdefault(kind, data[place:end] + bytes((end - place) % 2))
+        place = end + (end - place) % 2
     raise too_many()
 
 
 def orientation_of(exif: bytes) -> int:
-    """How an image is to be turned, 1 to 8, by its EXIF data; 1 where these say nothing of it."""
+    """Find the orientation in EXIF data: 1 to 8, or another number if there is none.
+
+    Pillow's own reader warns about damaged data, and takes 0.4 s for 60,000 tags.
+    """
     exif = exif.removeprefix(b"Exif\0\0")
-    order = "<" if exif.startswith(b"II") else ">"
-    try:
-        (first,) = struct.unpack_from(order + "I", exif, 4)
-        (count,) = struct.unpack_from(order + "H", exif, first)
-        for place in range(first + 2, first + 2 + 12 * min(count, MOST_TAGS), 12):
-            tag, _, _, value = struct.unpack_from(order + "HHIH", exif, place)
-            if tag == ORIENTATION:
-                return value if 1 <= value <= 8 else 1
-    except struct.error:
-        return 1
-    return 1
+    order: Literal["little", "big"] = "little" if exif.startswith(b"II") else "big"
+
+    def number(place: int, size: int) -> int:
+        return int.from_bytes(exif[place : place + size], order)
+
+    first = number(4, 4)
+    tags = range(first + 2, first + 2 + 12 * min(number(first, 2), MOST_TAGS), 12)
+    return next((number(tag + 8, 2) for tag in tags if number(tag, 2) == ORIENTATION), 1)
 
 
-WALKS: dict[bytes, Callable[[bytes], Admitted]] = {
-    b"\x89PNG\r\n\x1a\n": admit_png,
-    b"\xff\xd8": admit_jpeg,
-    b"GIF87a": admit_gif,
-    b"GIF89a": admit_gif,
-    b"BM": admit_bmp,
-    b"RIFF": admit_webp,
+FORMATS: dict[bytes, tuple[Callable[[bytes], Kept], type[ImageFile]]] = {
+    b"\x89PNG\r\n\x1a\n": (keep_png, PngImageFile),
+    b"\xff\xd8": (keep_jpeg, JpegImageFile),
+    b"GIF87a": (keep_gif, GifImageFile),
+    b"GIF89a": (keep_gif, GifImageFile),
+    b"BM": (keep_bmp, BmpImageFile),
+    b"RIFF": (keep_webp, WebPImageFile),
 }

@@ -1,4 +1,4 @@
-"""Image files that were made to hurt: few bytes that cost a decoder much time or memory."""
+"""Image files that an attacker makes: few bytes that cost a decoder much time or memory."""
 
 import io
 import struct
@@ -49,10 +49,36 @@ def jpeg_of_many_scans() -> bytes:
     return data[:first] + scan * (1_900_000 // len(scan)) + data[-2:]
 
 
+def segment(marker: int, data: bytes) -> bytes:
+    """One segment of a JPEG."""
+    return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
+
+
+def jpeg_with(segments: bytes) -> bytes:
+    """A JPEG with further segments at its beginning."""
+    data = encoded("JPEG")
+    return data[:2] + segments + data[2:]
+
+
+def png_of_one_colour(width: int, height: int, colour: int, depth: int, interlaced: bool = False) -> bytes:
+    """A PNG of such sides that is all zeros, and so has few bytes."""
+    row = 1 + (width * {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth + 7) // 8
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+    return PNG + header + chunk(b"IDAT", zlib.compress(bytes(row * height * 2), 9)) + chunk(b"IEND", b"")
+
+
 def gif_with(extension: bytes) -> bytes:
     """A GIF with a further block before its frame."""
     data = encoded("GIF", "P")
     return data[: data.index(b",")] + extension + data[data.index(b",") :]
+
+
+def gif_saying(screen: tuple[int, int], frame: tuple[int, int], disposal: int = 0) -> bytes:
+    """A GIF that says that its screen and its frame have such sides, and what is to be done with the frame."""
+    data = changed(encoded("GIF", "P"), 6, struct.pack("<HH", *screen))
+    start = data.index(b",")
+    data = changed(data, start + 5, struct.pack("<HH", *frame))
+    return data[:start] + bytes([0x21, 0xF9, 4, disposal << 2, 0, 0, 0, 0]) + data[start:]
 
 
 def bmp_in_runs(width: int, height: int, runs: bytes, bits: int) -> bytes:
@@ -61,9 +87,9 @@ def bmp_in_runs(width: int, height: int, runs: bytes, bits: int) -> bytes:
     return b"BM" + struct.pack("<IHHI", 118 + len(runs), 0, 0, 118) + header + bytes(64) + runs
 
 
-def webp_of_frames(count: int) -> bytes:
-    """An animation of so many frames of 2000x2000 that are all the first one."""
-    data = encoded("WEBP", "RGB", (2000, 2000), save_all=True, append_images=[Image.new("RGB", (2000, 2000), "red")])
+def webp_of_frames(count: int, size: tuple[int, int]) -> bytes:
+    """An animation of so many frames that are all the first one."""
+    data = encoded("WEBP", "RGB", size, save_all=True, append_images=[Image.new("RGB", size, "red")])
     first = data.index(b"ANMF")
     frame = data[first : first + 8 + int.from_bytes(data[first + 4 : first + 8], "little")]
     body = data[8:first] + frame * count
@@ -91,63 +117,125 @@ def exif(entries: int, region: int) -> bytes:
 
 TEXT = zlib.compress(bytes(900_000), 9)  # under the limit that Pillow has for one text
 
-# What has to be refused: name -> bytes.
+# What is refused: name -> bytes.
 BOMBS = {
     "png: 20000x1 in 99 bytes": png(20_000, 1),
     "png: 1x20000": png(1, 20_000),
     "png: 4096x4096": png(4096, 4096),
     "png: 9000x9000, at which Pillow is silent": png(9000, 9000),
+    "png: 10000x10000, at which Pillow warns": png(10_000, 10_000),
     "png: 65500x65500": png(65_500, 65_500),
     "png: the largest sides there are": png(2**31 - 1, 2**31 - 1),
     "png: no sides": png(0, 0),
     "png: a small size in what is no header": png(9000, 9000, first=chunk(b"junk", b"\0\0\0\x10" * 4)),
-    "png: a second header": png(16, 16, chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 0, 0, 0, 0))),
-    "png: 100,000 empty parts": png(16, 16, chunk(b"teXt", b"") * 100_000),
+    "png: 100,000 empty texts": png(16, 16, chunk(b"teXt", b"") * 100_000),
+    "png: 160,000 empty parts of pixels": png(16, 16, chunk(b"IDAT", b"") * 160_000),
+    "png: 48,000 frames": png(
+        16,
+        16,
+        chunk(b"acTL", struct.pack(">II", 48_000, 0)),
+        *(chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0)) for number in range(48_000)),
+    ),
+    "png: a palette of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(1_900_000)), colour=3),
+    "png: a text of 4 GB": png(16, 16, b"\xff\xff\xff\xfftEXt"),
     "png: 3 MB of what is no pixel": png(16, 16, chunk(b"junk", bytes(3_000_000))),
     "jpeg: 65500x65500": jpeg_claiming(65_500, 65_500),
     "jpeg: 65500x65500, progressive": jpeg_claiming(65_500, 65_500, progressive=True),
     "jpeg: no lines": jpeg_claiming(16, 0),
     "jpeg: the same scan 242 times": jpeg_of_many_scans(),
-    "jpeg: 400,000 empty segments": b"\xff\xd8" + b"\xff\xfe\0\x02" * 400_000 + encoded("JPEG")[2:],
-    "jpeg: a million bytes that fill": b"\xff\xd8" + b"\xff" * 1_000_000 + encoded("JPEG")[2:],
-    "gif: a screen of 65535x65535": changed(encoded("GIF", "P"), 6, b"\xff" * 4),
-    "gif: a frame of 65535x65535": changed(encoded("GIF", "P"), encoded("GIF", "P").index(b",") + 5, b"\xff" * 4),
+    "jpeg: 400,000 empty segments": jpeg_with(b"\xff\xfe\0\x02" * 400_000),
+    "jpeg: 30 frames of 21,842 components": jpeg_with(
+        segment(0xC0, b"\x08\0\x10\0\x10\x03" + b"\1\x11\0" * 21_842) * 29
+    ),
+    "jpeg: 140,000 frames": jpeg_with(segment(0xC0, b"\x08\0\x10\0\x10\x01\1\x11\0") * 140_000),
+    "jpeg: 300,000 restart intervals": jpeg_with(segment(0xDD, b"\0\1") * 300_000),
+    "jpeg: 28,000 tables": jpeg_with(segment(0xDB, (b"\0" + b"\x01" * 64) * 1000) * 28),
+    "gif: a screen of 65535x65535": gif_saying((65_535, 65_535), (16, 16)),
+    "gif: a frame of 65535x65535": gif_saying((16, 16), (65_535, 65_535)),
+    "gif: a frame of 9450x9450, at which Pillow warns": gif_saying((16, 16), (9450, 9450)),
+    "gif: a screen of 30000x1 and a frame of 1x4096, likewise": gif_saying((30_000, 1), (1, 4096)),
+    "gif: 13000x13000, which Pillow fills": gif_saying((13_000, 13_000), (13_000, 13_000), disposal=2),
     "gif: a comment in 900,000 blocks": gif_with(b"\x21\xfe" + b"\x01a" * 900_000 + b"\0"),
-    "gif: 400,000 comments": gif_with(b"\x21\xfe\x01a\0" * 390_000),
+    "gif: 390,000 comments": gif_with(b"\x21\xfe\x01a\0" * 390_000),
+    "gif: 230,000 control blocks": gif_with(b"\x21\xf9\x04\x08\0\0\0\0" * 230_000),
     "gif: no end": encoded("GIF", "P")[:-20],
     "bmp: 60000x60000": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, 60_000)),
     "bmp: 60000 wide, upside down": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, -60_000)),
     "bmp: a million runs of a pixel": bmp_in_runs(4096, 976, b"\x01\x55" * 990_000, 4),
     "bmp: 160x60 in a million runs": bmp_in_runs(160, 60, b"\0\x02\0\0" * 490_000, 8),
-    "jpeg: 30 frames of 22,000 components": encoded("JPEG")[:2]
-    + (b"\xff\xc0" + struct.pack(">H", 65_534) + b"\x08\0\x10\0\x10\x03" + b"\1\x11\0" * 21_842) * 30
-    + encoded("JPEG")[2:],
-    "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
-    "bmp: a table of 60,000 colours": changed(encoded("BMP", "P"), 46, struct.pack("<I", 60_000)) + bytes(240_000),
-    "jpeg: 28,000 tables": b"\xff\xd8"
-    + (b"\xff\xdb" + struct.pack(">H", 2 + 65 * 1000) + (b"\0" + b"\x01" * 64) * 1000) * 28
-    + encoded("JPEG")[2:],
+    "bmp: 4096x976 in long runs": bmp_in_runs(4096, 976, b"\xff\x12" * 17 * 976, 4),
+    "bmp: 4096x976 of short rows": bmp_in_runs(4096, 976, b"\x01\x01\0\0" * 976, 8),
+    "bmp: 1x4096 in a million ends of rows": bmp_in_runs(1, 4096, b"\0\0" * 990_000, 8),
+    "bmp: a header of 4 GB": changed(encoded("BMP"), 14, b"\xff\xff\xff\xff"),
+    "bmp: a table of 65,536 colours": changed(encoded("BMP", "P"), 46, struct.pack("<I", 65_536)) + bytes(300_000),
     "webp: a canvas of 16383x16383": webp_canvas(16_383, 16_383),
     "webp: a canvas of 16383x16383 with a frame": webp_canvas(16_383, 16_383, encoded("WEBP", "RGB")[12:]),
+    "webp: a canvas of 9450x9450, at which Pillow warns": webp_canvas(9450, 9450, encoded("WEBP", "RGB")[12:]),
     "webp: lossless, 16383x16383": webp_lossless(16_383, 16_383),
     "webp: lossy, 16383x16383": changed(encoded("WEBP", "RGB"), 26, struct.pack("<HH", 16_383, 16_383)),
     "webp: 240,000 empty parts": webp_canvas(16, 16, b"junk\0\0\0\0" * 240_000),
+    "webp: 12,000 frames": webp_of_frames(12_000, (16, 16)),
     "tiff": encoded("TIFF"),
+    "ico": encoded("ICO"),
+    "icns": b"icns\0\0\0\x08",
     "eps, which Pillow would have another program draw": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 99999 99999\n",
     "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="99999" height="99999"/>',
     "gzip": zlib.compress(bytes(100_000_000), wbits=31),
 }
 
-# What is harmless but for texts, profiles or camera data, on which a decoder would spend time: read without these.
+PROFILE = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000), 9))
+RESOURCES = b"Photoshop 3.0\0" + b"8BIM\0\1\0\0\0\0\0\0" * 5_000
+LONG_EXIF = b"Exif\0\0" + exif(60_000, 1_100_000)
+
+# What is read, although it has texts, profiles or other parts that cost a decoder time or memory: name -> bytes.
 BURDENED = {
     "png: 200 compressed texts": png(16, 16, chunk(b"zTXt", b"a\0\0" + TEXT) * 200),
+    "png: 1,800 compressed texts of 1 MB": png(16, 16, chunk(b"iTXt", b"a\0\1\0\0\0" + TEXT) * 1_800),
     "png: a colour profile of 100 MB": png(16, 16, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))),
+    "png: 1,800 colour profiles of 1 MB": png(16, 16, PROFILE * 1_800),
     "png: EXIF data that stand for 20 GB": png(16, 16, chunk(b"eXIf", exif(20_000, 1_000_000))),
-    "jpeg: EXIF data that stand for 80 MB": changed(
-        encoded("JPEG"), 2, b"\xff\xe1" + struct.pack(">H", 8 + len(exif(2_600, 30_000))) + b"Exif\0\0"
-    )[:12]
-    + exif(2_600, 30_000)
-    + encoded("JPEG")[2:],
+    "png: a second header": png(16, 16, chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 0, 0, 0, 0))),
+    "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
+    "png: transparency of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(1_900_000)), colour=3),
+    "png: an animation of no frames, at which Pillow warns": png(16, 16, chunk(b"acTL", bytes(8))),
+    "png: pixels of 100 MB for 16x16": png_of_one_colour(16, 3_000_000, 4, 8).replace(
+        *(chunk(b"IHDR", struct.pack(">IIBBBBB", 16, height, 8, 4, 0, 0, 0)) for height in (3_000_000, 16))
+    ),
+    "png: 4096x1, interlaced": png_of_one_colour(4096, 1, 6, 16, True),
+    "png: 1x4096, interlaced": png_of_one_colour(1, 4096, 6, 16, True),
+    "jpeg: EXIF data that stand for 80 MB": jpeg_with(segment(0xE1, b"Exif\0\0" + exif(2_600, 30_000))),
+    "jpeg: EXIF data in 29 segments that stand for 66 GB": jpeg_with(
+        b"".join(
+            segment(0xE1, b"Exif\0\0" + LONG_EXIF[start : start + 65_000]) for start in range(0, len(LONG_EXIF), 65_000)
+        )
+    ),
+    "jpeg: 145,000 Photoshop resources": jpeg_with(segment(0xED, RESOURCES) * 29),
+    "jpeg: a picture index of 4 billion": jpeg_with(
+        segment(0xE2, b"MPF\0II*\0" + struct.pack("<IHHHII", 8, 1, 0xB001, 4, 1, 2**32 - 1) + bytes(4))
+    ),
+    "jpeg: 1,200 pictures": encoded(
+        "MPO", "RGB", save_all=True, append_images=[Image.new("RGB", (16, 16)) for _ in range(1_199)]
+    ),
+    "jpeg: a million bytes that fill": jpeg_with(b"\xff" * 1_000_000),
+    "jpeg: a million bytes of no segment": jpeg_with(b"\xff\0" * 500_000),
+    "jpeg: a million restart markers in no scan": jpeg_with(b"\xff\xd0" * 950_000),
     "jpeg: 600,000 scans after its end": encoded("JPEG") + b"\xff\xda\0" * 600_000,
     "gif: a comment of 1.9 MB": gif_with(b"\x21\xfe" + (b"\xff" + bytes(255)) * 7_400 + b"\0"),
+    "gif: 45,000 frames": encoded("GIF", "P") + encoded("GIF", "P")[encoded("GIF", "P").index(b",") : -1] * 45_000,
+    "bmp: 160x60 in 72,000 jumps": bmp_in_runs(160, 60, b"\0\2\0\0" * 72_000 + b"\xa0\5\0\0" * 60, 8),
+    "bmp: 300x330 in runs of a pixel": bmp_in_runs(300, 330, (b"\1\5" * 300 + b"\0\0") * 330, 4),
+    "webp: EXIF data that stand for 66 GB": encoded("WEBP", "RGB", exif=LONG_EXIF),
+}
+
+# What is as large as an image may be, and costs what its pixels cost: name -> bytes.
+LARGEST = {
+    "png: 2000x2000, 16-bit grey": png_of_one_colour(2000, 2000, 0, 16),
+    "png: 2000x2000, RGBA": png_of_one_colour(2000, 2000, 6, 8),
+    "png: 976x4096, interlaced 16-bit RGBA": png_of_one_colour(976, 4096, 6, 16, True),
+    "jpeg: 2000x2000, progressive CMYK": encoded("JPEG", "CMYK", (2000, 2000), progressive=True),
+    "jpeg: 2000x2000, without its end": encoded("JPEG", "RGB", (2000, 2000))[:-2],
+    "gif: 2000x2000": encoded("GIF", "P", (2000, 2000)),
+    "bmp: 2000x2000": encoded("BMP", "1", (2000, 2000)),
+    "webp: 2000x2000, lossless": encoded("WEBP", "RGBA", (2000, 2000), lossless=True),
+    "webp: 20 frames of 2000x2000": webp_of_frames(20, (2000, 2000)),
 }

@@ -1,17 +1,19 @@
-"""Every bomb is refused; with --soak, in under 10 ms and 20 MB, in a process of its own."""
+"""Every bomb is refused or read; with --soak, in under 100 ms and 50 MB, in a process of its own."""
 
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
-from hostile import BOMBS, BURDENED, FORMATS, encoded
+from hostile import BOMBS, BURDENED, FORMATS, LARGEST, encoded
+from PIL import Image, ImageFile, PngImagePlugin
 
 from captcha_ocr.config import InputSize
 from captcha_ocr.data.images import to_array
 from captcha_ocr.errors import ImageError
 
-MOST_MS, MOST_MB = 10, 20
+LIMITS = {"bomb": (100, 50), "largest": (250, 65)}  # milliseconds and MB
 SIZE = InputSize(60, 160, 1)
 COST = """
 import io, json, sys, time
@@ -20,52 +22,76 @@ from captcha_ocr.config import InputSize
 from captcha_ocr.errors import ImageError
 from captcha_ocr.data.images import to_array
 size = InputSize(60, 160, 1)
-for image_format in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):  # so that all of Pillow is there
+for image_format in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):  # so that all of Pillow is loaded
     stream = io.BytesIO()
     Image.new("RGB", (160, 60)).save(stream, image_format)
     to_array(stream.getvalue(), size)
-def peak():  # not what getrusage says, which is its parent's if that is larger
-    return next(int(line.split()[1]) / 1e3 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+def peak():  # not getrusage, which counts the parent's memory, too
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1e3 for line in status if line.startswith("VmHWM"))
 data = open(sys.argv[1], "rb").read()
-before, started = peak(), time.perf_counter()
+before, started = peak(), time.process_time()
 try:
     to_array(data, size)
 except ImageError:
     pass
-ms = 1e3 * (time.perf_counter() - started)
+ms = 1e3 * (time.process_time() - started)
 print(json.dumps([ms, peak() - before]))
 """
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_is_refused_in_a_sentence(bomb):
+def test_a_bomb_is_refused_in_one_line(bomb):
     with pytest.raises(ImageError) as refusal:
         to_array(BOMBS[bomb], SIZE)
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("burdened", BURDENED)
-def test_what_is_only_burdened_is_read_without_its_burden(burdened):
-    assert to_array(BURDENED[burdened], SIZE).shape == (1, 60, 160)
+@pytest.mark.parametrize("burdened", BURDENED | LARGEST)
+def test_a_burdened_image_is_read(burdened):
+    assert to_array((BURDENED | LARGEST)[burdened], SIZE).shape == (1, 60, 160)
 
 
 @pytest.mark.parametrize("image_format", FORMATS)
-def test_a_file_of_each_format_is_read_so_that_it_is_not_for_its_format_that_a_bomb_is_refused(image_format):
+def test_a_plain_image_is_read_so_that_its_format_is_not_the_reason_why_a_bomb_is_refused(image_format):
     assert to_array(encoded(image_format, "RGB"), SIZE).shape == (1, 60, 160)
 
 
-def test_every_bomb_costs_less_than_10_ms_and_20_mb(soak, figure, tmp_path):
+def pillow_state():
+    """What Pillow keeps for the whole process and a program may notice."""
+    return (
+        Image.MAX_IMAGE_PIXELS,
+        ImageFile.LOAD_TRUNCATED_IMAGES,
+        PngImagePlugin.MAX_TEXT_CHUNK,
+        PngImagePlugin.MAX_TEXT_MEMORY,
+        list(warnings.filters),
+    )
+
+
+def test_bombs_leave_no_warning_and_change_nothing_in_pillow():
+    with warnings.catch_warnings(record=True) as escaped:
+        warnings.simplefilter("always")
+        before = pillow_state()
+        for data in (BOMBS | BURDENED).values():
+            try:
+                to_array(data, SIZE)
+            except ImageError:
+                assert pillow_state() == before
+        assert pillow_state() == before
+    assert not escaped
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_bomb_costs_little_and_the_largest_image_what_its_pixels_cost(kind, soak, figure, tmp_path):
     if not soak:
         pytest.skip("a matter of time and memory: make soak")
     costs = {}
-    for number, (name, data) in enumerate((BOMBS | BURDENED).items()):
+    for number, (name, data) in enumerate((LARGEST if kind == "largest" else BOMBS | BURDENED).items()):
         (tmp_path / str(number)).write_bytes(data)
         command = [sys.executable, "-c", COST, str(tmp_path / str(number))]
         costs[name] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     slowest, largest = (max(costs, key=lambda name: costs[name][which]) for which in (0, 1))
-    figure(
-        f"{len(BOMBS)} bombs, all refused, and {len(BURDENED)} burdened images, all read: "
-        f"{costs[slowest][0]:.1f} ms at most ({slowest}), {costs[largest][1]:.1f} MB at most ({largest})"
-    )
-    assert costs[slowest][0] < MOST_MS
-    assert costs[largest][1] < MOST_MB
+    counted = f"{len(BOMBS)} bombs and {len(BURDENED)} burdened images" if kind == "bomb" else f"{len(LARGEST)} images"
+    figure(f"{counted}: {costs[slowest][0]:.1f} ms at most ({slowest}), {costs[largest][1]:.1f} MB at most ({largest})")
+    assert costs[slowest][0] < LIMITS[kind][0]
+    assert costs[largest][1] < LIMITS[kind][1]
