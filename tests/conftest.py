@@ -112,6 +112,11 @@ def invoke(*arguments: object, **settings) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments], **settings)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file in a folder, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def weights(folder: Path) -> bytes:
     """Return the weights in a model folder."""
     return (folder / "model.safetensors").read_bytes()

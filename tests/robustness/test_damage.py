@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import QUIET, TINY, amend, invoke, naming, read_shards, weights
-from killing import contents
+from conftest import QUIET, TINY, amend, contents, invoke, naming, read_shards, weights
 from safetensors.torch import load_file, save_file
 
 import captcha_ocr.training.checkpoint
 from captcha_ocr import Recognizer
-from captcha_ocr.data.shards import read_manifest
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.documents import sealed
@@ -38,24 +36,22 @@ def whole(run, shards, exported, tmp_path_factory) -> Path:
 
 def loaders(folder: Path) -> dict[Path, list]:
     """Every file of ours that a loader reads, with all that read it."""
-    run, found = folder / "run", {}
-    for path in sorted((folder / "shards").iterdir()):
-        found[path] = [lambda: read_shards(folder / "shards")]
+    run, best = folder / "run", folder / "run" / "best"
+    found = {path: [lambda: read_shards(folder / "shards")] for path in sorted((folder / "shards").iterdir())}
     found[run / "run.json"] = [lambda: read_run(run)]
-    for name in ("last", "previous"):
-        for path in sorted((run / name).iterdir()):
-            found[path] = [lambda name=name: check_files(run / name)]
-    best = run / "best"
+    for checkpoint in (run / "last", run / "previous"):
+        for path in sorted(checkpoint.iterdir()):
+            found[path] = [lambda folder=checkpoint: check_files(folder)]
     found[best / "config.json"] = [lambda: Recognizer(best, engine="onnx"), lambda: load_model(best)]
     found[best / "model.safetensors"] = [lambda: load_model(best), lambda: check_files(best)]
     found[best / "model.onnx"] = [lambda: Recognizer(best, engine="onnx"), lambda: check_files(best)]
     return found
 
 
-def all_find_it(path: Path, damaged: bytes, readers: list) -> None:
-    """Every loader of a file refuses it, and names it, while it is damaged."""
+def all_find_it(path: Path, damaged: bytes | None, readers: list) -> None:
+    """Check that every loader refuses and names a file that is damaged, or missing."""
     before = path.read_bytes()
-    path.write_bytes(damaged)
+    path.unlink() if damaged is None else path.write_bytes(damaged)
     try:
         for read in readers:
             with pytest.raises(DamagedError, match=path.name):
@@ -64,40 +60,28 @@ def all_find_it(path: Path, damaged: bytes, readers: list) -> None:
         path.write_bytes(before)
 
 
-def damage_in_turn(whole: Path, times: int, change) -> int:
-    """Change every file in turn, so many in all; return how many files there are."""
-    files = loaders(whole)
+def flipped_bit(data: bytes, generator: random.Random) -> bytes:
+    bit = generator.randrange(8 * len(data))
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+def cut(data: bytes, generator: random.Random) -> bytes:
+    return data[: generator.randrange(len(data))]
+
+
+@pytest.mark.parametrize(("damaged", "times", "times_with_soak"), [(flipped_bit, 100, 10_000), (cut, 50, 2_000)])
+def test_every_flipped_bit_and_every_cut_is_found(whole, soak, figure, damaged, times, times_with_soak):
+    files, generator, times = loaders(whole), random.Random(0), times_with_soak if soak else times
     for number in range(times):
         path = list(files)[number % len(files)]
-        all_find_it(path, change(path.read_bytes()), files[path])
-    return len(files)
-
-
-def test_every_flipped_bit_is_found(whole, soak, figure):
-    generator, flips = random.Random(0), 10_000 if soak else 100
-
-    def flip(data: bytes) -> bytes:
-        bit = generator.randrange(8 * len(data))
-        return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
-
-    figure(f"{flips:,} flipped bits over {damage_in_turn(whole, flips, flip)} files, all found")
-
-
-def test_every_file_that_was_cut_is_found_wherever_it_was_cut(whole, soak, figure):
-    generator, cuts = random.Random(1), 2_000 if soak else 50
-    damage_in_turn(whole, cuts, lambda data: data[: generator.randrange(len(data))])
-    figure(f"{cuts:,} cut files, all found")
+        all_find_it(path, damaged(path.read_bytes(), generator), files[path])
+    figure(f"{times:,} times over {len(files)} files, all found")
 
 
 def test_every_file_that_is_gone_is_found(whole):
     for path, readers in loaders(whole).items():
-        if path.name in ("manifest.json", "config.json"):
-            continue  # without which there is nothing: a mistake in an option
-        path.rename(path.with_name("gone"))
-        for read in readers:
-            with pytest.raises(DamagedError, match=path.name):
-                read()
-        path.with_name("gone").rename(path)
+        if path.name not in ("manifest.json", "config.json"):  # a folder without them is no folder of ours
+            all_find_it(path, None, readers)
 
 
 @pytest.mark.parametrize("grown", ["the file", "its content"])
@@ -124,18 +108,16 @@ def unfinished(whole: Path, folder: Path) -> Path:
     return run
 
 
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_which_stays_meanwhile(
-    whole, tmp_path, capsys, monkeypatch
-):
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(whole, tmp_path, capsys, monkeypatch, is_missing):
     run = unfinished(whole, tmp_path / "run")
-    (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
+    if is_missing:
+        shutil.rmtree(run / "last")
+    else:
+        (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
     with monkeypatch.context() as context:
-        context.setattr(captcha_ocr.training.checkpoint, "save_checkpoint", killed)
-        with pytest.raises(KeyboardInterrupt):
+        context.setattr(captcha_ocr.training.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
             train([whole / "shards"], run, TINY.training, QUIET)
     assert str(run / "last") in capsys.readouterr().err
     assert find_last(run) == run / "previous"
@@ -143,16 +125,15 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_which_stays_mea
     assert weights(run / "last") == weights(whole / "run" / "last")
 
 
-@pytest.mark.parametrize("has_ended", [True, False])
-def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path, has_ended):
+def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path):
     run = unfinished(whole, tmp_path / "run")
-    if has_ended:
-        shutil.copy(whole / "run" / "run.json", run)
     facts = json.loads((run / "best" / "config.json").read_bytes())["facts"]
     amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
     assert check_files(run / "best")
-    with pytest.raises(DamagedError, match=naming(run, "--resume never")):
-        train([whole / "shards"], run, TINY.training, QUIET)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=naming(run, "--resume never")):
+            train([whole / "shards"], run, TINY.training, QUIET)
+        shutil.copy(whole / "run" / "run.json", run)  # which has finished
 
 
 @pytest.mark.parametrize("options", [[], ["--resume", "auto"], ["--force"]])
@@ -192,18 +173,3 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
     (last / "config.json").write_bytes(sealed(document))
     with pytest.raises(DamagedError, match=naming(last)):
         train([whole / "shards"], run, TINY.training, QUIET)
-
-
-@pytest.mark.parametrize(
-    ("file", "read"),
-    [
-        ("shards/manifest.json", lambda folder: read_manifest(folder / "shards")),
-        ("run/run.json", lambda folder: read_run(folder / "run")),
-        ("run/best/config.json", lambda folder: Recognizer(folder / "run")),
-    ],
-)
-def test_a_newer_version_is_refused_by_name(whole, tmp_path, file, read):
-    folder = shutil.copytree(whole, tmp_path / "copy")
-    amend(folder / file, version=99)
-    with pytest.raises(DamagedError, match=naming(file, 99)):
-        read(folder)

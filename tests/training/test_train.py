@@ -11,7 +11,7 @@ import torch
 from conftest import ONE_WORKER, QUIET, amend, flip_bit, naming, weights
 from PIL import Image
 
-from captcha_ocr.config import PRESETS, PrepareConfig, derive_epochs
+from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
@@ -25,9 +25,10 @@ from captcha_ocr.training.batches import BatchPartition, load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
 from captcha_ocr.training.loop import ending_rule, is_better
-from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Progress, Trainer
+
+OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream")  # of `train`; others are of its configuration
 
 
 @pytest.fixture
@@ -38,6 +39,18 @@ def config(tiny_preset):
 @pytest.fixture(autouse=True)
 def short_trial(monkeypatch):
     monkeypatch.setattr(training, "TRIAL_SECONDS", 0.0)
+
+
+@pytest.fixture
+def learn(shards, config):
+    """Train with the tiny recipe, on the shards unless others are named."""
+
+    def learn(out, *data, **changes):
+        options = {name: changes.pop(name) for name in OPTIONS if name in changes}
+        options["resume"] = str(options.get("resume", "auto"))
+        return train(data or [shards], out, replace(config, **changes), replace(QUIET, **options))
+
+    return learn
 
 
 @pytest.fixture
@@ -52,20 +65,18 @@ def rows_of(run, by="epoch") -> list[dict]:
 
 
 def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
-    assert {path.name for path in run.iterdir()} == {
-        "run.json", "metrics.jsonl", "curves.png", "confusion.png", "best", "last", "previous"
-    }  # fmt: skip
+    files = ["best", "confusion.png", "curves.png", "last", "metrics.jsonl", "previous", "run.json"]
+    assert sorted(path.name for path in run.iterdir()) == files
     assert {path.name for path in (run / "best").iterdir()} == {"README.md", "config.json", "model.safetensors"}
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     assert (finished["epochs"], finished["test"]["images"]) == (2, 6)
-    rows = rows_of(run)
+    rows, steps = rows_of(run), rows_of(run, by="step")
     assert [row["epoch"] for row in rows] == [1, 2]
     assert set(rows[0]) == {
         "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss", "validation_exact",
         "learning_rate", "images_per_s", "peak_memory_mb", "peak_device_memory_mb", "by",
     }  # fmt: skip
     assert rows[1]["learning_rate"] < rows[0]["learning_rate"]
-    steps = rows_of(run, by="step")
     assert [row["step"] for row in steps] == list(range(1, 11))
     assert "validation_loss" not in steps[0]
     assert all(row["images_per_s"] > 0 and row["peak_memory_mb"] > 0 for row in steps)
@@ -74,25 +85,20 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
 @pytest.fixture
 def scripted(monkeypatch):
     """Set the validations of a run, (exact, loss) for each epoch; what follows is scored as usual."""
+    outcomes, real = [], loop.evaluate
 
-    def script(*outcomes):
-        left, real = list(outcomes), loop.evaluate
+    def evaluate(*arguments):
+        scores = real(*arguments)
+        exact, loss_mean = outcomes.pop(0) if outcomes else (scores.exact, scores.loss)
+        return replace(scores, exact=exact, loss=loss_mean)
 
-        def evaluate(*arguments):
-            scores = real(*arguments)
-            if left:
-                exact, loss_mean = left.pop(0)
-                return replace(scores, exact=exact, loss=loss_mean)
-            return scores
-
-        monkeypatch.setattr(loop, "evaluate", evaluate)
-
-    return script
+    monkeypatch.setattr(loop, "evaluate", evaluate)
+    return outcomes.extend
 
 
-def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, tmp_path, scripted):
-    scripted((6, 0.1), (0, 0.1))
-    finished = train([shards], tmp_path, config, QUIET)
+def test_the_best_weights_are_kept_and_scored_and_not_the_last(learn, shards, tmp_path, scripted):
+    scripted([(6, 0.1), (0, 0.1)])
+    finished = learn(tmp_path)
     assert finished.best_epoch == 1
     best, previous, last = (load_model(tmp_path / name).state_dict() for name in ("best", "previous", "last"))
     assert [name for name in best if not torch.equal(best[name], previous[name])] == ["temperature"]
@@ -103,154 +109,123 @@ def test_the_best_weights_are_kept_and_scored_and_not_the_last(shards, config, t
 
 
 @pytest.mark.parametrize(("schedule", "best"), [("onecycle", 3), ("constant", 2)])
-def test_a_rate_that_decays_prefers_the_last_epoch_to_one_that_is_better_at_random(
-    shards, config, tmp_path, scripted, schedule, best
+def test_where_the_rate_decays_the_last_epoch_is_kept_if_it_is_not_much_worse(
+    learn, tmp_path, scripted, schedule, best
 ):
-    scripted((3, 0.5), (5, 0.4), (4, 0.6))
-    config = replace(config, epochs=3, schedule=schedule)
-    assert train([shards], tmp_path, config, QUIET).best_epoch == best
+    scripted([(3, 0.5), (5, 0.4), (4, 0.6)])
+    assert learn(tmp_path, epochs=3, schedule=schedule).best_epoch == best
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_or_augmentation_gives_others(
-    run, shards, config, tmp_path
-):
+def test_another_seed_or_augmentation_gives_other_weights(learn, run, tmp_path):
     for changes in ({}, {"seed": 1}, {"augment": True}):
         out = tmp_path / "-".join(["run", *changes])
-        train([shards], out, replace(config, **changes), QUIET)
+        learn(out, **changes)
         assert (weights(out / "last") == weights(run / "last")) == (not changes)
 
 
-def test_an_early_end_is_announced_where_there_can_be_one(shards, config, tmp_path, capsys):
-    for patience in (2, 3):
-        train(
-            [shards], tmp_path / str(patience), replace(config, epochs=3, patience=patience), TrainOptions(device="cpu")
-        )
-        expected = next(line for line in capsys.readouterr().err.splitlines() if "3 epochs" in line)
-        assert ("2 epochs" in expected) == (patience == 2)
-
-
-def test_several_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
-    images, other_images, shards, config, tmp_path
+def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
+    learn, images, other_images, shards, tmp_path
 ):
-    split = PrepareConfig(preset="tiny", split=(60, 20, 20))
+    out, split = tmp_path / "run", PrepareConfig(preset="tiny", split=(60, 20, 20))
     prepare(other_images, tmp_path / "other", split, ONE_WORKER)
     prepare(images, tmp_path / "split", split, ONE_WORKER)
     prepare(images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), ONE_WORKER)
     with pytest.raises(UsageError, match=naming(tmp_path / "narrow", shards, "32x16", "48x16")):
-        train([shards, tmp_path / "narrow"], tmp_path / "run", config, QUIET)
+        learn(out, shards, tmp_path / "narrow")
     for twice in (shutil.copytree(shards, tmp_path / "copy"), tmp_path / "split"):
         with pytest.raises(UsageError, match=naming(shards, twice)):
-            train([shards, twice], tmp_path / "run", config, QUIET)
-    assert not (tmp_path / "run").exists()
-    train([shards, tmp_path / "other"], tmp_path / "run", replace(config, epochs=1), QUIET)
-    described = json.loads((tmp_path / "run" / "run.json").read_bytes())
-    assert described["images"] == {"train": 84, "val": 18, "test": 18}
+            learn(out, shards, twice)
+    assert not out.exists()
+    learn(out, shards, tmp_path / "other", epochs=1)
+    assert json.loads((out / "run.json").read_bytes())["images"] == {"train": 84, "val": 18, "test": 18}
+    with pytest.raises(UsageError, match=naming(out, "--force")):  # the run was one of other images
+        learn(out, tmp_path / "split", epochs=1)
+
+
+def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
+    """Train until a signal comes at this step."""
+    with monkeypatch.context() as context:
+        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, now: signal.SIGTERM if now == step else None)
+        with pytest.raises(SystemExit, match="143"):
+            learn(out, **options)
 
 
 WAYS = {
-    "one cycle": ({}, False),
-    "cosine, augmented, streamed": ({"schedule": "cosine", "augment": True}, True),
-    "plateau, Adam": ({"schedule": "plateau", "optimizer": "adam", "patience": 2, "focus": 0.0}, False),
+    "one cycle": {},
+    "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
+    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2, "focus": 0.0},
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_stopped_at_any_step_ends_with_the_same_weights(shards, config, tmp_path, monkeypatch, way):
-    options, stream = WAYS[way]
-    config = replace(config, epochs=3, **options)
+def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, monkeypatch, way):
+    options, whole, stopped = {"epochs": 3, **WAYS[way]}, tmp_path / "whole", tmp_path / "stopped"
     monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
-    train([shards], tmp_path / "whole", config, replace(QUIET, stream=stream))
-    for stop in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
-        with monkeypatch.context() as context:
-            context.setattr(
-                ProcessGroup, "agree_on_signal", lambda _, __, step, at=stop: signal.SIGTERM if step == at else None
-            )
-            with pytest.raises(SystemExit, match="143"):
-                train([shards], tmp_path / "stopped", config, replace(QUIET, stream=stream))
-        assert json.loads((tmp_path / "stopped" / "last" / "state.json").read_bytes())["progress"]["step"] == stop
-    train([shards], tmp_path / "stopped", config, replace(QUIET, stream=stream))
+    learn(whole, **options)
+    for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
+        stop_at(step, monkeypatch, learn, stopped, **options)
+        assert json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
+    learn(stopped, **options)
     for name in ("best", "last"):
-        assert weights(tmp_path / "stopped" / name) == weights(tmp_path / "whole" / name)
+        assert weights(stopped / name) == weights(whole / name)
+    of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
     for by in ("step", "epoch"):
-        one, other = (
-            [{**row, "seconds": 0, "images_per_s": 0, "peak_memory_mb": 0} for row in rows_of(tmp_path / name, by)]
-            for name in ("stopped", "whole")
-        )
-        assert one == other
+        assert [row | of_time for row in rows_of(stopped, by)] == [row | of_time for row in rows_of(whole, by)]
 
 
-def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(run, shards, config, tmp_path, monkeypatch):
+def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(learn, run, tmp_path, monkeypatch):
     def leave(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
         context.setattr(loop, "evaluate", leave)
         with pytest.raises(KeyboardInterrupt):
-            train([shards], tmp_path, config, QUIET)
+            learn(tmp_path)
         context.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
         context.setattr(training, "estimate", lambda *_: "")
         with pytest.raises(KeyboardInterrupt):
-            train([shards], tmp_path, config, QUIET)
-    train([shards], tmp_path, config, QUIET)
-    assert weights(tmp_path / "last") == weights(run / "last")
-
-
-def test_the_minutes_between_checkpoints_count_within_an_epoch(run, shards, config, tmp_path, monkeypatch):
-    saved = []
-    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real = loop.save_last
-    monkeypatch.setattr(loop, "save_last", lambda *all_: (saved.append(all_[2].progress.step), real(*all_)))
-    train([shards], tmp_path, config, QUIET)
-    assert saved == [1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10]
+            learn(tmp_path)
+    learn(tmp_path)
     assert weights(tmp_path / "last") == weights(run / "last")
 
 
 @pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
-def test_more_epochs_train_on_and_fewer_are_another_run(shards, config, tmp_path, capsys, schedule):
-    config = replace(config, schedule=schedule, patience=100)
-    train([shards], tmp_path / "run", replace(config, epochs=2), QUIET)
-    before = rows_of(tmp_path / "run")
-    finished = train([shards], tmp_path / "run", replace(config, epochs=4), TrainOptions(device="cpu"))
-    assert str(tmp_path / "run" / "last") in capsys.readouterr().err
-    assert finished.epochs == 4
-    rows = rows_of(tmp_path / "run")
-    assert rows[:2] == before
-    train([shards], tmp_path / "whole", replace(config, epochs=4), QUIET)
-    assert [row["learning_rate"] for row in rows[2:]] == pytest.approx(
-        [row["learning_rate"] for row in rows_of(tmp_path / "whole")[2:]], rel=1e-6, abs=1e-12
-    )
+def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys, schedule):
+    out, options = tmp_path / "run", {"schedule": schedule, "patience": 100}
+    learn(out, epochs=2, **options)
+    before = rows_of(out)
+    assert learn(out, epochs=4, quiet=False, **options).epochs == 4
+    assert str(out / "last") in capsys.readouterr().err
+    learn(tmp_path / "whole", epochs=4, **options)
+    assert rows_of(out)[:2] == before
+    rates, expected = ([row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole"))
+    assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
     with pytest.raises(UsageError, match=naming("epochs", "--force")):
-        train([shards], tmp_path / "run", replace(config, epochs=3), QUIET)
+        learn(out, epochs=3, **options)
 
 
-def test_checkpoints_are_kept_for_good_where_that_is_wanted(shards, config, tmp_path):
-    config = replace(config, epochs=5)
-    train([shards], tmp_path / "run", config, replace(QUIET, keep_every=2))
-    assert sorted(path.name for path in (tmp_path / "run").glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
-    train([shards], tmp_path / "other", config, replace(QUIET, resume=str(tmp_path / "run" / "epoch-0002")))
+def test_checkpoints_are_kept_for_good_where_that_is_wanted(learn, tmp_path):
+    out = tmp_path / "run"
+    learn(out, epochs=5, keep_every=2)
+    assert sorted(path.name for path in out.glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
+    learn(tmp_path / "other", epochs=5, resume=out / "epoch-0002")
     for name in ("last", "best"):
-        assert weights(tmp_path / "other" / name) == weights(tmp_path / "run" / name)
-    (tmp_path / "run" / "epoch-notes").mkdir()
-    (tmp_path / "run" / ("epoch-0006" + TEMPORARY)).mkdir()
-    train([shards], tmp_path / "run", replace(config, epochs=1), replace(QUIET, force=True))
-    assert [path.name for path in (tmp_path / "run").glob("epoch-*")] == ["epoch-notes"]
+        assert weights(tmp_path / "other" / name) == weights(out / name)
+    (out / "epoch-notes").mkdir()
+    (out / ("epoch-0006" + TEMPORARY)).mkdir()
+    learn(out, epochs=1, force=True)
+    assert [path.name for path in out.glob("epoch-*")] == ["epoch-notes"]
 
 
-def test_a_run_from_a_kept_checkpoint_has_a_best_epoch_of_its_own(shards, config, tmp_path, scripted):
-    scripted(*[(exact, 0.1) for exact in (1, 2, 6, 6, 6, 6, 1, 3, 2)])  # after three epochs the best is scored thrice
-    config = replace(config, schedule="constant", patience=2)
-    train([shards], tmp_path / "run", replace(config, epochs=3), replace(QUIET, keep_every=1))
-    checkpoint = str(tmp_path / "run" / "epoch-0002")
-    finished = train([shards], tmp_path / "own", replace(config, epochs=5), replace(QUIET, resume=checkpoint))
-    assert (finished.epochs, finished.best_epoch) == (5, 4)
-    assert json.loads((tmp_path / "own" / "best" / "config.json").read_bytes())["facts"]["epoch"] == 4
-
-
-def test_a_finished_run_is_left_as_it_is_even_with_force(copied, shards, config):
+def test_force_leaves_the_same_run_as_it_is_and_replaces_a_damaged_one(learn, run, copied):
     (copied / "last" / "model.safetensors").unlink()  # nothing reads it
     for force in (False, True):
-        assert train([shards], copied, config, replace(QUIET, force=force)).epochs == 2
+        assert learn(copied, force=force).epochs == 2
         assert not (copied / "last" / "model.safetensors").exists()
+    file = copied / "run.json"
+    file.write_text(file.read_text().replace("0.004", "0.005"))
+    learn(copied, force=True)
+    assert weights(copied / "last") == weights(run / "last")
 
 
 def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_path):
@@ -289,21 +264,6 @@ def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, c
     assert weights(copied / "best") == weights(run / "best")
 
 
-def test_force_spares_a_folder_that_no_run_made(shards, config, tmp_path):
-    (tmp_path / "best").mkdir()
-    (tmp_path / "best" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=naming("best", "run.json")):
-        train([shards], tmp_path, config, replace(QUIET, force=True))
-    assert (tmp_path / "best" / "notes.txt").read_text() == "mine"
-
-
-def test_force_replaces_a_damaged_run(run, copied, shards, config):
-    path = copied / "run.json"
-    path.write_text(path.read_text().replace("0.004", "0.005"))
-    train([shards], copied, config, replace(QUIET, force=True))
-    assert weights(copied / "last") == weights(run / "last")
-
-
 def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
     with monkeypatch.context() as context:
         context.setattr(loop, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
@@ -311,106 +271,83 @@ def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
             train([shards], out, config, replace(QUIET, **options))
 
 
-def test_a_damaged_best_model_is_found_before_the_first_step(copied, shards, config, monkeypatch):
-    amend(copied / "run.json", finished=None)
-    flip_bit(copied / "best" / "model.safetensors")
-    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
-    with pytest.raises(DamagedError, match=naming(copied / "best" / "model.safetensors", "--resume never", "--force")):
-        train([shards], copied, config, QUIET)
-
-
-def test_a_best_model_newer_than_the_checkpoint_counts(run, shards, config, tmp_path, monkeypatch):
-    with monkeypatch.context() as context:  # killed between writing best and last, in the second epoch
-        real = loop.save_last
+def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
+    real = loop.save_last
+    with monkeypatch.context() as context:  # stopped between writing best and last, in the second epoch
         context.setattr(
-            loop, "save_last", lambda *all_: real(*all_) if all_[2].progress.epoch == 1 else pytest.fail("stopped")
+            loop, "save_last", lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_)
         )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            train([shards], tmp_path, config, QUIET)
+            learn(tmp_path)
     newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
-    finished = train([shards], tmp_path, config, QUIET)
-    assert finished.best_epoch == newer
+    assert learn(tmp_path).best_epoch == newer
     assert weights(tmp_path / "best") == weights(run / "best")
 
 
-def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(copied, shards, config):
+def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
     (copied / "best" / "model.safetensors").unlink()
     for checkpoint in (copied / "last", copied):
         with pytest.raises(UsageError, match=naming(checkpoint, "--out")):
-            train([shards], copied, config, replace(QUIET, resume=str(checkpoint), force=True))
+            learn(copied, resume=checkpoint, force=True)
         assert (copied / "last" / "model.safetensors").exists()
 
 
-def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(run, shards, config, tmp_path, capsys):
+def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(learn, run, tmp_path, capsys):
     for name in ("previous", "last"):
         shutil.copytree(run / name, tmp_path / "copied" / name)
     with pytest.raises(UsageError, match="--epochs"):
-        train([shards], tmp_path / "run", config, replace(QUIET, resume=str(tmp_path / "copied" / "last")))
+        learn(tmp_path / "run", resume=tmp_path / "copied" / "last")
     assert not (tmp_path / "run").exists()
-    train([shards], tmp_path / "run", config, TrainOptions(device="cpu", resume=str(tmp_path / "copied" / "previous")))
+    learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
     lines = capsys.readouterr().err.splitlines()
     assert any(f"{tmp_path}/copied" in line and "previous" not in line for line in lines)  # it has no best model
     assert weights(tmp_path / "run" / "last") == weights(run / "last")
 
 
-def test_a_checkpoint_with_other_steps_an_epoch_is_refused(run, shards, config, tmp_path, monkeypatch):
-    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
-    with pytest.raises(UsageError, match=naming(run / "previous", 5, 4)):
-        train([shards], tmp_path / "run", config, replace(QUIET, resume=str(run / "previous")))
-
-
-def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(run, copied, shards, config):
-    longer = replace(config, epochs=3)
+def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(learn, run, copied):
     for lost in ("last", "previous"):
         shutil.rmtree(copied / lost)
     for _ in range(2):
         with pytest.raises(DamagedError, match=naming(copied, "--resume never", "--force")):
-            train([shards], copied, longer, QUIET)
+            learn(copied, epochs=3)
         (copied / "metrics.jsonl").unlink(missing_ok=True)
     assert weights(copied / "best") == weights(run / "best")
-    assert train([shards], copied, longer, replace(QUIET, resume="never", force=True)).epochs == 3
+    assert learn(copied, epochs=3, resume="never", force=True).epochs == 3
 
 
-def test_a_named_checkpoint_or_run_is_never_passed_over(run, shards, config, tmp_path):
-    out, checkpoint = tmp_path / "run", str(run / "previous")
-    finished = train([shards], out, config, replace(QUIET, resume=checkpoint))
+def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, monkeypatch):
+    out, checkpoint = tmp_path / "run", run / "previous"
+    stop_at(7, monkeypatch, learn, out, resume=checkpoint)
+    finished = learn(out)  # it remembers what it began from
     assert weights(out / "last") == weights(run / "last")
-    for resume in (checkpoint, "auto", str(out), str(out / "last")):
-        assert train([shards], out, config, replace(QUIET, resume=resume)) == finished
+    for resume in (checkpoint, "auto", out, out / "last"):
+        assert learn(out, resume=resume) == finished
     for refused in (run / "last", tmp_path / "typo"):
         with pytest.raises(UsageError, match=str(refused)):
-            train([shards], out, config, replace(QUIET, resume=str(refused)))
-    with pytest.raises(UsageError, match=naming("batch_size", 10, 5)):
-        train([shards], tmp_path / "new", replace(config, batch_size=5), replace(QUIET, resume=checkpoint))
-    assert not (tmp_path / "new").exists()
-    train([shards], tmp_path / "new", config, replace(QUIET, resume=str(run)))
-    assert weights(tmp_path / "new" / "best") == weights(run / "best")
+            learn(out, resume=refused)
+    learn(tmp_path / "other", resume=run)
+    assert weights(tmp_path / "other" / "best") == weights(run / "best")
 
 
-def test_what_a_run_began_from_is_remembered_when_it_goes_on(run, shards, config, tmp_path, monkeypatch):
-    checkpoint = str(run / "previous")
-    with monkeypatch.context() as context:
-        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, step: signal.SIGTERM if step == 7 else None)
-        with pytest.raises(SystemExit, match="143"):
-            train([shards], tmp_path, config, replace(QUIET, resume=checkpoint))
-    finished = train([shards], tmp_path, config, QUIET)
-    assert train([shards], tmp_path, config, replace(QUIET, resume=checkpoint)) == finished
-    assert weights(tmp_path / "last") == weights(run / "last")
+def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(learn, run, tmp_path, monkeypatch):
+    checkpoint = run / "previous"
+    with pytest.raises(UsageError, match=naming(checkpoint, "batch_size", 10, 5, "--init")):
+        learn(tmp_path / "run", batch_size=5, resume=checkpoint)
+    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
+    with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
+        learn(tmp_path / "run", resume=checkpoint)
+    assert not (tmp_path / "run").exists()
 
 
-def test_other_data_are_refused(images, run, config, tmp_path):
-    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny", seed=1), ONE_WORKER)
-    with pytest.raises(UsageError, match=str(run)):
-        train([tmp_path / "shards"], run, config, QUIET)
-
-
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_a_flipped_bit_in_any_shard_is_refused_before_the_first_step(shards, config, tmp_path, split, monkeypatch):
-    path = next(shutil.copytree(shards, tmp_path / "shards").glob(f"{split}-*"))
-    flip_bit(path)
+@pytest.mark.parametrize("file", ["shards/train-*", "shards/val-*", "shards/test-*", "run/best/model.safetensors"])
+def test_a_damaged_shard_or_best_model_is_found_before_a_step(learn, copied, shards, tmp_path, file, monkeypatch):
+    data = shutil.copytree(shards, tmp_path / "shards")
+    amend(copied / "run.json", finished=None)
+    (damaged,) = tmp_path.glob(file)
+    flip_bit(damaged)
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
-    with pytest.raises(DamagedError, match=path.name):
-        train([path.parent], tmp_path / "run", config, QUIET)
+    with pytest.raises(DamagedError, match=damaged.name):
+        learn(copied, data)
 
 
 def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that_makes_others(images, shards, tmp_path):
@@ -420,36 +357,31 @@ def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that
             train([data], tmp_path / "run", PRESETS[preset].training, QUIET)
 
 
-def test_init_starts_from_a_trained_model_whose_network_it_keeps(run, shards, config, tmp_path):
-    other_preset = replace(config, preset="few", epochs=1, learning_rate=1e-9)
-    train([shards], tmp_path, other_preset, replace(QUIET, init=run))
+def test_init_starts_from_a_trained_model_whose_network_it_keeps(learn, run, tmp_path):
+    learn(tmp_path, preset="few", epochs=1, learning_rate=1e-9, init=run)
     started, other = load_model(tmp_path / "last"), load_model(run / "best")
     assert started.config.network == other.config.network != PRESETS["few"].network
     assert torch.allclose(started.head.weight, other.head.weight, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("loss", "schedule", "optimizer", "precision"),
+    "options",
     [
-        ("bce", "onecycle", "adamw", "fp32"),
-        ("ce", "cosine", "adam", "bf16"),
-        ("bce", "plateau", "adam", "fp32"),
-        ("ce", "constant", "adamw", "bf16"),
+        {"loss": "bce", "schedule": "onecycle", "optimizer": "adamw", "precision": "fp32"},
+        {"loss": "ce", "schedule": "cosine", "optimizer": "adam", "precision": "bf16"},
+        {"loss": "bce", "schedule": "plateau", "optimizer": "adam", "precision": "fp32"},
+        {"loss": "ce", "schedule": "constant", "optimizer": "adamw", "precision": "bf16"},
     ],
 )
-def test_every_option_of_the_recipe_lowers_the_training_loss(
-    shards, config, tmp_path, loss, schedule, optimizer, precision
-):
-    options = {"loss": loss, "schedule": schedule, "optimizer": optimizer, "precision": precision}
-    train([shards], tmp_path, replace(config, epochs=4, **options), QUIET)
-    rows = rows_of(tmp_path)
-    assert rows[-1]["training_loss"] < rows[0]["training_loss"]
-    assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == precision
+def test_every_option_of_the_recipe_lowers_the_training_loss(learn, tmp_path, options):
+    learn(tmp_path, epochs=4, **options)
+    first, *_, last = rows_of(tmp_path)
+    assert last["training_loss"] < first["training_loss"]
+    assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == options["precision"]
 
 
-def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
-    hopeless = replace(config, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
-    finished = train([shards], tmp_path, hopeless, QUIET)
+def test_a_constant_rate_is_ended_by_early_stopping(learn, tmp_path):
+    finished = learn(tmp_path, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
     assert finished.epochs == finished.best_epoch + 2 < 200
 
 
@@ -457,40 +389,26 @@ def test_a_constant_rate_is_ended_by_early_stopping(shards, config, tmp_path):
     ("epoch", "best_epoch", "ends"),
     [(5, 4, False), (9, 9, True), (7, 4, True)],  # all 9 epochs are done; 3 epochs were no better
 )
-def test_each_rule_ends_a_run(config, epoch, best_epoch, ends):
-    progress = Progress(epoch=epoch, best_epoch=best_epoch, rows=[{"training_loss": 0.1}])
-    assert (ending_rule(SimpleNamespace(config=config, epochs=9, progress=progress)) is not None) == ends
-
-
-@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_is_a_failure(config, loss):
-    progress = Progress(epoch=1, best_epoch=1, rows=[{"training_loss": loss}])
-    with pytest.raises(CaptchaOcrError, match="--lr"):
-        ending_rule(SimpleNamespace(config=config, epochs=9, progress=progress))
+def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, epoch, best_epoch, ends):
+    rows = [{"training_loss": 0.1}]
+    trainer = SimpleNamespace(config=config, epochs=9, progress=Progress(epoch, best_epoch=best_epoch, rows=rows))
+    assert (ending_rule(trainer) is not None) == ends
+    for rows[0]["training_loss"] in (float("nan"), float("inf")):
+        with pytest.raises(CaptchaOcrError, match="--lr"):
+            ending_rule(trainer)
 
 
 @pytest.mark.parametrize(
-    ("exact", "loss", "better"), [(6, 9.0, True), (5, 0.4, True), (5, 0.5, False), (5, 0.6, False), (4, 0.0, False)]
+    ("exact", "loss", "at_rest", "better"),  # the best so far: 50 exact matches of 100, and a loss of 0.5
+    [
+        *[(60, 9.0, False, True), (50, 0.4, False, True), (50, 0.5, False, False), (40, 0.0, False, False)],
+        # the last epoch of a rate that decays is better unless it is significantly worse
+        *[(50, 0.6, True, True), (37, 0.6, True, True), (36, 0.6, True, False), (50, float("nan"), True, False)],
+    ],
 )
-def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, better):
+def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, at_rest, better):
     progress = Progress(best_exact=0.5, best_loss=0.5)
-    assert is_better(Scores(10, exact, Counter(), loss), progress) is better
-
-
-@pytest.mark.parametrize(
-    ("exact", "loss", "better"),
-    [(95, 0.5, True), (87, 0.5, True), (86, 0.5, False), (95, float("nan"), False), (95, None, False)],
-)
-def test_the_last_epoch_of_a_decayed_rate_wins_unless_it_is_significantly_worse(exact, loss, better):
-    progress = Progress(best_exact=0.95, best_loss=0.1)
-    assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest=True) is better
-
-
-def test_fewer_images_get_more_epochs_within_bounds_and_the_seed_recipe_has_none():
-    default = PRESETS["default"]
-    epochs = [derive_epochs(default.training, images) for images in (10, 10_000, 32_000, 10**7)]
-    assert epochs == [100, round(default.images_seen / 10_000), round(default.images_seen / 32_000), 1]
-    assert derive_epochs(PRESETS["seed"].training, 48) is None
+    assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest) is better
 
 
 def flat_images(folder, names):
@@ -502,26 +420,24 @@ def flat_images(folder, names):
     return folder / "shards"
 
 
-def test_a_set_with_one_training_image_is_refused(config, tmp_path):
+def test_a_set_with_one_training_image_is_refused(learn, tmp_path):
     with pytest.raises(UsageError, match=r"\b2\b"):
-        train([flat_images(tmp_path, ["00", "11", "22"])], tmp_path / "run", config, QUIET)
+        learn(tmp_path / "run", flat_images(tmp_path, ["00", "11", "22"]))
 
 
-def test_texts_of_one_character_that_differ_in_length_can_be_learnt(config, tmp_path):
+def test_texts_of_one_character_that_differ_in_length_can_be_learnt(learn, tmp_path):
     shards = flat_images(tmp_path, [f"{'A' * (1 + number % 2)}_{number}" for number in range(10)])
-    finished = train([shards], tmp_path / "run", replace(config, epochs=1), QUIET)
+    assert learn(tmp_path / "run", shards, epochs=1).validation["images"] == 1
     assert load_model(tmp_path / "run" / "best").config.class_names == ["A", ""]
-    assert finished.validation["images"] == 1
 
 
-def test_a_set_without_test_images_is_trained_and_not_scored(images, config, tmp_path):
-    table = (images / "labels.csv").read_text().splitlines()[1:]
-    (tmp_path / "labels.csv").write_text("\n".join(["filename,text,split", *(f"{row},train" for row in table)]))
+def test_a_set_without_test_images_is_trained_and_not_scored(learn, images, tmp_path):
+    rows = (images / "labels.csv").read_text().splitlines()[1:]
+    (tmp_path / "labels.csv").write_text("\n".join(["filename,text,split", *(f"{row},train" for row in rows)]))
     prepare(
         images,
         tmp_path / "shards",
         PrepareConfig(preset="tiny"),
         replace(ONE_WORKER, labels_file=tmp_path / "labels.csv"),
     )
-    finished = train([tmp_path / "shards"], tmp_path / "run", replace(config, epochs=1), QUIET)
-    assert finished.test is None
+    assert learn(tmp_path / "run", tmp_path / "shards", epochs=1).test is None
