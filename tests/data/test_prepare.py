@@ -340,19 +340,19 @@ def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_
     [
         ("gone", {}, "gone"),
         ("empty", {}, "empty"),
-        ("own", {"label_pattern": "nothing"}, "00000-"),
-        ("own", {"lengths": Lengths(3, 3)}, "--length"),
-        ("own", {"charset": "xyz"}, "xyz"),
+        ("images", {"label_pattern": "nothing"}, "00000-"),
+        ("images", {"lengths": Lengths(3, 3)}, "--length"),
+        ("images", {"charset": "xyz"}, "xyz"),
         ("same", {}, "'Ab'"),
         ("long", {}, "64"),
     ],
 )
-def test_a_folder_that_leaves_nothing_to_learn_is_refused(own, tmp_path, folder, options, named):
+def test_a_folder_that_leaves_nothing_to_learn_is_refused(images, tmp_path, folder, options, named):
     (tmp_path / "empty").mkdir()
     labelled(tmp_path / "same", [(0, "Ab"), (1, "ab"), (2, "aB")])
     labelled(tmp_path / "long", [(grey, "ab" * 33) for grey in range(3)])
     with pytest.raises(UsageError, match=named):
-        prepare(tmp_path / folder, tmp_path / "out", tiny(**options))
+        prepare(images if folder == "images" else tmp_path / folder, tmp_path / "out", tiny(**options))
     assert not (tmp_path / "out").exists()
 
 

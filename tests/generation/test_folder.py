@@ -151,7 +151,7 @@ def test_other_fonts_are_other_options_but_their_folder_is_none(tmp_path):
     draw(first, second)
     assert draw(moved, second) == 0
     for others in ((second, first), (first,), (second,), ()):
-        with pytest.raises(UsageError, match="fonts"):
+        with pytest.raises(UsageError, match=r"\bfonts\b"):
             draw(*others)
 
 

@@ -14,7 +14,7 @@ from captcha_ocr.training.evaluate import evaluate
 def network(characters: str = "ABC", lengths: tuple[int, int] = (2, 2), seed: int = 0) -> ResNet18:
     torch.manual_seed(seed)
     config = ModelConfig(
-        Charset(characters), Lengths(*lengths), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3")
+        Charset(characters), Lengths(*lengths), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3", pool="global")
     )
     return ResNet18(config).eval()
 
@@ -47,7 +47,7 @@ def test_batches_are_weighted_by_their_images_and_running_statistics_stay(sample
     ],
 )
 def test_the_scores_are_those_of_the_texts(samples, characters, lengths, truths):
-    model, (images, _) = network(characters, lengths, seed=3), samples
+    model, (images, _) = network(characters, lengths, seed=19), samples  # it reads characters behind an end, too
     readings = read_logits(model(images).detach().numpy(), model.config, allowed_classes(model.config))
     expected = score_texts(truths, [reading.text for reading in readings])
     scores = evaluate(model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())])

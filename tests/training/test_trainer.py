@@ -19,7 +19,7 @@ ALONE = ProcessGroup(torch.device("cpu"))
 
 @pytest.fixture
 def trainer_of(shards, tiny_preset):
-    """Makes a trainer of the tiny preset with other options."""
+    """Make a trainer of the tiny preset with other options."""
 
     def make(**options) -> Trainer:
         config = replace(tiny_preset.training, **options)
