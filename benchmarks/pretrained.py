@@ -9,9 +9,9 @@ images, and from the second on starts from the model of the stage before.
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,56 @@ SIZES = (  # of images and their fonts
     ("180x50", "36,42,48"),
     ("320x100", "70,84,94"),
 )
+
+
+CARD = """# Model card: the model in the package
+
+This model comes with captcha-ocr. `Recognizer()` always uses it. `captcha-ocr eval` uses it if you
+name no other model and have trained none.
+
+## What it reads
+
+- Images that the `captcha` package draws: the warp of version 0.7.1, and the stronger one of 0.7.0
+  and earlier (`--warp classic`).
+- Texts of 4 to 6 characters.
+- The 36 characters 0-9 and A-Z.
+- Images of any size. They are resized to 160x60 pixels and converted to grey.
+
+## Scores
+
+All test images are drawn by the `captcha` package with random seeds that training did not use.
+
+| test images | exact match | 95 % interval | look-alikes as one | calibration error | exact match of the most confident 95 % |
+|---|---|---|---|---|---|
+{rows}
+
+- Exact match: the share of images whose whole text is read correctly.
+- Look-alikes as one: the same, but O for 0 and similar confusions count as correct.
+- Calibration error: the average difference between confidence and exact match.
+
+## Limits
+
+- It is not made for other captcha designs. Train your own model for them: see docs/training.md in
+  the repository.
+- It does not read lower-case letters.
+- On default images, most of its errors are look-alikes, such as O for 0.
+- It is less accurate on fonts that were not in the training: see the last row.
+
+## Responsible use
+
+The model is for captchas that you generate, own or may test. It was trained only on images that
+`captcha-ocr generate` draws. No captcha of any service was used.
+
+## Training
+
+One command draws the images, trains the model and scores it again:
+
+    make pretrained
+
+Training has stages. Each stage starts from the model of the stage before.
+
+{training}
+"""  # noqa: E501 (a row of a table)
 
 
 @dataclass(frozen=True)
@@ -127,7 +177,7 @@ def test_sets() -> dict[str, list[ImageSet]]:
             ImageSet(f"{options[3]}-{warp}", 500, (*options, "--warp", warp)) for options in sizes for warp in WARPS
         ],
         f"4 to 6 characters, 160x60, the {len(FONTS)} other fonts of the training, both warps": in_fonts(FONTS, 100),
-        f"the same in {len(UNSEEN_FONTS)} fonts that it was not trained on": in_fonts(UNSEEN_FONTS, 500),
+        f"the same in {len(UNSEEN_FONTS)} fonts that were not in the training": in_fonts(UNSEEN_FONTS, 500),
     }
 
 
@@ -181,57 +231,40 @@ def pack(run: Path, images: Path, target: Path) -> None:
 
 
 def card(out: Path, rows: list[dict[str, Any]]) -> str:
-    """Return the model card as Markdown."""
-    lines = [
-        "# The model in the package",
-        "",
-        "Reads texts of 4 to 6 of the 36 characters 0-9 and A-Z, as the `captcha` package draws them, from images of",
-        "any size, which are brought to 160x60 grey. For captchas that you generate, own or may test; it was trained",
-        "on no image but those that `captcha-ocr generate` draws. Another design asks for a training of its own.",
-        "",
-        "| scored on, drawn by the `captcha` package with seeds of their own | exact match | 95 % interval | "
-        "look-alikes as one | confidences off by | right of the surest 95 % |",
-        "|---|---|---|---|---|---|",
-        *map(row_of, rows),
-        "",
-        f"Made by `make pretrained`, which draws (seeds from {SEEDS}), prepares and trains in stages, each of which",
-        f"continues with the model of the one before, and scores (seeds from {SEEDS * 9}):",
-        "",
+    """Return the model card, as Markdown."""
+    numbers = range(1, len(STAGES) + 1)
+    runs = [json.loads((out / f"stage-{number}" / "run" / RUN_FILE).read_bytes()) for number in numbers]
+    facts = dict(line.split(maxsplit=1) for line in captcha_ocr("doctor").splitlines())
+    training = [
+        *(f"Stage {number}: {describe(run)}" for number, run in enumerate(runs, 1)),
+        f"Random seeds: from {SEEDS} for training images, from {SEEDS * 9} for test images",
+        f"Versions and processor: {facts['versions']}; {facts['cpu'].split(';')[0]}",
     ]
-    stages = range(1, len(STAGES) + 1)
-    runs = [json.loads((out / f"stage-{number}" / "run" / RUN_FILE).read_bytes()) for number in stages]
-    lines += [f"- stage {number}: {describe_run(run)}" for number, run in zip(stages, runs, strict=True)]
-    said = dict(line.split(maxsplit=1) for line in captcha_ocr("doctor").splitlines())
-    lines += [f"- {said['versions']}; {said['cpu'].split(';')[0]}", "", "Every command:", ""]
-    lines += [f"    {line}" for number in stages for line in map(command_line, commands(DATA_FOLDER, number))]
-    return "\n".join([*lines, ""])
+    return CARD.format(rows="\n".join(map(row_of, rows)), training="\n".join(map(item, training)))
+
+
+def item(text: str) -> str:
+    """Return an item of a list, wrapped at 100 columns."""
+    return textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def row_of(score: dict[str, Any]) -> str:
-    """Return the row of a score in the card."""
+    """Return the row of one test in the card."""
     low, high = wilson_interval(score["exact"], score["images"])
-    judged = [score["calibration_error"], score["surest_95_match"]]
-    off, surest = ("-" if value is None else f"{value:.2%}" for value in judged)
+    optional = [score["calibration_error"], score["surest_95_match"]]
+    error, confident = ("-" if value is None else f"{value:.2%}" for value in optional)
     return (
         f"| {score['name']}, {score['images']:,} | {score['exact'] / score['images']:.2%} | {low:.2%} to {high:.2%} | "
-        f"{(score['exact'] + score['lookalike']) / score['images']:.2%} | {off} | {surest} |"
+        f"{(score['exact'] + score['lookalike']) / score['images']:.2%} | {error} | {confident} |"
     )
 
 
-def describe_run(run: dict[str, Any]) -> str:
-    """Describe a training by its run.json."""
+def describe(run: dict[str, Any]) -> str:
+    """Describe a training run from its run.json."""
     finished, training = run["finished"], run["training"]
     return (
         f"{run['images']['train']:,} images, preset {training['preset']}, {finished['epochs']} epochs, seed "
         f"{training['seed']}, {finished['seconds'] / 60:.0f} minutes on {run['device']}, {run['precision']}"
-    )
-
-
-def command_line(command: tuple[object, ...]) -> str:
-    """Return a command as a line, with fonts by name: their folders differ between machines."""
-    words = [str(word) for word in command]
-    return shlex.join(
-        ["captcha-ocr", *(Path(word).name if word.endswith((".ttf", ".otf")) else word for word in words)]
     )
 
 
