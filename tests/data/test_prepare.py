@@ -1,4 +1,3 @@
-import csv
 import re
 import shlex
 import shutil
@@ -6,106 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ONE_WORKER
+from conftest import contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
 from captcha_ocr.config import SPLITS, InputSize, Lengths, PrepareConfig
-from captcha_ocr.data.folds import folds_in, prepare_folds
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import STAGING, prepare_command
-from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest, read_shard
+from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.system.documents import seal, to_json
-from captcha_ocr.system.files import LOCK_FILE, writing_to
+from captcha_ocr.system.files import writing_to
 
-SMALL = PrepareConfig(width=16, height=8)
-AB_OR_BA = ("ab", "ba")
-
-
-def names(*words):
-    """A pattern for a message that holds all these words, in any order."""
-    return "".join(f"(?=.*{re.escape(str(word))})" for word in words)
-
-
-def tiny(**options):
-    """The configuration that made the shards of conftest.py (its preset exists only while tests run)."""
-    return PrepareConfig(preset="tiny", **options)
-
-
-def prepare(images, out, config=None, **options):
-    """Prepare a folder in this process, as the shards of conftest.py unless a configuration is given."""
-    return captcha_ocr.data.prepare.prepare(images, out, config or tiny(), replace(ONE_WORKER, **options))
-
-
-def contents(folder):
-    """Every file of a folder: name -> bytes."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def counts(folder):
-    """The number of samples in each split."""
-    manifest = read_manifest(folder)
-    return [manifest.count(split) for split in SPLITS]
-
-
-def samples(folder, split):
-    """What the shards of one split hold: [(pixels as bytes, text)]."""
-    manifest = read_manifest(folder)
-    pairs = []
-    for shard in manifest.of_split(split):
-        images, labels = read_shard(folder, manifest, shard)
-        pairs += zip((image.tobytes() for image in images), manifest.charset.decode(labels), strict=True)
-    return pairs
-
-
-def greys(folder, split):
-    """The grey values of flat images in one split, sorted."""
-    return sorted(pixels[0] for pixels, _ in samples(folder, split))
-
-
-def draw(folder, name, grey):
-    """A flat image; equal greys give equal bytes."""
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    Image.new("L", (16, 8), grey).save(folder / name)
-
-
-def labelled(folder, rows):
-    """A folder of flat images and its labels.csv from rows of (grey, text[, split]): 0.png, 1.png, …"""
-    for number, (grey, *_) in enumerate(rows):
-        draw(folder, f"{number}.png", grey)
-    with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:
-        table = [(f"{number}.png", *rest) for number, (_, *rest) in enumerate(rows)]
-        csv.writer(stream).writerows([("filename", "text", "split"), *table])
-    return folder
-
-
-def numbered(count, split=lambda number: ""):
-    """Rows of different images with two texts in turn, and the split of each."""
-    return [(number, AB_OR_BA[number % 2], split(number)) for number in range(count)]
-
-
-@pytest.fixture
-def prepare_rows(tmp_path):
-    """Prepare flat images, from rows as `labelled` takes them, into tmp_path / "out"."""
-
-    def run(rows, config=SMALL, **options):
-        return prepare(labelled(tmp_path / "images", rows), tmp_path / "out", config, **options)
-
-    return run
+from .conftest import SMALL, counts, draw, labelled, numbered, prepare, samples, tiny
 
 
 @pytest.fixture
 def own(images, tmp_path):
     """A copy of the 60 images, to change."""
     return shutil.copytree(images, tmp_path / "own")
-
-
-@pytest.fixture
-def done(shards, tmp_path):
-    """A copy of the finished shards, to change."""
-    return shutil.copytree(shards, tmp_path / "done")
 
 
 # --- shards and splits ---------------------------------------------------------------------------
@@ -149,81 +68,6 @@ def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(tmp
     assert manifest.size == InputSize(height=57, width=170, channels=1)
 
 
-@pytest.mark.parametrize(("split", "expected"), [((50, 30, 20), [30, 18, 12]), ((98, 1, 1), [58, 1, 1])])
-def test_other_percentages_are_kept_and_no_split_is_empty(images, tmp_path, split, expected):
-    prepare(images, tmp_path, tiny(split=split))
-    assert counts(tmp_path) == expected
-
-
-def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none(prepare_rows, tmp_path):
-    out = tmp_path / "out"
-    prepare_rows(numbered(12, lambda number: SPLITS[number % 3]))
-    assert [greys(out, split) for split in SPLITS] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
-    prepare_rows(numbered(50, lambda number: "train" if number < 40 else "test"), force=True)
-    train, val, test = (greys(out, split) for split in SPLITS)
-    assert (len(val), sorted(train + val), test) == (4, list(range(40)), list(range(40, 50)))
-    prepare_rows(numbered(10, lambda number: "val" if number == 9 else "train"), force=True)
-    assert counts(out) == [9, 1, 0]  # no test set is drawn
-
-
-def test_three_images_are_enough_and_two_are_not(prepare_rows, tmp_path):
-    with pytest.raises(CaptchaOcrError, match="2"):
-        prepare_rows(numbered(2))
-    assert not (tmp_path / "out").exists()
-    prepare_rows(numbered(3))
-    assert counts(tmp_path / "out") == [1, 1, 1]
-
-
-def test_every_image_is_in_the_test_set_of_one_fold_and_in_no_other_split_of_it(images, tmp_path):
-    prepare_folds(images, tmp_path, 4, tiny(), ONE_WORKER)
-    tested = []
-    for folder in folds_in(tmp_path):
-        splits = [samples(folder, split) for split in SPLITS]
-        assert [len(split) for split in splits] == [41, 4, 15]
-        assert len({pixels for split in splits for pixels, _ in split}) == 60
-        tested += splits[2]
-    assert len(set(tested)) == 60
-
-
-def test_folds_ignore_given_splits_and_need_an_image_each(tmp_path):
-    images, out = labelled(tmp_path / "images", numbered(6, lambda _: "test")), tmp_path / "folds"
-    with pytest.raises(UsageError, match=names(6, 7)):
-        prepare_folds(images, out, 7, SMALL, ONE_WORKER)
-    assert not (out / "fold-1").exists()
-    prepare_folds(images, out, 2, SMALL, ONE_WORKER)
-    assert [counts(folder) for folder in folds_in(out)] == [[2, 1, 3], [2, 1, 3]]
-
-
-def test_folds_are_not_made_among_shards_or_beside_files_of_others(images, done, tmp_path):
-    with pytest.raises(UsageError, match=names(done, "--out")):
-        prepare_folds(images, done, 2, tiny(), ONE_WORKER)
-    out = tmp_path / "folds"
-    prepare_folds(images, out, 3, tiny(), ONE_WORKER)
-    with pytest.raises(UsageError, match="--force"):
-        prepare_folds(images, out, 2, tiny(), ONE_WORKER)
-    (out / "fold-3" / LOCK_FILE).touch()  # as a killed writer leaves it
-    prepare_folds(images, out, 2, tiny(), replace(ONE_WORKER, force=True))
-    assert sorted(out.iterdir()) == folds_in(out) == [out / "fold-1", out / "fold-2"]
-    (out / "fold-3").mkdir()
-    (out / "fold-3" / "mine").touch()
-    with pytest.raises(UsageError, match="fold-3"):
-        prepare_folds(images, out, 2, tiny(), replace(ONE_WORKER, force=True))
-    assert [path.name for path in (out / "fold-3").iterdir()] == ["mine"]
-
-
-def test_unfinished_folds_go_on_but_not_as_others(images, tmp_path):
-    out, whole = tmp_path / "folds", tmp_path / "whole"
-    prepare_folds(images, whole, 3, tiny(), ONE_WORKER)
-    shutil.copytree(whole, out)
-    shutil.rmtree(out / "fold-3")
-    (out / "fold-2" / MANIFEST_FILE).unlink()
-    with pytest.raises(UsageError, match="--force"):
-        prepare_folds(images, out, 2, tiny(), ONE_WORKER)
-    prepared = prepare_folds(images, out, 3, tiny(), ONE_WORKER)
-    assert [fold.already_there for fold in prepared] == [True, False, False]
-    assert all(contents(out / f"fold-{number}") == contents(whole / f"fold-{number}") for number in (1, 2, 3))
-
-
 # --- labels --------------------------------------------------------------------------------------
 
 
@@ -240,7 +84,7 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
 
 def test_a_pattern_is_used_instead_of_the_labels_file_of_the_folder(images, tmp_path):
     assert prepare(images, tmp_path / "out", tiny(label_pattern=r"-(\d)")).manifest.lengths == Lengths(1, 1)
-    with pytest.raises(UsageError, match=names("--labels", "--label-pattern")):
+    with pytest.raises(UsageError, match=naming("--labels", "--label-pattern")):
         prepare(images, tmp_path / "new", tiny(label_pattern="x"), labels_file=images / "labels.csv")
 
 
@@ -314,25 +158,9 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
 def test_a_text_that_does_not_fit_is_left_out_with_a_reason(prepare_rows, text, options, named):
     prepared = prepare_rows([(200, text), *numbered(100)], replace(SMALL, **options))
     assert list(prepared.problems) == ["0.png"]
-    assert re.search(names(*named), prepared.problems["0.png"])
+    assert re.search(naming(*named), prepared.problems["0.png"])
     assert (prepared.manifest.charset.characters, prepared.manifest.left_out) == ("ab", 1)
     assert prepared.manifest.lengths == options.get("lengths", Lengths(2, 2))
-
-
-def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(prepare_rows, tmp_path):
-    rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
-    prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
-    assert prepared.copies == 2
-    assert sum(counts(tmp_path / "out")) == 5
-    assert list(prepared.problems) == ["3.png", "4.png"]
-    assert all(re.search(names("3.png", "4.png"), reason) for reason in prepared.problems.values())
-
-
-@pytest.mark.parametrize("splits", [SPLITS, SPLITS[::-1], ("val", "test", "train"), ("train", "val")])
-def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_path, splits):
-    prepare_rows([*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])])
-    last = max(splits, key=SPLITS.index)
-    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [split == last for split in SPLITS]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +197,7 @@ def test_a_finished_folder_is_left_as_it_is_even_if_the_images_have_moved(own, t
     first = prepare(own, out)
     assert (list(first.problems), first.already_there) == (["a_b-c.png"], False)
     before = identities()
-    with writing_to(out), pytest.raises(CaptchaOcrError, match=names(out)):  # one at a time
+    with writing_to(out), pytest.raises(CaptchaOcrError, match=naming(out)):  # one at a time
         prepare(own, out)
     second = prepare(own.rename(tmp_path / "moved"), out)
     assert (second.already_there, second.manifest) == (True, first.manifest)
@@ -434,7 +262,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
     manifest, shard = done / MANIFEST_FILE, done / "val-00000.safetensors.gz"
     for path, damage in ((manifest, lambda: manifest.write_bytes(manifest.read_bytes()[:100])), (shard, shard.unlink)):
         damage()
-        with pytest.raises(DamagedError, match=names(path.name, "--force")):
+        with pytest.raises(DamagedError, match=naming(path.name, "--force")):
             prepare(images, done)
         assert not prepare(images, done, force=True).already_there
         assert contents(done) == contents(shards)
@@ -444,7 +272,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
 @pytest.mark.parametrize("content", [b'{"name": "a web page", "icons": []}', to_json(seal({"format": "other"}))])
 def test_the_manifest_of_another_program_is_never_replaced(images, tmp_path, content, force):
     (tmp_path / MANIFEST_FILE).write_bytes(content)
-    with pytest.raises((DamagedError, UsageError), match=names(MANIFEST_FILE, "--out")):
+    with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "--out")):
         prepare(images, tmp_path, force=force)
     assert contents(tmp_path) == {MANIFEST_FILE: content}
 

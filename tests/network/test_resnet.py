@@ -8,7 +8,7 @@ from torch.nn import functional
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
 from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, positions_from_columns, standardise
-from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
+from captcha_ocr.network.torch_engine import TorchEngine
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)
@@ -128,17 +128,3 @@ def test_each_channel_of_each_image_is_standardised():
     standard = standardise(images * contrast.view(3, 1, 1, 1) * contrast.view(1, 3, 1, 1) + 0.1)
     assert standard.mean((2, 3)).abs().max() < 1e-5
     assert standard.std((2, 3)).flatten().tolist() == pytest.approx([1] * 9, abs=0.25)
-
-
-@pytest.mark.parametrize("stem", get_args(Stem))
-def test_a_network_with_fused_norms_gives_the_same_logits(stem):
-    torch.manual_seed(0)
-    model = tiny(stem=stem)
-    images = torch.randint(0, 256, (8, 1, 20, 50), dtype=torch.uint8)
-    model(images)  # moves the running statistics away from 0 and 1
-    fused = fuse_norms(model.eval())
-    assert torch.allclose(fused(images), model(images), atol=1e-5)
-    norms = [
-        [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)] for network in (fused, model)
-    ]
-    assert [len(found) > 0 for found in norms] == [False, True]

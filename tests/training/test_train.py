@@ -1,9 +1,6 @@
 import json
 import shutil
-import signal
-from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,55 +10,14 @@ from PIL import Image
 
 from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
-from captcha_ocr.metrics import Scores
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.training import loop
-from captcha_ocr.training import train as training
-from captcha_ocr.training.batches import BatchPartition, load_split
-from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.evaluate import evaluate
-from captcha_ocr.training.loop import ending_rule, is_better
 from captcha_ocr.training.train import train
-from captcha_ocr.training.trainer import Progress, Trainer
+from captcha_ocr.training.trainer import Trainer
 
-OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream")  # of `train`; others are of its configuration
-
-
-@pytest.fixture
-def config(tiny_preset):
-    return tiny_preset.training
-
-
-@pytest.fixture(autouse=True)
-def short_trial(monkeypatch):
-    monkeypatch.setattr(training, "TRIAL_SECONDS", 0.0)
-
-
-@pytest.fixture
-def learn(shards, config):
-    """Train with the tiny recipe, on the shards unless others are named."""
-
-    def learn(out, *data, **changes):
-        options = {name: changes.pop(name) for name in OPTIONS if name in changes}
-        options["resume"] = str(options.get("resume", "auto"))
-        return train(data or [shards], out, replace(config, **changes), replace(QUIET, **options))
-
-    return learn
-
-
-@pytest.fixture
-def copied(run, tmp_path):
-    """A copy of the finished run."""
-    return shutil.copytree(run, tmp_path / "run")
-
-
-def rows_of(run, by="epoch") -> list[dict]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in rows if row["by"] == by]
+from .conftest import rows_of
 
 
 def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
@@ -80,40 +36,6 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     assert [row["step"] for row in steps] == list(range(1, 11))
     assert "validation_loss" not in steps[0]
     assert all(row["images_per_s"] > 0 and row["peak_memory_mb"] > 0 for row in steps)
-
-
-@pytest.fixture
-def scripted(monkeypatch):
-    """Set the validations of a run, (exact, loss) for each epoch; what follows is scored as usual."""
-    outcomes, real = [], loop.evaluate
-
-    def evaluate(*arguments):
-        scores = real(*arguments)
-        exact, loss_mean = outcomes.pop(0) if outcomes else (scores.exact, scores.loss)
-        return replace(scores, exact=exact, loss=loss_mean)
-
-    monkeypatch.setattr(loop, "evaluate", evaluate)
-    return outcomes.extend
-
-
-def test_the_best_weights_are_kept_and_scored_and_not_the_last(learn, shards, tmp_path, scripted):
-    scripted([(6, 0.1), (0, 0.1)])
-    finished = learn(tmp_path)
-    assert finished.best_epoch == 1
-    best, previous, last = (load_model(tmp_path / name).state_dict() for name in ("best", "previous", "last"))
-    assert [name for name in best if not torch.equal(best[name], previous[name])] == ["temperature"]
-    assert not torch.equal(best["stem.0.weight"], last["stem.0.weight"])
-    test_set = load_split(read_dataset([shards]), "test", ProcessGroup(torch.device("cpu")))
-    scores = evaluate(load_model(tmp_path / "best"), test_set.in_order(250))
-    assert finished.test == {**scores.summary(), **scores.counts()}
-
-
-@pytest.mark.parametrize(("schedule", "best"), [("onecycle", 3), ("constant", 2)])
-def test_where_the_rate_decays_the_last_epoch_is_kept_if_it_is_not_much_worse(
-    learn, tmp_path, scripted, schedule, best
-):
-    scripted([(3, 0.5), (5, 0.4), (4, 0.6)])
-    assert learn(tmp_path, epochs=3, schedule=schedule).best_epoch == best
 
 
 def test_another_seed_or_augmentation_gives_other_weights(learn, run, tmp_path):
@@ -140,81 +62,6 @@ def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
     assert json.loads((out / "run.json").read_bytes())["images"] == {"train": 84, "val": 18, "test": 18}
     with pytest.raises(UsageError, match=naming(out, "--force")):  # the run was one of other images
         learn(out, tmp_path / "split", epochs=1)
-
-
-def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
-    """Train until a signal comes at this step."""
-    with monkeypatch.context() as context:
-        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, now: signal.SIGTERM if now == step else None)
-        with pytest.raises(SystemExit, match="143"):
-            learn(out, **options)
-
-
-WAYS = {
-    "one cycle": {},
-    "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
-    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2, "focus": 0.0},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, monkeypatch, way):
-    options, whole, stopped = {"epochs": 3, **WAYS[way]}, tmp_path / "whole", tmp_path / "stopped"
-    monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
-    learn(whole, **options)
-    for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
-        stop_at(step, monkeypatch, learn, stopped, **options)
-        assert json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
-    learn(stopped, **options)
-    for name in ("best", "last"):
-        assert weights(stopped / name) == weights(whole / name)
-    of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
-    for by in ("step", "epoch"):
-        assert [row | of_time for row in rows_of(stopped, by)] == [row | of_time for row in rows_of(whole, by)]
-
-
-def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(learn, run, tmp_path, monkeypatch):
-    def leave(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as context:
-        context.setattr(loop, "evaluate", leave)
-        with pytest.raises(KeyboardInterrupt):
-            learn(tmp_path)
-        context.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
-        context.setattr(training, "estimate", lambda *_: "")
-        with pytest.raises(KeyboardInterrupt):
-            learn(tmp_path)
-    learn(tmp_path)
-    assert weights(tmp_path / "last") == weights(run / "last")
-
-
-@pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
-def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys, schedule):
-    out, options = tmp_path / "run", {"schedule": schedule, "patience": 100}
-    learn(out, epochs=2, **options)
-    before = rows_of(out)
-    assert learn(out, epochs=4, quiet=False, **options).epochs == 4
-    assert str(out / "last") in capsys.readouterr().err
-    learn(tmp_path / "whole", epochs=4, **options)
-    assert rows_of(out)[:2] == before
-    rates, expected = ([row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole"))
-    assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
-    with pytest.raises(UsageError, match=naming("epochs", "--force")):
-        learn(out, epochs=3, **options)
-
-
-def test_checkpoints_are_kept_for_good_where_that_is_wanted(learn, tmp_path):
-    out = tmp_path / "run"
-    learn(out, epochs=5, keep_every=2)
-    assert sorted(path.name for path in out.glob("epoch-*")) == ["epoch-0002", "epoch-0004"]
-    learn(tmp_path / "other", epochs=5, resume=out / "epoch-0002")
-    for name in ("last", "best"):
-        assert weights(tmp_path / "other" / name) == weights(out / name)
-    (out / "epoch-notes").mkdir()
-    (out / ("epoch-0006" + TEMPORARY)).mkdir()
-    learn(out, epochs=1, force=True)
-    assert [path.name for path in out.glob("epoch-*")] == ["epoch-notes"]
 
 
 def test_force_leaves_the_same_run_as_it_is_and_replaces_a_damaged_one(learn, run, copied):
@@ -271,74 +118,6 @@ def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
             train([shards], out, config, replace(QUIET, **options))
 
 
-def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
-    real = loop.save_last
-    with monkeypatch.context() as context:  # stopped between writing best and last, in the second epoch
-        context.setattr(
-            loop, "save_last", lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_)
-        )
-        with pytest.raises(pytest.fail.Exception, match="stopped"):
-            learn(tmp_path)
-    newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
-    assert learn(tmp_path).best_epoch == newer
-    assert weights(tmp_path / "best") == weights(run / "best")
-
-
-def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
-    (copied / "best" / "model.safetensors").unlink()
-    for checkpoint in (copied / "last", copied):
-        with pytest.raises(UsageError, match=naming(checkpoint, "--out")):
-            learn(copied, resume=checkpoint, force=True)
-        assert (copied / "last" / "model.safetensors").exists()
-
-
-def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(learn, run, tmp_path, capsys):
-    for name in ("previous", "last"):
-        shutil.copytree(run / name, tmp_path / "copied" / name)
-    with pytest.raises(UsageError, match="--epochs"):
-        learn(tmp_path / "run", resume=tmp_path / "copied" / "last")
-    assert not (tmp_path / "run").exists()
-    learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
-    lines = capsys.readouterr().err.splitlines()
-    assert any(f"{tmp_path}/copied" in line and "previous" not in line for line in lines)  # it has no best model
-    assert weights(tmp_path / "run" / "last") == weights(run / "last")
-
-
-def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(learn, run, copied):
-    for lost in ("last", "previous"):
-        shutil.rmtree(copied / lost)
-    for _ in range(2):
-        with pytest.raises(DamagedError, match=naming(copied, "--resume never", "--force")):
-            learn(copied, epochs=3)
-        (copied / "metrics.jsonl").unlink(missing_ok=True)
-    assert weights(copied / "best") == weights(run / "best")
-    assert learn(copied, epochs=3, resume="never", force=True).epochs == 3
-
-
-def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, monkeypatch):
-    out, checkpoint = tmp_path / "run", run / "previous"
-    stop_at(7, monkeypatch, learn, out, resume=checkpoint)
-    finished = learn(out)  # it remembers what it began from
-    assert weights(out / "last") == weights(run / "last")
-    for resume in (checkpoint, "auto", out, out / "last"):
-        assert learn(out, resume=resume) == finished
-    for refused in (run / "last", tmp_path / "typo"):
-        with pytest.raises(UsageError, match=str(refused)):
-            learn(out, resume=refused)
-    learn(tmp_path / "other", resume=run)
-    assert weights(tmp_path / "other" / "best") == weights(run / "best")
-
-
-def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(learn, run, tmp_path, monkeypatch):
-    checkpoint = run / "previous"
-    with pytest.raises(UsageError, match=naming(checkpoint, "batch_size", 10, 5, "--init")):
-        learn(tmp_path / "run", batch_size=5, resume=checkpoint)
-    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
-    with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
-        learn(tmp_path / "run", resume=checkpoint)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("file", ["shards/train-*", "shards/val-*", "shards/test-*", "run/best/model.safetensors"])
 def test_a_damaged_shard_or_best_model_is_found_before_a_step(learn, copied, shards, tmp_path, file, monkeypatch):
     data = shutil.copytree(shards, tmp_path / "shards")
@@ -378,37 +157,6 @@ def test_every_option_of_the_recipe_lowers_the_training_loss(learn, tmp_path, op
     first, *_, last = rows_of(tmp_path)
     assert last["training_loss"] < first["training_loss"]
     assert json.loads((tmp_path / "run.json").read_bytes())["precision"] == options["precision"]
-
-
-def test_a_constant_rate_is_ended_by_early_stopping(learn, tmp_path):
-    finished = learn(tmp_path, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
-    assert finished.epochs == finished.best_epoch + 2 < 200
-
-
-@pytest.mark.parametrize(
-    ("epoch", "best_epoch", "ends"),
-    [(5, 4, False), (9, 9, True), (7, 4, True)],  # all 9 epochs are done; 3 epochs were no better
-)
-def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, epoch, best_epoch, ends):
-    rows = [{"training_loss": 0.1}]
-    trainer = SimpleNamespace(config=config, epochs=9, progress=Progress(epoch, best_epoch=best_epoch, rows=rows))
-    assert (ending_rule(trainer) is not None) == ends
-    for rows[0]["training_loss"] in (float("nan"), float("inf")):
-        with pytest.raises(CaptchaOcrError, match="--lr"):
-            ending_rule(trainer)
-
-
-@pytest.mark.parametrize(
-    ("exact", "loss", "at_rest", "better"),  # the best so far: 50 exact matches of 100, and a loss of 0.5
-    [
-        *[(60, 9.0, False, True), (50, 0.4, False, True), (50, 0.5, False, False), (40, 0.0, False, False)],
-        # the last epoch of a rate that decays is better unless it is significantly worse
-        *[(50, 0.6, True, True), (37, 0.6, True, True), (36, 0.6, True, False), (50, float("nan"), True, False)],
-    ],
-)
-def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, at_rest, better):
-    progress = Progress(best_exact=0.5, best_loss=0.5)
-    assert is_better(Scores(100, exact, Counter(), loss), progress, at_rest) is better
 
 
 def flat_images(folder, names):

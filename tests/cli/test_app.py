@@ -1,0 +1,124 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import invoke, naming
+
+from .conftest import COMMAND, after_device
+
+
+def test_four_commands_lead_from_nothing_to_read_codes():
+    options = ["--count", 200, "--charset", "0123", "--length", 2, "--size", "80x40", "--workers", 1, "--seed", 5]
+    drawn = invoke("generate", *options, "--json")
+    assert json.loads(drawn.stdout)["drawn"] == 200
+    assert "captcha-ocr prepare" in drawn.stderr
+    prepared = json.loads(invoke("prepare", "--size", "80x40", "--workers", 1, "--json").stdout)
+    assert [prepared[split] for split in ("train", "val", "test")] == [160, 20, 20]
+    trained = json.loads(invoke("train", "--epochs", 16, "--device", "cpu", "--quiet", "--json").stdout)
+    assert trained["test"]["exact_match"] > 0.5  # guessing gives 6 %
+    read = invoke("eval", "data/images", "--device", "cpu")
+    lines = [line.split("\t") for line in read.stdout.splitlines()]
+    assert len(lines) == 200
+    assert sum(Path(path).stem.split("-")[1] == code for path, code, _ in lines) > 120
+    assert all(0 < float(confidence) <= 1 for _, _, confidence in lines)
+
+
+def test_a_prompt_survives_every_error(exported, some):
+    pty = pytest.importorskip("pty", reason="terminals of this kind are POSIX's")
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "eval", "--model", exported], stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.close(child)
+    os.write(parent, f"nowhere.png\n\n{os.path.dirname(COMMAND[0])}\n{some[0]}\n\x04".encode())
+    output, errors = process.communicate(timeout=120)
+    os.close(parent)
+    assert str(some[0]).encode() + b"\t" in output
+    assert b"nowhere.png: " in errors
+    assert os.path.dirname(COMMAND[0]).encode() + b": " in errors
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.parametrize(
+    ("send", "number", "code"),
+    [(os.killpg, signal.SIGINT, 130), (os.killpg, signal.SIGTERM, 143), (os.kill, signal.SIGTERM, 143)],
+)
+def test_signals_have_their_sentences_and_exit_codes(send, number, code):
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "--count", "100000", "--workers", "2", "--out", "images"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    while process.poll() is None and len(list(Path().glob("images/*.png"))) < 50:
+        time.sleep(0.05)
+    send(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert errors.startswith(b"captcha-ocr: ")
+    assert errors.count(b"\n") == 1
+    assert not Path("images", "labels.csv").exists()
+
+
+# Sends itself a signal when the import of numpy begins. An unguarded import may swallow it, or may not.
+IMPORTING = """
+import os, signal, sys
+number, imported = int(sys.argv.pop(1)), []
+
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "numpy" and not imported:
+        imported.append("numpy")
+        try:
+            os.kill(os.getpid(), number)
+        except BaseException:
+            print("not held back")
+            raise
+
+sys.addaudithook(watch)
+from captcha_ocr.cli.app import main
+main()
+"""
+COMMANDS = [("generate", 2), ("prepare", 15), ("train", 2), ("eval", 15), ("bench", 15), ("doctor", 2)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signals there")
+@pytest.mark.parametrize(("command", "number"), COMMANDS)
+def test_a_signal_during_an_import_is_heard_after_it(command, number):
+    result = subprocess.run([sys.executable, "-c", IMPORTING, str(number), command], capture_output=True)
+    assert (result.returncode, result.stdout) == (128 + number, b"")
+    assert result.stderr.startswith(b"captcha-ocr: ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_doctor(tmp_path):
+    for variables, names in (
+        ({"WORLD_SIZE": "abc"}, ("WORLD_SIZE=abc", "RANK=0")),
+        ({"WORLD_SIZE": "2", "RANK": "x"}, ("WORLD_SIZE=2", "RANK=x")),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, ("WORLD_SIZE=2", "RANK=2")),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, ("eval", "torchrun")),
+    ):
+        result = invoke("eval", tmp_path, "--device", "cpu", env=variables)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert re.search(naming(*names), result.stderr)
+        assert invoke("doctor", env=variables).exit_code == 0
+
+
+def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
+    def exhausted(*_):
+        raise MemoryError
+
+    def exhausted_in_torch(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes.")
+
+    monkeypatch.setattr("captcha_ocr.network.torch_engine.TorchEngine.logits", exhausted_in_torch)
+    result = read(*some)
+    assert (result.exit_code, len(after_device(result.stderr))) == (1, 1)
+    assert re.search(naming("cpu", " GB", "--device"), result.stderr)
+    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine", exhausted)
+    result = invoke("doctor")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)

@@ -1,0 +1,79 @@
+import csv
+import shutil
+from dataclasses import replace
+
+import pytest
+from conftest import ONE_WORKER
+from PIL import Image
+
+import captcha_ocr.data.prepare
+from captcha_ocr.config import SPLITS, PrepareConfig
+from captcha_ocr.data.shards import read_manifest, read_shard
+
+SMALL = PrepareConfig(width=16, height=8)
+
+
+AB_OR_BA = ("ab", "ba")
+
+
+def tiny(**options):
+    """The configuration that made the shards of conftest.py (its preset exists only while tests run)."""
+    return PrepareConfig(preset="tiny", **options)
+
+
+def prepare(images, out, config=None, **options):
+    """Prepare a folder in this process, as the shards of conftest.py unless a configuration is given."""
+    return captcha_ocr.data.prepare.prepare(images, out, config or tiny(), replace(ONE_WORKER, **options))
+
+
+def counts(folder):
+    """The number of samples in each split."""
+    manifest = read_manifest(folder)
+    return [manifest.count(split) for split in SPLITS]
+
+
+def samples(folder, split):
+    """What the shards of one split hold: [(pixels as bytes, text)]."""
+    manifest = read_manifest(folder)
+    pairs = []
+    for shard in manifest.of_split(split):
+        images, labels = read_shard(folder, manifest, shard)
+        pairs += zip((image.tobytes() for image in images), manifest.charset.decode(labels), strict=True)
+    return pairs
+
+
+def draw(folder, name, grey):
+    """A flat image; equal greys give equal bytes."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (16, 8), grey).save(folder / name)
+
+
+def labelled(folder, rows):
+    """A folder of flat images and its labels.csv from rows of (grey, text[, split]): 0.png, 1.png, …"""
+    for number, (grey, *_) in enumerate(rows):
+        draw(folder, f"{number}.png", grey)
+    with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:
+        table = [(f"{number}.png", *rest) for number, (_, *rest) in enumerate(rows)]
+        csv.writer(stream).writerows([("filename", "text", "split"), *table])
+    return folder
+
+
+def numbered(count, split=lambda number: ""):
+    """Rows of different images with two texts in turn, and the split of each."""
+    return [(number, AB_OR_BA[number % 2], split(number)) for number in range(count)]
+
+
+@pytest.fixture
+def prepare_rows(tmp_path):
+    """Prepare flat images, from rows as `labelled` takes them, into tmp_path / "out"."""
+
+    def run(rows, config=SMALL, **options):
+        return prepare(labelled(tmp_path / "images", rows), tmp_path / "out", config, **options)
+
+    return run
+
+
+@pytest.fixture
+def done(shards, tmp_path):
+    """A copy of the finished shards, to change."""
+    return shutil.copytree(shards, tmp_path / "done")

@@ -1,0 +1,28 @@
+from typing import get_args
+
+import pytest
+import torch
+
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig, Stem
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.torch_engine import fuse_norms
+
+
+def tiny(shortest: int = 3, **network) -> ResNet18:
+    network = NetworkConfig(width=4, **network)
+    return ResNet18(ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network))
+
+
+@pytest.mark.parametrize("stem", get_args(Stem))
+def test_a_network_with_fused_norms_gives_the_same_logits(stem):
+    torch.manual_seed(0)
+    model = tiny(stem=stem)
+    images = torch.randint(0, 256, (8, 1, 20, 50), dtype=torch.uint8)
+    model(images)  # moves the running statistics away from 0 and 1
+    fused = fuse_norms(model.eval())
+    assert torch.allclose(fused(images), model(images), atol=1e-5)
+    norms = [
+        [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)] for network in (fused, model)
+    ]
+    assert [len(found) > 0 for found in norms] == [False, True]

@@ -1,0 +1,82 @@
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import QUIET, TINY
+
+from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.training import train as training
+from captcha_ocr.training.batches import BatchPartition, load_split
+from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.run import RunSpec, model_for
+from captcha_ocr.training.run_folder import start_run
+from captcha_ocr.training.train import train
+from captcha_ocr.training.trainer import Trainer
+
+ALONE = ProcessGroup(torch.device("cpu"))
+
+
+OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream")  # of `train`; others are of its configuration
+
+
+@pytest.fixture(autouse=True)
+def short_trial(monkeypatch):
+    monkeypatch.setattr(training, "TRIAL_SECONDS", 0.0)
+
+
+@pytest.fixture
+def config(tiny_preset):
+    return tiny_preset.training
+
+
+@pytest.fixture
+def learn(shards, config):
+    """Train with the tiny recipe, on the shards unless others are named."""
+
+    def learn(out, *data, **changes):
+        options = {name: changes.pop(name) for name in OPTIONS if name in changes}
+        options["resume"] = str(options.get("resume", "auto"))
+        return train(data or [shards], out, replace(config, **changes), replace(QUIET, **options))
+
+    return learn
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    """A copy of the finished run."""
+    return shutil.copytree(run, tmp_path / "run")
+
+
+def rows_of(run, by="epoch") -> list[dict]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["by"] == by]
+
+
+@pytest.fixture
+def trainer_of(shards, tiny_preset):
+    """Make a trainer of the tiny preset with other options."""
+
+    def make(**options) -> Trainer:
+        config = replace(tiny_preset.training, **options)
+        return Trainer(model_for(read_dataset([shards]), config), config, BatchPartition(48, 10, ALONE))
+
+    return make
+
+
+@pytest.fixture
+def samples(shards):
+    return load_split(read_dataset([shards]), "train", ALONE).first(4)
+
+
+@pytest.fixture
+def spec(shards):
+    return RunSpec.of(read_dataset([shards]), TINY.training)
+
+
+@pytest.fixture
+def started(spec, tmp_path):
+    """The folder of a run that has started, and no more."""
+    start_run(tmp_path, spec, replaces=False, checkpoint=None)
+    return tmp_path

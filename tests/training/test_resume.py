@@ -1,0 +1,127 @@
+import json
+import shutil
+import signal
+
+import pytest
+from conftest import naming, weights
+
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.training import loop
+from captcha_ocr.training.batches import BatchPartition
+from captcha_ocr.training.distributed import ProcessGroup
+
+from .conftest import rows_of
+
+
+def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
+    """Train until a signal comes at this step."""
+    with monkeypatch.context() as context:
+        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, now: signal.SIGTERM if now == step else None)
+        with pytest.raises(SystemExit, match="143"):
+            learn(out, **options)
+
+
+WAYS = {
+    "one cycle": {},
+    "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
+    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2, "focus": 0.0},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, monkeypatch, way):
+    options, whole, stopped = {"epochs": 3, **WAYS[way]}, tmp_path / "whole", tmp_path / "stopped"
+    monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
+    learn(whole, **options)
+    for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
+        stop_at(step, monkeypatch, learn, stopped, **options)
+        assert json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
+    learn(stopped, **options)
+    for name in ("best", "last"):
+        assert weights(stopped / name) == weights(whole / name)
+    of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
+    for by in ("step", "epoch"):
+        assert [row | of_time for row in rows_of(stopped, by)] == [row | of_time for row in rows_of(whole, by)]
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
+def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys, schedule):
+    out, options = tmp_path / "run", {"schedule": schedule, "patience": 100}
+    learn(out, epochs=2, **options)
+    before = rows_of(out)
+    assert learn(out, epochs=4, quiet=False, **options).epochs == 4
+    assert str(out / "last") in capsys.readouterr().err
+    learn(tmp_path / "whole", epochs=4, **options)
+    assert rows_of(out)[:2] == before
+    rates, expected = ([row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole"))
+    assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    with pytest.raises(UsageError, match=naming("epochs", "--force")):
+        learn(out, epochs=3, **options)
+
+
+def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
+    real = loop.save_last
+    with monkeypatch.context() as context:  # stopped between writing best and last, in the second epoch
+        context.setattr(
+            loop, "save_last", lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_)
+        )
+        with pytest.raises(pytest.fail.Exception, match="stopped"):
+            learn(tmp_path)
+    newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
+    assert learn(tmp_path).best_epoch == newer
+    assert weights(tmp_path / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
+    (copied / "best" / "model.safetensors").unlink()
+    for checkpoint in (copied / "last", copied):
+        with pytest.raises(UsageError, match=naming(checkpoint, "--out")):
+            learn(copied, resume=checkpoint, force=True)
+        assert (copied / "last" / "model.safetensors").exists()
+
+
+def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(learn, run, tmp_path, capsys):
+    for name in ("previous", "last"):
+        shutil.copytree(run / name, tmp_path / "copied" / name)
+    with pytest.raises(UsageError, match="--epochs"):
+        learn(tmp_path / "run", resume=tmp_path / "copied" / "last")
+    assert not (tmp_path / "run").exists()
+    learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(f"{tmp_path}/copied" in line and "previous" not in line for line in lines)  # it has no best model
+    assert weights(tmp_path / "run" / "last") == weights(run / "last")
+
+
+def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(learn, run, copied):
+    for lost in ("last", "previous"):
+        shutil.rmtree(copied / lost)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=naming(copied, "--resume never", "--force")):
+            learn(copied, epochs=3)
+        (copied / "metrics.jsonl").unlink(missing_ok=True)
+    assert weights(copied / "best") == weights(run / "best")
+    assert learn(copied, epochs=3, resume="never", force=True).epochs == 3
+
+
+def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, monkeypatch):
+    out, checkpoint = tmp_path / "run", run / "previous"
+    stop_at(7, monkeypatch, learn, out, resume=checkpoint)
+    finished = learn(out)  # it remembers what it began from
+    assert weights(out / "last") == weights(run / "last")
+    for resume in (checkpoint, "auto", out, out / "last"):
+        assert learn(out, resume=resume) == finished
+    for refused in (run / "last", tmp_path / "typo"):
+        with pytest.raises(UsageError, match=str(refused)):
+            learn(out, resume=refused)
+    learn(tmp_path / "other", resume=run)
+    assert weights(tmp_path / "other" / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(learn, run, tmp_path, monkeypatch):
+    checkpoint = run / "previous"
+    with pytest.raises(UsageError, match=naming(checkpoint, "batch_size", 10, 5, "--init")):
+        learn(tmp_path / "run", batch_size=5, resume=checkpoint)
+    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
+    with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
+        learn(tmp_path / "run", resume=checkpoint)
+    assert not (tmp_path / "run").exists()
