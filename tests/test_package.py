@@ -85,3 +85,10 @@ def test_help_and_the_package_import_no_heavy_library():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Nothing"):
         captcha_ocr.Nothing  # noqa: B018
+
+
+def test_every_module_has_its_test_file():
+    modules = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")}
+    tests = Path(__file__).parent
+    lacking = [path for path in modules if not (tests / path.parent / f"test_{path.name}").exists()]
+    assert lacking == [Path("version.py")]

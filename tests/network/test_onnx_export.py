@@ -1,23 +1,17 @@
-import copy
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 import torch
 
 from captcha_ocr import Recognizer
-from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.inference.onnx_engine import OnnxEngine
 from captcha_ocr.network import onnx_export as export
 from captcha_ocr.network.onnx_export import to_onnx
 from captcha_ocr.network.resnet import ResNet18
@@ -43,17 +37,6 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_both_engines_read_any_number_of_images_to_the_same_logits_and_codes(exported, images):
-    paths = sorted(images.glob("*.png"))
-    onnx_engine, torch_engine = OnnxEngine(exported), TorchEngine(load_model(exported), torch.device("cpu"))
-    arrays = np.stack([to_array(path, onnx_engine.config.size) for path in paths])
-    for some in (arrays[:1], arrays[:7], arrays):
-        assert onnx_engine.logits(some).shape == torch_engine.logits(some).shape
-        assert onnx_engine.logits(some) == pytest.approx(torch_engine.logits(some), abs=1e-3)
-    by_onnx, by_torch = (Recognizer(engine).predict(paths) for engine in (onnx_engine, torch_engine))
-    assert [reading.text for reading in by_onnx] == [reading.text for reading in by_torch]
-
-
 def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, run):
     network = onnx.load(exported / "model.onnx")
     facts = {entry.key: entry.value for entry in network.metadata_props}
@@ -62,18 +45,6 @@ def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, 
     assert b".py" not in network.SerializeToString()
     for name in ("model.safetensors", "README.md"):
         assert (exported / name).read_bytes() == (run / "best" / name).read_bytes()
-
-
-def test_an_exported_model_is_read_without_torch_and_can_be_copied(exported, images):
-    path = next(images.glob("*.png"))
-    code = (
-        "import sys; from captcha_ocr import Recognizer\n"
-        f"print(Recognizer({str(exported)!r}).predict({str(path)!r}).text, 'torch' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == f"{Recognizer(exported, engine='torch').predict(path).text} False\n"
-    recognizer = Recognizer(exported, engine="onnx", charset="01234")
-    assert copy.deepcopy(recognizer).predict(path) == recognizer.predict(path)
 
 
 def test_a_network_that_reads_other_codes_is_not_kept(run, images, labels, network, tmp_path):

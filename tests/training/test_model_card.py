@@ -1,0 +1,17 @@
+from dataclasses import replace
+
+from conftest import TINY
+
+from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.metrics import Scores
+from captcha_ocr.training.model_card import model_card
+
+
+def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
+    card = (run / "best" / "README.md").read_text(encoding="utf-8")
+    for fact in ("`0123456789`", "48x16", "`tiny`", "on 48 images", "0 of 6", "Validation", "Test"):
+        assert fact in card
+    dataset = read_dataset([shards])
+    card = model_card(replace(TINY.training, images=20), dataset, 3, Scores(6, 5))
+    assert "on 20 images; best epoch 3" in card
+    assert "Test" not in card  # nothing was scored
