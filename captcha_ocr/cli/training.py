@@ -1,6 +1,6 @@
 """The commands that train: train, curve."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -109,18 +109,22 @@ def train(
     finished = training.train(data, out, config, how)
     if rank_and_world_size()[0] > 0:
         return  # the main process reports the result
-    low, high = finished.test["interval"] if finished.test else (0.0, 1.0)
-    score = (
-        f"test exact match {finished.test['exact_match']:.2%} of {finished.test['images']:,} "
-        f"(95 % interval {low:.2%} to {high:.2%}), per character {finished.test['character_accuracy']:.2%}"
-        if finished.test
-        else "no test set to score"
-    )
     report(
         as_json,
         {"out": str(out), **asdict(finished)},
-        f"{out / BEST}: {score}",
+        f"{out / BEST}: {score_line(finished.test)}",
         next_command("eval image.png", out, RUN, "--model "),
+    )
+
+
+def score_line(test: Mapping[str, Any] | None) -> str:
+    """Return the scores of the test set in one line."""
+    if test is None:
+        return "no test set to score"
+    low, high = test["interval"]
+    return (
+        f"test exact match {test['exact_match']:.2%} of {test['images']:,} "
+        f"(95 % interval {low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
     )
 
 

@@ -1,3 +1,4 @@
+from collections import Counter
 from dataclasses import replace
 
 from conftest import TINY
@@ -12,6 +13,6 @@ def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
     for fact in ("`0123456789`", "48x16", "`tiny`", "on 48 images", "0 of 6", "Validation", "Test"):
         assert fact in card
     dataset = read_dataset([shards])
-    card = model_card(replace(TINY.training, images=20), dataset, 3, Scores(6, 5))
+    card = model_card(replace(TINY.training, images=20), dataset, 3, Scores(6, 5, Counter()))
     assert "on 20 images; best epoch 3" in card
     assert "Test" not in card  # nothing was scored
