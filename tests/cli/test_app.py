@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import invoke, naming
 
+from captcha_ocr.cli.app import COMMANDS as GROUPS
+
 from .conftest import COMMAND, after_device
 
 
@@ -122,3 +124,15 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
     monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine", exhausted)
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+def test_the_help_lists_every_command_once_in_its_group_with_an_example():
+    text = invoke("--help").stdout
+    for group, names in GROUPS.items():
+        assert f"{group.capitalize()}:" in text
+        for name in names:
+            assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
+            assert f"captcha-ocr {name}" in text
+            assert f"Example: captcha-ocr {name}" in invoke(name, "--help").stdout
+    assert "..." not in text.replace("[ARGS]...", "")  # no summary is cut off
+    assert re.fullmatch(r"captcha-ocr \d+\.\d+\.\d+\n", invoke("--version").stdout)

@@ -28,8 +28,11 @@ NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, N
 PATHS = ["", ".", "..", "../x", "/etc/passwd", "model.safetensors"]
 TEXTS = [*PATHS, "digits", "\0", "\t", "\ud800", "\u202e", "a" * 40_000]
 HARMFUL = st.sampled_from([*NUMBERS, *TEXTS, [], {}, [[]] * 1000]).map(copy.deepcopy)
-PLAIN = st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-VALUES = HARMFUL | PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
+VALUES = HARMFUL | st.recursive(  # half of them harmful
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
 
 
 @st.composite
