@@ -1,16 +1,14 @@
 import io
 import os
 import re
-import struct
-import zlib
-from contextlib import suppress
 
 import numpy as np
 import pytest
+from hostile import chunk, png
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
-from captcha_ocr.data.images import MAX_BYTES, contrast_in_grey, image_files, open_image, survey, to_array
+from captcha_ocr.data.images import MAX_BYTES, image_files, survey, to_array
 from captcha_ocr.errors import ImageError
 
 FORMATS = ["PNG", "JPEG", "GIF", "BMP", "WEBP"]
@@ -28,18 +26,6 @@ def encoded(image, image_format="PNG", **options):
 
 def flat(mode, colour):
     return Image.new(mode, (16, 8), colour)
-
-
-def png_of(chunks):
-    """Build a PNG from its chunks."""
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
-    )
-
-
-def png_claiming(width, height):
-    """Build a PNG that claims a size but holds no pixels."""
-    return png_of([(b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", b""), (b"IEND", b"")])
 
 
 def palette_image(index=0, **options):
@@ -102,11 +88,6 @@ def test_an_image_is_turned_by_its_exif_data(image_format, orientation, quarter_
         assert np.array_equal(pixels[0] > 128, np.rot90(corners, quarter_turns) > 128)
 
 
-def test_the_first_frame_of_an_animation_is_read():
-    data = encoded(flat("L", 255), "GIF", save_all=True, append_images=[flat("L", 0)], duration=100)
-    assert (to_array(data, GREY) == 255).all()
-
-
 class Dripping(io.RawIOBase):
     """A raw file that gives ten bytes at a time, like a pipe."""
 
@@ -156,25 +137,11 @@ def test_what_is_no_image_is_refused(data):
         to_array(data, GREY)
 
 
-@pytest.mark.parametrize("image_format", FORMATS)
-def test_a_truncated_image_is_refused(image_format):
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "BMP"])  # Pillow refuses to open half a WEBP
+def test_a_truncated_image_that_pillow_has_opened_is_refused(image_format):
     data = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)), image_format)
     with pytest.raises(ImageError):
-        to_array(data[: len(data) // 2], GREY)
-    if image_format != "WEBP":  # which Pillow already refuses to open
-        with pytest.raises(ImageError):
-            to_array(Image.open(io.BytesIO(data[: len(data) // 2])), GREY)
-
-
-def test_a_long_thin_image_is_refused_before_it_costs_memory():
-    with pytest.raises(ImageError, match="20000x1"):
-        to_array(encoded(Image.new("1", (20_000, 1))), GREY)
-
-
-@pytest.mark.parametrize("side", [5_000, 10_000, 60_000], ids=["silent", "Pillow warns", "Pillow refuses"])
-def test_a_decompression_bomb_is_refused_without_a_warning(side):
-    with pytest.raises(ImageError, match=f"{side}x{side}"):
-        to_array(png_claiming(side, side), GREY)
+        to_array(Image.open(io.BytesIO(data[: len(data) // 2])), GREY)
 
 
 @pytest.mark.parametrize("shape", [(1, 4096), (2000, 2000)])
@@ -248,25 +215,6 @@ def test_colour_is_kept_if_grey_loses_the_contrast(tmp_path, ink, ground, channe
 
 
 def test_an_image_of_palette_colours_without_a_palette_is_refused():
-    header = (b"IHDR", struct.pack(">2I5B", 16, 8, 8, 3, 0, 0, 0))
-    rest = [(b"IDAT", zlib.compress(bytes(17 * 8))), (b"IEND", b"")]
-    assert to_array(png_of([header, (b"PLTE", bytes(768)), *rest]), GREY).shape == (1, 8, 16)
+    assert to_array(png(16, 8, chunk(b"PLTE", bytes(768)), colour=3), GREY).shape == (1, 8, 16)
     with pytest.raises(ImageError):
-        to_array(png_of([header, *rest]), GREY)
-
-
-@pytest.mark.parametrize("colour", [0, 2, 3])
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 6, 256, 257, 771])
-def test_odd_transparency_is_read_or_refused(colour, length):
-    parts = [
-        (b"IHDR", struct.pack(">2I5B", 16, 8, 8, colour, 0, 0, 0)),
-        (b"PLTE", bytes(768)),
-        (b"tRNS", bytes(length)),
-        (b"IDAT", zlib.compress(bytes((1 + 16 * (3 if colour == 2 else 1)) * 8))),
-        (b"IEND", b""),
-    ]
-    for size in (GREY, COLOUR):
-        with suppress(ImageError):
-            to_array(png_of(parts), size)
-    with suppress(ImageError):
-        contrast_in_grey(open_image(png_of(parts)))
+        to_array(png(16, 8, colour=3), GREY)
