@@ -16,7 +16,7 @@ from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, read_
 from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
-from captcha_ocr.training.run import RunSpec
+from captcha_ocr.training.run import RUN_VERSION, RunSpec
 from captcha_ocr.training.trainer import Progress, Trainer
 
 LAST, PREVIOUS = "last", "previous"
@@ -48,13 +48,20 @@ class Checkpoint:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return the contents of state.json and of optimizer.safetensors."""
-        document = {"run": self.spec.to_dict(), "progress": asdict(self.progress), "state": self.state}
+        document = {
+            "version": RUN_VERSION,
+            "run": self.spec.to_dict(),
+            "progress": asdict(self.progress),
+            "state": self.state,
+        }
         return json.dumps(document).encode(), save_tensors(self.optimizer)
 
     @classmethod
     def decode(cls, folder: Path, state: bytes, optimizer: bytes) -> "Checkpoint":
-        """Invert `encode`; DamagedError for anything else."""
+        """Invert `encode`; UsageError for another version, DamagedError for anything else."""
         document = parse_json(folder / STATE_FILE, state)
+        other = f"{folder} is a checkpoint of another version of captcha-ocr; train again, from its weights with --init"
+        check(document.get("version") == RUN_VERSION, other)
         try:
             spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
             return cls(folder, spec, progress, document["state"], load_tensors(optimizer))

@@ -15,6 +15,8 @@ from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
 
+RUN_VERSION = 4  # of run.json and state.json
+
 
 @dataclass(frozen=True)
 class TrainOptions:

@@ -25,14 +25,14 @@ from captcha_ocr.inference.model_folder import (
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic
 from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
-from captcha_ocr.training.run import RunSpec
+from captcha_ocr.training.run import RUN_VERSION, RunSpec
 
 BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
 FOLDERS, OUTPUT_FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
 REPLACED = "replaced"
 KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of --keep-every
-RUN_FORMAT, RUN_VERSION = "captcha-ocr run", 3
+RUN_FORMAT = "captcha-ocr run"
 
 
 @dataclass(frozen=True)

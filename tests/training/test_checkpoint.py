@@ -49,3 +49,10 @@ def test_two_damaged_checkpoints_are_never_a_silent_new_start(run, tmp_path):
 def test_a_model_without_a_state_cannot_be_gone_on_from(run):
     with pytest.raises(UsageError, match=str(run / "best")):
         Checkpoint.read(run / "best")
+
+
+def test_a_checkpoint_of_another_version_is_refused_and_its_weights_are_not(run):
+    state, optimizer = ((run / "last" / name).read_bytes() for name in ("state.json", "optimizer.safetensors"))
+    older = {name: value for name, value in json.loads(state).items() if name != "version"}
+    with pytest.raises(UsageError, match=naming(run / "last", "--init")):
+        Checkpoint.decode(run / "last", json.dumps(older).encode(), optimizer)

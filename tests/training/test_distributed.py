@@ -118,7 +118,8 @@ def test_two_processes_train_as_one_and_go_on_by_themselves_after_one_was_killed
     assert len({row["step"] for row in rows if row["by"] == "step"}) == rows[-1]["step"]
     assert json.loads((out / "run.json").read_bytes())["processes"] == 2
     result = run_two(script, shards, tmp_path / "killed", 1, options=["--max-restarts", "1"])
-    assert documents(result) == [[0, "CaptchaOcrError"], *finished]
+    # Before them stands the other process's error, if torchrun did not end it sooner.
+    assert documents(result)[-2:] == finished
     assert re.search(rf"2 steps.*{tmp_path}/killed/last", result.stderr)
     for name in ("best", "last"):
         assert weights(out / name) == weights(tmp_path / "killed" / name)
