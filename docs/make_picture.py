@@ -17,12 +17,12 @@ ROOT = Path(__file__).parent.parent
 def main() -> None:
     """Read data/samples and write the picture."""
     paths = sorted((ROOT / "data" / "samples").glob("*.png"))
-    readings = Recognizer.load(ROOT / "runs" / "default").predict(paths)
+    readings = Recognizer(ROOT / "runs" / "default").predict(paths)
     figure = Figure(figsize=(7.2, 3.1), layout="constrained")
     for axes, path, reading in zip(figure.subplots(2, 3).flat, paths, readings, strict=True):
         with Image.open(path) as image:
             axes.imshow(np.asarray(image))
-        axes.set_title(f"{reading.code}   {reading.confidence:.1%}", family="monospace", fontsize=12, y=-0.32)
+        axes.set_title(f"{reading.text}   {reading.confidence:.1%}", family="monospace", fontsize=12, y=-0.32)
         axes.axis("off")
     figure.savefig(ROOT / "docs" / "captchas.png", dpi=100)
 
