@@ -1,6 +1,5 @@
 """A run: what identifies it, the options that say how to carry it out, and what its parts share."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,14 +106,9 @@ class RunSpec:
     def identity(self) -> str:
         """The hash that the models of a run carry; it does not depend on where the run begins and ends."""
         content = self.to_dict()
-        del content["begun_from"]
         content["training"]["epochs"] = None
         names = ("model", "images", "data", "init", "training")
         return sha256(to_json({name: content[name] for name in names}))
-
-    def dump(self) -> bytes:
-        """Encode for another process."""
-        return json.dumps(self.to_dict()).encode()
 
 
 @dataclass(frozen=True)

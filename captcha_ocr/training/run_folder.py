@@ -69,8 +69,8 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
     run.json or the best model is not whole.
     """
     if not (out / RUN_FILE).exists():
-        parts = parts_of_run(out)
-        check(not parts, f"{out} holds {parts[0].name if parts else ''} but no {RUN_FILE}; choose another --out")
+        if parts := parts_of_run(out):
+            raise UsageError(f"{out} holds {parts[0].name} but no {RUN_FILE}; choose another --out")
         return None
     try:
         existing, finished = read_run(out)

@@ -11,8 +11,6 @@ from captcha_ocr.config import SPLITS, PrepareConfig
 from captcha_ocr.data.shards import read_manifest, read_shard
 
 SMALL = PrepareConfig(width=16, height=8)
-
-
 AB_OR_BA = ("ab", "ba")
 
 

@@ -4,14 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from hostile import chunk, png
+from hostile import FORMATS, chunk, png
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
 from captcha_ocr.data.images import MAX_BYTES, image_files, survey, to_array
 from captcha_ocr.errors import ImageError
 
-FORMATS = ["PNG", "JPEG", "GIF", "BMP", "WEBP"]
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
 # A picture without any symmetry: a black corner on a grey that falls off to the right.
 PICTURE = np.tile(np.linspace(240, 120, 16).astype(np.uint8), (8, 1))

@@ -16,8 +16,6 @@ from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Trainer
 
 ALONE = ProcessGroup(torch.device("cpu"))
-
-
 OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream")  # of `train`; others are of its configuration
 
 
