@@ -1,11 +1,4 @@
-"""Every error that captcha-ocr raises on purpose, each with the exit code of the command line.
-
-CaptchaOcrError            1   something failed; the message is one sentence for the user
-├── UsageError             2   a wrong option, argument or combination of them
-├── ImageError             1   a file that is not a readable image
-├── LabelError             1   a label that is missing or does not fit the alphabet or the lengths
-└── DamagedError           3   a file that captcha-ocr wrote is missing, cut short or changed
-"""
+"""Every error that captcha-ocr raises on purpose, each with the exit code of the command line."""
 
 MAX_MESSAGE_LENGTH = 10_000  # characters; a message may name two paths, each of up to 4,096
 

@@ -31,9 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 
 ONE_WORKER = PrepareOptions(workers=1)
 QUIET = TrainOptions(device="cpu", quiet=True)
-CAPTCHAS = GeneratorConfig(
-    count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,), seed=0
-)
+CAPTCHAS = GeneratorConfig(count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
 DRAWN_ALIKE = ["--length", "2", "--charset", "digits", "--size", "48x16", "--font-sizes", "14"]  # CAPTCHAS as options
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),

@@ -10,11 +10,16 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+def in_format(image: Image.Image, image_format="PNG", **options) -> bytes:
+    """An image as a file."""
+    stream = io.BytesIO()
+    image.save(stream, image_format, **options)
+    return stream.getvalue()
+
+
 def encoded(image_format, mode="L", size=(16, 16), **options) -> bytes:
     """A plain image as a file."""
-    stream = io.BytesIO()
-    Image.new(mode, size).save(stream, image_format, **options)
-    return stream.getvalue()
+    return in_format(Image.new(mode, size), image_format, **options)
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -22,10 +27,11 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width: int, height: int, *extra: bytes, first: bytes = b"", colour: int = 0, depth: int = 8) -> bytes:
-    """A grey PNG that says it has such sides, and is black as far as it goes."""
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
-    pixels = chunk(b"IDAT", zlib.compress(bytes(min(height * (width + 1), 20_000_000))))
+def png(width, height, *extra: bytes, first=b"", colour=0, depth=8, interlaced=False, most=20_000_000) -> bytes:
+    """A PNG that says it has such sides, and is all zeros, of which it has `most` bytes at most."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+    row = 1 + (width * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour] * depth + 7) // 8
+    pixels = chunk(b"IDAT", zlib.compress(bytes(min((1 + interlaced) * height * row, most))))
     return PNG + first + header + b"".join(extra) + pixels + chunk(b"IEND", b"")
 
 
@@ -58,13 +64,6 @@ def jpeg_with(segments: bytes) -> bytes:
     """A JPEG with further segments at its beginning."""
     data = encoded("JPEG")
     return data[:2] + segments + data[2:]
-
-
-def png_of_one_colour(width: int, height: int, colour: int, depth: int, interlaced: bool = False) -> bytes:
-    """A PNG of such sides that is all zeros, and so has few bytes."""
-    row = 1 + (width * {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth + 7) // 8
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
-    return PNG + header + chunk(b"IDAT", zlib.compress(bytes(row * height * 2), 9)) + chunk(b"IEND", b"")
 
 
 def gif_with(extension: bytes) -> bytes:
@@ -198,11 +197,9 @@ BURDENED = {
     "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
     "png: transparency of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(1_900_000)), colour=3),
     "png: an animation of no frames, at which Pillow warns": png(16, 16, chunk(b"acTL", bytes(8))),
-    "png: pixels of 100 MB for 16x16": png_of_one_colour(16, 3_000_000, 4, 8).replace(
-        *(chunk(b"IHDR", struct.pack(">IIBBBBB", 16, height, 8, 4, 0, 0, 0)) for height in (3_000_000, 16))
-    ),
-    "png: 4096x1, interlaced": png_of_one_colour(4096, 1, 6, 16, True),
-    "png: 1x4096, interlaced": png_of_one_colour(1, 4096, 6, 16, True),
+    "png: pixels of 100 MB for 16x16": png(16, 16, chunk(b"IDAT", zlib.compress(bytes(100_000_000), 9))),
+    "png: 4096x1, interlaced": png(4096, 1, colour=6, depth=16, interlaced=True),
+    "png: 1x4096, interlaced": png(1, 4096, colour=6, depth=16, interlaced=True),
     "jpeg: EXIF data that stand for 80 MB": jpeg_with(segment(0xE1, b"Exif\0\0" + exif(2_600, 30_000))),
     "jpeg: EXIF data in 29 segments that stand for 66 GB": jpeg_with(
         b"".join(
@@ -229,9 +226,9 @@ BURDENED = {
 
 # What is as large as an image may be, and costs what its pixels cost: name -> bytes.
 LARGEST = {
-    "png: 2000x2000, 16-bit grey": png_of_one_colour(2000, 2000, 0, 16),
-    "png: 2000x2000, RGBA": png_of_one_colour(2000, 2000, 6, 8),
-    "png: 976x4096, interlaced 16-bit RGBA": png_of_one_colour(976, 4096, 6, 16, True),
+    "png: 2000x2000, 16-bit grey": png(2000, 2000, depth=16),
+    "png: 2000x2000, RGBA": png(2000, 2000, colour=6),
+    "png: 976x4096, interlaced 16-bit RGBA": png(976, 4096, colour=6, depth=16, interlaced=True, most=70_000_000),
     "jpeg: 2000x2000, progressive CMYK": encoded("JPEG", "CMYK", (2000, 2000), progressive=True),
     "jpeg: 2000x2000, without its end": encoded("JPEG", "RGB", (2000, 2000))[:-2],
     "gif: 2000x2000": encoded("GIF", "P", (2000, 2000)),

@@ -43,18 +43,12 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("config", "field", "value"),
-    [
-        (config, name, value)
-        for config, fields in IMPOSSIBLE.items()
-        for name, values in fields.items()
-        for value in values
-    ],
-)
-def test_an_impossible_value_is_refused(config, field, value):
-    with pytest.raises(UsageError):
-        replace(config, **{field: value})
+@pytest.mark.parametrize("config", IMPOSSIBLE, ids=lambda config: type(config).__name__)
+def test_an_impossible_value_is_refused(config):
+    for field, values in IMPOSSIBLE[config].items():
+        for value in values:
+            with pytest.raises(UsageError):
+                replace(config, **{field: value})
 
 
 def test_lengths_are_one_number_or_a_range():

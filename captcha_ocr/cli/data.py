@@ -14,10 +14,9 @@ from captcha_ocr.cli.options import (
     FOLDER,
     IMAGES,
     SHARDS,
-    Command,
+    add_options,
     device_option,
     escape,
-    field_option,
     force_option,
     json_option,
     length_option,
@@ -41,34 +40,22 @@ if TYPE_CHECKING:
     from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
 
+WARP_HELP = "Warp of the installed captcha package, or the stronger one of 0.7.0."
+RENDERER_HELP = "Code that draws; fast makes the same pixels in half the time."
+
 
 @main.command()
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
-@field_option(GeneratorConfig, "--count", "count", "Number of images.", type=int)
-@field_option(GeneratorConfig, "--start", "start", "Number of the first image, to share work over machines.", type=int)
+@option("--count", default=GeneratorConfig.count, help="Number of images.")
+@option("--start", default=GeneratorConfig.start, help="Number of the first image, to share work over machines.")
 @length_option("Characters per text, or their minimum and maximum.", default=str(GeneratorConfig.lengths))
 @option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
 @size_option
 @option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be repeated.")
 @option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Font sizes to choose from at random.")
-@field_option(
-    GeneratorConfig,
-    "--warp",
-    "warp",
-    "Warp of the installed captcha package, or the stronger one of 0.7.0.",
-    type=click.Choice(get_args(Warp)),
-)
-@option(
-    "--renderer",
-    type=click.Choice(get_args(Renderer)),
-    default="fast",
-    help="Code that draws; fast makes the same pixels in half the time.",
-)
-@seed_option
-@workers_option
-@force_option
-@quiet_option
-@json_option
+@option("--warp", type=click.Choice(get_args(Warp)), default=GeneratorConfig.warp, help=WARP_HELP)
+@option("--renderer", type=click.Choice(get_args(Renderer)), default="fast", help=RENDERER_HELP)
+@add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def generate(
     out: Path,
     size: tuple[int, int] | None,
@@ -103,19 +90,15 @@ def generate(
     )
 
 
-def label_options(command: Command) -> Command:
-    """Add the options for the labels of images."""
-    for add in (
-        option("--case-sensitive", is_flag=True, help="Distinguish upper and lower case if the labels have both."),
-        length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
-        option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
-        option("--label-pattern", metavar="REGEX", help="Regular expression that finds the text in a file name."),
-        max_bytes_option,
-        option("--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."),
-        option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder]"),
-    ):
-        command = add(command)
-    return command
+label_options = add_options(
+    option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder]"),
+    option("--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."),
+    max_bytes_option,
+    option("--label-pattern", metavar="REGEX", help="Regular expression that finds the text in a file name."),
+    option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
+    length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
+    option("--case-sensitive", is_flag=True, help="Distinguish upper and lower case if the labels have both."),
+)
 
 
 @main.command()
@@ -127,11 +110,7 @@ def label_options(command: Command) -> Command:
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
 @option("--split", default="80/10/10", callback=parse_numbers("/"), help="Percentages for training/validation/test.")
 @option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make this many folds for train --cross-validate.")
-@seed_option
-@workers_option
-@force_option
-@quiet_option
-@json_option
+@add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def prepare(
     images: Path,
     out: Path,
@@ -204,10 +183,7 @@ def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: b
 @label_options
 @option("--model", "model_folder", type=FOLDER, help="List the images that this model reads differently.")
 @option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
-@device_option
-@workers_option
-@quiet_option
-@json_option
+@add_options(device_option, workers_option, quiet_option, json_option)
 def inspect_images(
     folder: Path,
     labels: Path | None,

@@ -26,6 +26,17 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, **settings)
 
 
+def add_options(*added: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options, in the order of the help."""
+
+    def add(command: Command) -> Command:
+        for each in reversed(added):
+            command = each(command)
+        return command
+
+    return add
+
+
 workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one per processor]")
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
@@ -68,11 +79,6 @@ def length_option(help_text: str, **settings: Any) -> Callable[[Command], Comman
 
 
 size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels.")
-
-
-def field_option(config: type, name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return an option for a field of a configuration, with the field's default."""
-    return option(name, field, default=getattr(config, field), help=help_text, **settings)
 
 
 def report(as_json: bool, document: dict[str, Any], text: str, following: str) -> None:

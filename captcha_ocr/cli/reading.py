@@ -20,6 +20,7 @@ from captcha_ocr.cli.options import (
     FOLDER,
     IMAGES,
     RUN,
+    add_options,
     device_option,
     escape,
     json_option,
@@ -55,9 +56,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @length_option("Read only texts with this many characters.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
-@max_bytes_option
-@device_option
-@json_option
+@add_options(max_bytes_option, device_option, json_option)
 @option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
 def evaluate(
     paths: tuple[str, ...],

@@ -12,6 +12,7 @@ from captcha_ocr.cli.options import (
     RUN,
     SHARDS,
     Command,
+    add_options,
     device_option,
     force_option,
     json_option,
@@ -61,11 +62,7 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 )
 @option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch.")
 @option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, into OUT.")
-@seed_option
-@device_option
-@force_option
-@quiet_option
-@json_option
+@add_options(seed_option, device_option, force_option, quiet_option, json_option)
 def train(
     data: tuple[Path, ...],
     out: Path,
@@ -148,11 +145,7 @@ def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, option
 @option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
 @option("--epochs", type=int, help="Maximum number of epochs, each time.  [default: from the number of images]")
 @option("--init", type=FOLDER, help="Start each time from this trained model's weights.")
-@seed_option
-@device_option
-@force_option
-@quiet_option
-@json_option
+@add_options(seed_option, device_option, force_option, quiet_option, json_option)
 def curve(
     data: Path,
     out: Path,

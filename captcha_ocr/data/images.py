@@ -44,19 +44,10 @@ TURNS = {  # EXIF orientation -> the operation that turns the image upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# What Pillow raises for damaged data; DecompressionBombError is no OSError.
+# What Pillow raises for damaged data; a Warning where a program has made warnings errors.
 DECODING_ERRORS = (
-    OSError,  # among them UnidentifiedImageError
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    struct.error,
-    Image.DecompressionBombError,
-    Warning,  # where a program has made warnings errors
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError),
+    *(struct.error, Image.DecompressionBombError, Warning),
 )
 
 

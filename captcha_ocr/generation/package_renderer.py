@@ -89,10 +89,7 @@ class ClassicCaptcha(captcha.image.ImageCaptcha):
         return glyph.transform((int(width), int(height)), Image.Transform.QUAD, corners)
 
 
-DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
-    "package": captcha.image.ImageCaptcha,
-    "classic": ClassicCaptcha,
-}
+DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {"package": package.ImageCaptcha, "classic": ClassicCaptcha}
 
 
 @lru_cache(maxsize=1)

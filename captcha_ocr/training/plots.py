@@ -84,13 +84,8 @@ def draw_learning_curve(
     axes.errorbar(images, matches, yerr=reaches.clip(0), marker="o", capsize=3, label="measured, 95 % interval")
     if law is not None:
         counts = np.geomspace(images[0], 10 * images[-1], 100)
-        axes.plot(
-            counts,
-            [100 * law(count) for count in counts],
-            linestyle="--",
-            color="grey",
-            label="extrapolated by a power law",
-        )
+        expected = [100 * law(count) for count in counts]
+        axes.plot(counts, expected, linestyle="--", color="grey", label="extrapolated by a power law")
     for target in targets:
         axes.axhline(100 * target, linewidth=0.8, linestyle=":", color="black")
         axes.annotate(f"{target:.0%}", (images[0], 100 * target), fontsize=8, va="bottom")

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hostile import FORMATS, chunk, png
+from hostile import FORMATS, chunk, in_format, png
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
@@ -17,12 +17,6 @@ PICTURE = np.tile(np.linspace(240, 120, 16).astype(np.uint8), (8, 1))
 PICTURE[:3, :5] = 0
 
 
-def encoded(image, image_format="PNG", **options):
-    stream = io.BytesIO()
-    image.save(stream, image_format, **options)
-    return stream.getvalue()
-
-
 def flat(mode, colour):
     return Image.new(mode, (16, 8), colour)
 
@@ -31,13 +25,13 @@ def palette_image(index=0, **options):
     """Encode an image of one colour from the palette black, red."""
     image = flat("P", index)
     image.putpalette([0, 0, 0, 255, 0, 0])
-    return encoded(image, **options)
+    return in_format(image, **options)
 
 
 @pytest.mark.parametrize("image_format", FORMATS)
 @pytest.mark.parametrize(("channels", "colour"), [(1, [124]), (3, [200, 100, 50])])
 def test_every_format_is_read_in_grey_and_colour_at_the_asked_size(image_format, channels, colour):
-    data = encoded(flat("RGB", (200, 100, 50)), image_format)
+    data = in_format(flat("RGB", (200, 100, 50)), image_format)
     pixels = to_array(data, InputSize(height=10, width=30, channels=channels))
     assert (pixels.shape, pixels.dtype) == ((channels, 10, 30), np.uint8)
     assert np.abs(pixels - np.array(colour)[:, None, None]).max() <= 3
@@ -46,13 +40,13 @@ def test_every_format_is_read_in_grey_and_colour_at_the_asked_size(image_format,
 @pytest.mark.parametrize(
     "data",
     [
-        encoded(flat("RGBA", (0, 0, 0, 0))),
-        encoded(flat("LA", (0, 0))),
+        in_format(flat("RGBA", (0, 0, 0, 0))),
+        in_format(flat("LA", (0, 0))),
         palette_image(transparency=0),
         palette_image(transparency=b"\x00\xff"),
         palette_image(image_format="GIF", transparency=0),
-        encoded(flat("L", 0), transparency=0),
-        encoded(flat("RGBA", (0, 0, 0, 0)), "WEBP", lossless=True),
+        in_format(flat("L", 0), transparency=0),
+        in_format(flat("RGBA", (0, 0, 0, 0)), "WEBP", lossless=True),
         np.zeros((8, 16, 4), np.uint8),
     ],
     ids=["RGBA", "LA", "palette index", "palette alphas", "GIF", "grey key", "WEBP", "array"],
@@ -63,13 +57,13 @@ def test_transparent_pixels_are_white(data):
 
 
 def test_other_pixels_keep_their_share_of_colour():
-    assert abs(int(to_array(encoded(flat("RGBA", (0, 0, 0, 128))), GREY)[0, 0, 0]) - 127) <= 1
+    assert abs(int(to_array(in_format(flat("RGBA", (0, 0, 0, 128))), GREY)[0, 0, 0]) - 127) <= 1
     assert to_array(palette_image(1, transparency=0), COLOUR)[:, 0, 0].tolist() == [255, 0, 0]
 
 
 def test_16_bit_grey_is_scaled_and_not_clipped():
     for value, expected in ((0, 0), (257 * 100, 100), (65535, 255)):
-        assert (to_array(encoded(Image.fromarray(np.full((8, 16), value, np.uint16))), GREY) == expected).all()
+        assert (to_array(in_format(Image.fromarray(np.full((8, 16), value, np.uint16))), GREY) == expected).all()
     grey = Image.fromarray(np.arange(128, dtype=np.uint8).reshape(8, 16))
     assert (to_array(grey.convert("I"), GREY) == to_array(grey, GREY)).all()  # wide pixels that hold 8 bits
 
@@ -81,7 +75,7 @@ def test_an_image_is_turned_by_its_exif_data(image_format, orientation, quarter_
     exif[0x0112] = orientation
     corners = np.zeros((16, 16), np.uint8)
     corners[:8, :8] = 255
-    data = encoded(Image.fromarray(corners), image_format, exif=exif)
+    data = in_format(Image.fromarray(corners), image_format, exif=exif)
     for source in (data, Image.open(io.BytesIO(data))):
         pixels = to_array(source, InputSize(16, 16, 1))
         assert np.array_equal(pixels[0] > 128, np.rot90(corners, quarter_turns) > 128)
@@ -100,7 +94,7 @@ class Dripping(io.RawIOBase):
 
 def sources():
     """Return one picture as every kind of source except a path."""
-    data, image = encoded(Image.fromarray(PICTURE)), Image.fromarray(PICTURE)
+    data, image = in_format(Image.fromarray(PICTURE)), Image.fromarray(PICTURE)
     found = {"bytes": data, "bytearray": bytearray(data), "memoryview": memoryview(data), "file": Dripping(data)}
     return {**found, "PIL": image, "array": PICTURE, "array of one channel": PICTURE[..., None]}
 
@@ -112,7 +106,7 @@ def test_every_kind_of_source_gives_the_same_pixels(kind):
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.txt", "a"])
 def test_a_file_is_known_by_its_content_and_not_by_its_extension(tmp_path, name):
-    (tmp_path / name).write_bytes(encoded(Image.fromarray(PICTURE)))
+    (tmp_path / name).write_bytes(in_format(Image.fromarray(PICTURE)))
     for source in (tmp_path / name, str(tmp_path / name)):
         assert np.array_equal(to_array(source, GREY)[0], PICTURE)
 
@@ -126,7 +120,7 @@ def test_an_array_of_another_type_or_shape_is_refused(shape, dtype):
         to_array(np.zeros(shape, dtype), GREY)
 
 
-BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", encoded(Image.fromarray(PICTURE), "TIFF")]
+BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "TIFF")]
 URIS = ["data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "data:image/png;base64,iVBORw0KGgo!" + 50 * "A"]
 
 
@@ -138,7 +132,7 @@ def test_what_is_no_image_is_refused(data):
 
 @pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "BMP"])  # Pillow refuses to open half a WEBP
 def test_a_truncated_image_that_pillow_has_opened_is_refused(image_format):
-    data = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)), image_format)
+    data = in_format(Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)), image_format)
     with pytest.raises(ImageError):
         to_array(Image.open(io.BytesIO(data[: len(data) // 2])), GREY)
 

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hostile import chunk, segment
+from hostile import chunk, in_format, segment
 from PIL import Image
 
 from captcha_ocr.data.images import decode, flatten
@@ -18,9 +18,7 @@ GRADIENT = Image.linear_gradient("L").resize((40, 20))
 
 
 def encoded(image_format, image=GRADIENT, **options):
-    stream = io.BytesIO()
-    image.save(stream, image_format, **options)
-    return stream.getvalue()
+    return in_format(image, image_format, **options)
 
 
 def kept(file):
@@ -68,13 +66,9 @@ def bmp_in_runs(image, bits):
     palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)[:, ::-1]
     colours = b"".join(bytes(colour) + b"\0" for colour in palette)
     place = 54 + len(colours)
-    header = (40, *image.size, 1, bits, 1 if bits == 8 else 2, len(runs), 0, 0, len(palette), 0)
-    return (
-        struct.pack("<2sIHHI", b"BM", place + len(runs), 0, 0, place)
-        + struct.pack("<IiiHHIIiiII", *header)
-        + colours
-        + runs
-    )
+    numbers = (40, *image.size, 1, bits, 1 if bits == 8 else 2, len(runs), 0, 0, len(palette), 0)
+    header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", place + len(runs), 0, 0, place, *numbers)
+    return header + colours + runs
 
 
 def exif_saying(orientation, order="<", tags=1):

@@ -79,10 +79,7 @@ def test_a_container_may_have_less_memory_than_the_machine(tmp_path, monkeypatch
 
 
 def test_a_lack_of_memory_is_explained_with_advice():
-    with (
-        pytest.raises(CaptchaOcrError, match="for this: try that") as refusal,
-        enough_memory(CPU, "for this: try that"),
-    ):
+    with pytest.raises(CaptchaOcrError, match="try that") as refusal, enough_memory(CPU, "for this: try that"):
         torch.empty(10**15)
     assert re.search(r"\bcpu\b.*\b[\d.]+ GB\b", str(refusal.value))
 

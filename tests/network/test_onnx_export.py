@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from conftest import contents
 
 from captcha_ocr import Recognizer
 from captcha_ocr.data.labels import labels_from_names
@@ -30,11 +31,6 @@ def network(exported, monkeypatch):
     made = onnx.load(exported / "model.onnx")
     monkeypatch.setattr(export, "to_onnx", lambda _: made)
     return made
-
-
-def contents(folder):
-    """Every file of a folder: name -> bytes."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, run):

@@ -6,7 +6,7 @@ import sys
 import warnings
 
 import pytest
-from hostile import BOMBS, BURDENED, FORMATS, LARGEST, encoded
+from hostile import BOMBS, BURDENED, LARGEST
 from PIL import Image, ImageFile, PngImagePlugin
 
 from captcha_ocr.config import InputSize
@@ -50,11 +50,6 @@ def test_a_bomb_is_refused_in_one_line(bomb):
 @pytest.mark.parametrize("burdened", BURDENED | LARGEST)
 def test_a_burdened_image_is_read(burdened):
     assert to_array((BURDENED | LARGEST)[burdened], SIZE).shape == (1, 60, 160)
-
-
-@pytest.mark.parametrize("image_format", FORMATS)
-def test_a_plain_image_is_read_so_that_its_format_is_not_the_reason_why_a_bomb_is_refused(image_format):
-    assert to_array(encoded(image_format, "RGB"), SIZE).shape == (1, 60, 160)
 
 
 def pillow_state():

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import QUIET, TINY, amend, contents, invoke, naming, read_shards, weights
-from safetensors.torch import load_file, save_file
+from conftest import QUIET, TINY, amend, contents, invoke, naming, put, read_shards, weights
+from safetensors.torch import load_file, save
 
 import captcha_ocr.training.checkpoint
 from captcha_ocr import Recognizer
+from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.checkpoint import check_files, find_last
 from captcha_ocr.training.run_folder import read_run
@@ -37,7 +37,9 @@ def whole(run, shards, exported, tmp_path_factory) -> Path:
 def loaders(folder: Path) -> dict[Path, list]:
     """Every file of ours that a loader reads, with all that read it."""
     run, best = folder / "run", folder / "run" / "best"
-    found = {path: [lambda: read_shards(folder / "shards")] for path in sorted((folder / "shards").iterdir())}
+    shards = folder / "shards"
+    both = [lambda: read_shards(shards), lambda: check_shards(shards, read_manifest(shards).shards)]
+    found = dict.fromkeys(sorted(shards.iterdir()), both)
     found[run / "run.json"] = [lambda: read_run(run)]
     for checkpoint in (run / "last", run / "previous"):
         for path in sorted(checkpoint.iterdir()):
@@ -167,9 +169,6 @@ def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, 
     last = run / "last"
     tensors = load_file(last / "optimizer.safetensors")
     change(tensors)
-    save_file(tensors, last / "optimizer.safetensors")
-    document = json.loads((last / "config.json").read_bytes())
-    document["files"]["optimizer.safetensors"] = sha256((last / "optimizer.safetensors").read_bytes())
-    (last / "config.json").write_bytes(sealed(document))
+    put(last / "optimizer.safetensors", save(tensors))
     with pytest.raises(DamagedError, match=naming(last)):
         train([whole / "shards"], run, TINY.training, QUIET)

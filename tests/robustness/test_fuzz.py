@@ -1,14 +1,14 @@
 """Mutated images are read or refused with ImageError; with --soak a million, whose time and memory are measured."""
 
-import io
 import random
 import time
 import warnings
 import zlib
+from contextlib import suppress
 
 import numpy as np
 from conftest import MOST_GROWTH_MB, resident_mb
-from hostile import BURDENED, FORMATS, PNG, chunk
+from hostile import BURDENED, FORMATS, PNG, chunk, in_format
 from PIL import Image
 
 from captcha_ocr.config import InputSize
@@ -18,6 +18,7 @@ from captcha_ocr.errors import ImageError
 SIZES = (InputSize(60, 160, 1), InputSize(60, 160, 3))
 MOST_MS = 20
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
+NUMBERS = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\x10\0")
 
 
 def seeds() -> list[bytes]:
@@ -28,26 +29,19 @@ def seeds() -> list[bytes]:
         for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
             image = picture.convert("RGBA") if mode == "RGBA" else picture.convert("L" if mode == "I;16" else mode)
             for options in VARIANTS[image_format]:
-                stream = io.BytesIO()
-                try:
-                    (image.convert(mode) if mode == "I;16" else image).save(stream, image_format, **options)
-                except (OSError, ValueError):  # a mode that the format does not have
-                    continue
-                found.append(stream.getvalue())
+                with suppress(OSError, ValueError):  # a mode that the format does not have
+                    found.append(in_format(image.convert(mode), image_format, **options))
     return found
 
 
 EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+SECOND = Image.new("RGB", (160, 60))
 VARIANTS = {
     "PNG": [{}, {"exif": EXIF, "icc_profile": b"profile"}, {"interlace": 1, "transparency": 0}],
     "JPEG": [{}, {"progressive": True, "exif": EXIF}, {"restart_marker_blocks": 3, "comment": b"text"}],
-    "GIF": [
-        {},
-        {"transparency": 0, "comment": b"text"},
-        {"save_all": True, "append_images": [Image.new("L", (160, 60))]},
-    ],
+    "GIF": [{}, {"transparency": 0, "comment": b"text"}, {"save_all": True, "append_images": [SECOND]}],
     "BMP": [{}],
-    "WEBP": [{}, {"lossless": True, "exif": EXIF}, {"save_all": True, "append_images": [Image.new("RGB", (160, 60))]}],
+    "WEBP": [{}, {"lossless": True, "exif": EXIF}, {"save_all": True, "append_images": [SECOND]}],
 }
 
 
@@ -62,9 +56,7 @@ def mutated(data: bytes, others: list[bytes], chance: random.Random) -> bytes:
         elif way == 1:
             changed[place] = chance.choice(INTERESTING)
         elif way == 2:
-            changed[place : place + 4] = chance.choice(
-                (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\x10\0")
-            )
+            changed[place : place + 4] = chance.choice(NUMBERS)
         elif way == 3:
             del changed[place : place + chance.randrange(1, 32)]
         elif way == 4:
@@ -120,11 +112,8 @@ def parts_of(png: bytes) -> list[bytes]:
 
 
 def test_mutated_images_are_read_or_refused_without_a_warning(soak, figure):
-    files, chance, count = (
-        [*seeds(), *(data for data in BURDENED.values() if len(data) < 100_000)],
-        random.Random(0),
-        5_000,
-    )
+    files, chance, count = seeds(), random.Random(0), 5_000
+    files += [data for data in BURDENED.values() if len(data) < 100_000]
     pngs = [data for data in files if data.startswith(PNG)]
     read, times, before = 0, [], 0.0
     with warnings.catch_warnings(record=True) as escaped:

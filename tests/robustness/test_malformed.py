@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from conftest import CAPTCHAS, QUIET, TINY, put, read_shards
+from conftest import CAPTCHAS, QUIET, TINY, amend, put, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -171,13 +171,9 @@ def test_a_shard_with_an_odd_array_is_refused_or_read(shards, tmp_path, odd):
 @pytest.mark.parametrize("file", ["best/model.safetensors", "last/optimizer.safetensors"])
 def test_an_odd_array_among_weights_is_refused(run, shards, tmp_path, file, odd):
     folder = shutil.copytree(run, tmp_path / "run")
-    write(folder / "run.json", json.loads((folder / "run.json").read_bytes()) | {"finished": None})
+    amend(folder / "run.json", finished=None)
     shutil.rmtree(folder / "previous")
-    (folder / file).write_bytes(payload({"0.odd": odd}))
-    config = (folder / file).with_name("config.json")
-    document = json.loads(config.read_bytes())
-    document["files"][Path(file).name] = sha256((folder / file).read_bytes())
-    write(config, document)
+    put(folder / file, payload({"0.odd": odd}))
     if file.startswith("best"):
         with pytest.raises(DamagedError, match=Path(file).name):
             Recognizer(folder, engine="torch")

@@ -40,12 +40,9 @@ def test_two_workers_are_other_processes_and_may_be_stopped_early():
 
 @pytest.mark.parametrize("workers", [1, 2, None], ids=["this process", "processes", "threads"])
 def test_the_error_of_a_job_reaches_the_caller(workers):
+    results = map_jobs(int, ["1", "x"], workers) if workers else map_in_threads(lambda some: [*map(int, some)], "1x")
     with pytest.raises(ValueError, match="'x'"):
-        list(
-            map_jobs(int, ["1", "x"], workers)
-            if workers
-            else map_in_threads(lambda jobs: [*map(int, jobs)], ["1", "x"])
-        )
+        list(results)
 
 
 def test_a_killed_worker_is_an_error():
@@ -68,11 +65,8 @@ def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
         return [threading.get_ident()] * len(jobs)
 
     threads = list(map_in_threads(thread_of, range(3 * JOBS_PER_SLICE)))
-    assert [len(set(threads[first : first + JOBS_PER_SLICE])) for first in (0, JOBS_PER_SLICE, 2 * JOBS_PER_SLICE)] == [
-        1,
-        1,
-        1,
-    ]
+    slices = [threads[first : first + JOBS_PER_SLICE] for first in range(0, len(threads), JOBS_PER_SLICE)]
+    assert [len(set(each)) for each in slices] == [1, 1, 1]
     assert len(set(threads)) == 3
 
 

@@ -2,22 +2,14 @@ import json
 import shutil
 
 import pytest
-import torch
 from conftest import naming
 
-from captcha_ocr.config import ModelConfig
-from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.training.batches import BatchPartition
+from captcha_ocr.errors import UsageError
 from captcha_ocr.training.checkpoint import Checkpoint, find_last
-from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.trainer import Trainer
 
 
-def test_everything_a_run_needs_comes_back(run, shards, tiny_preset):
-    dataset = read_dataset([shards])
-    config = ModelConfig(dataset.charset, dataset.lengths, dataset.size, tiny_preset.network)
-    trainer = Trainer(config, tiny_preset.training, BatchPartition(48, 10, ProcessGroup(torch.device("cpu"))))
+def test_everything_a_run_needs_comes_back(run, trainer_of):
+    trainer = trainer_of()
     checkpoint = Checkpoint.read(run / "last")
     Checkpoint.load(checkpoint.dump()).restore(trainer)
     progress = trainer.progress
@@ -36,14 +28,6 @@ def test_the_newest_whole_checkpoint_is_what_a_run_goes_on_from(run, tmp_path):
     assert find_last(stopped) == stopped / "previous"
     shutil.rmtree(stopped / "last")
     assert find_last(stopped) == stopped / "previous"
-
-
-def test_two_damaged_checkpoints_are_never_a_silent_new_start(run, tmp_path):
-    stopped = shutil.copytree(run, tmp_path / "run")
-    for name in ("last", "previous"):
-        (stopped / name / "optimizer.safetensors").write_bytes(b"damaged")
-    with pytest.raises(DamagedError, match=naming(stopped / "last", stopped / "previous", "--resume never")):
-        find_last(stopped)
 
 
 def test_a_model_without_a_state_cannot_be_gone_on_from(run):

@@ -182,10 +182,6 @@ def test_texts_of_one_character_that_differ_in_length_can_be_learnt(learn, tmp_p
 def test_a_set_without_test_images_is_trained_and_not_scored(learn, images, tmp_path):
     rows = (images / "labels.csv").read_text().splitlines()[1:]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text,split", *(f"{row},train" for row in rows)]))
-    prepare(
-        images,
-        tmp_path / "shards",
-        PrepareConfig(preset="tiny"),
-        replace(ONE_WORKER, labels_file=tmp_path / "labels.csv"),
-    )
+    options = replace(ONE_WORKER, labels_file=tmp_path / "labels.csv")
+    prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny"), options)
     assert learn(tmp_path / "run", tmp_path / "shards", epochs=1).test is None
