@@ -58,7 +58,7 @@ def tell_apart(pair: tuple[tuple, tuple], images: int, unseen: int, epochs: int)
     device = choose_device()
     training = ResidentBatches(*(part.to(device) for part in draw_both(pair, range(images // 2))))
     config = ModelConfig(Charset("01"), Lengths(1, 1), SIZE, NetworkConfig(width=16, normalise=False))
-    options = TrainConfig(epochs=epochs, focus=0.0)
+    options = TrainConfig(epochs=epochs)
     partition = BatchPartition(len(training), options.batch_size, ProcessGroup(device))
     trainer, seen = Trainer(config, options, partition), []
     for _ in range(epochs):

@@ -228,7 +228,6 @@ class TrainConfig:
     epochs: at most; None derives the number from the preset's `images_seen`.
     patience: epochs without an improvement in validation after which early stopping ends the run.
     smoothing: the part of every target that label smoothing spreads over all characters (losses.py).
-    focus: the share of the images shown that is drawn by how hard their characters are (difficulty.py).
     augment: whether training images are changed at random (augment.py).
     images: train on the first so many images; None takes all.
     frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
@@ -245,7 +244,6 @@ class TrainConfig:
     weight_decay: float = 0.1
     loss: Loss = "bce"
     smoothing: float = 0.1
-    focus: float = 0.75
     augment: bool = False
     images: int | None = None
     frozen: float = 0.0
@@ -255,7 +253,6 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
         check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
-        check(0 <= self.focus <= 1, f"focus must be 0 to 1, not {self.focus}")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000")
@@ -326,13 +323,7 @@ PRESETS = {
         size=InputSize(height=24, width=56, channels=3),
         network=NetworkConfig(width=64, stem="3x3", pool="global", normalise=False),
         training=TrainConfig(
-            preset="seed",
-            learning_rate=1e-3,
-            schedule="constant",
-            optimizer="adam",
-            weight_decay=0.0,
-            smoothing=0.0,
-            focus=0.0,
+            preset="seed", learning_rate=1e-3, schedule="constant", optimizer="adam", weight_decay=0.0, smoothing=0.0
         ),
     ),
 }

@@ -16,11 +16,9 @@ from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import memory_of
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import available_workers
-from captcha_ocr.training.difficulty import Difficulty
 from captcha_ocr.training.distributed import ProcessGroup
 
 PART_BYTES = 100_000_000  # of a stream, shuffled together; up to four times as much is in memory
-BATCHES_PER_WINDOW = 100  # that are weighed at a time
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
 
@@ -92,13 +90,10 @@ class Batches(ABC):
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
 
-    def shuffled(
-        self, batch_size: int, generator: torch.Generator, difficulty: Difficulty | None = None, done: int = 0
-    ) -> Iterator[Samples]:
+    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
         """Yield every sample once, shuffled by a CPU generator, in batches of which the last may be smaller.
 
-        The first `done` batches are skipped, which needs no sample: the random numbers do not depend on them. With
-        `difficulty`, every window of batches is sampled again, hard samples more often.
+        The first `done` batches are skipped.
         """
         rest: Samples | None = None
         passed = 0  # batches
@@ -107,19 +102,10 @@ class Batches(ABC):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
             order = copy_to_device(torch.randperm(len(images), generator=generator), images.device)
             whole = len(order) // batch_size * batch_size
-            for first in range(0, whole, BATCHES_PER_WINDOW * batch_size):
-                rows = order[first : min(whole, first + BATCHES_PER_WINDOW * batch_size)]
-                batches = len(rows) // batch_size
-                if difficulty is not None:
-                    shift, places = torch.rand(1, generator=generator), torch.randperm(len(rows), generator=generator)
-                    if passed >= done:
-                        difficulty.look()
-                    if passed + batches > done:
-                        rows = resample(rows, difficulty.weights(labels[rows]), shift, places)
-                for begin in range(max(0, done - passed) * batch_size, len(rows), batch_size):
-                    batch = rows[begin : begin + batch_size]
-                    yield images[batch], labels[batch]
-                passed += batches
+            for first in range(max(0, done - passed) * batch_size, whole, batch_size):
+                rows = order[first : first + batch_size]
+                yield images[rows], labels[rows]
+            passed += whole // batch_size
             rest = images[order[whole:]], labels[order[whole:]]
         if rest is not None and len(rest[0]) and passed >= done:
             yield rest
@@ -177,17 +163,6 @@ class StreamedBatches(Batches):
         """Read the samples of some shards, and start to copy them to the device."""
         images, labels = read_slices(self.dataset, [self.slices[number] for number in group])
         return copy_to_device(images, self.device), copy_to_device(labels, self.device)
-
-
-def resample(rows: Tensor, weights: Tensor, shift: Tensor, order: Tensor) -> Tensor:
-    """Sample as many of `rows` (N,) as there are, each as often as its weight (N,) of mean 1, in a new `order` (N,).
-
-    shift: a random number in [0, 1), which rounds up or down.
-    """
-    ends = weights.cumsum(0)
-    positions = copy_to_device(torch.arange(len(rows)) + shift, rows.device)
-    chosen = torch.searchsorted(ends, positions * (ends[-1] / len(rows))).clamp_max(len(rows) - 1)
-    return rows[chosen[copy_to_device(order, rows.device)]]
 
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -20,7 +20,6 @@ from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.augment import augment
 from captcha_ocr.training.batches import Batches, BatchPartition
-from captcha_ocr.training.difficulty import Difficulty
 from captcha_ocr.training.optim import make_optimizer, make_scaler, make_schedule
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
@@ -104,7 +103,6 @@ class Trainer:
         self.precision = choose_precision(config.precision, self.device)
         self.scaler = make_scaler(self.device, self.precision)
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
-        self.difficulty = Difficulty(model_config.classes, config.focus, self.group)
         self.progress = Progress()
         self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
 
@@ -153,17 +151,14 @@ class Trainer:
     ) -> dict[str, Any]:
         """Train on all images once, or on those that a resumed epoch has left; returns the epoch's training metrics."""
         progress, partition = self.progress, self.partition
-        difficulty = self.difficulty if self.config.focus else None
         self.model.train()
         name = f"epoch {progress.epoch + 1}" + (f"/{self.epochs}" if self.epochs else "")
         generator = self.generator(progress.epoch)
-        batches = training.shuffled(partition.local_batch_size, generator, difficulty, progress.batch)
+        batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
         before = time.perf_counter()
         with ProgressBar(name, quiet) as bar:
             for images, labels in islice(batches, partition.steps - progress.batch):
                 loss, wrong = self.step(images, labels, partition.global_batch_size(progress.batch))
-                if difficulty is not None:
-                    difficulty.update(labels, wrong)
                 if self.config.schedule != "plateau":
                     self.schedule.step()
                 progress.step += 1
@@ -217,7 +212,6 @@ class Trainer:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "schedule": self.schedule.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "difficulty": self.difficulty.state(),
             "epoch": self.epoch_metrics.state(),
             "recent": self.recent_metrics.state(),
         }
@@ -229,7 +223,6 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         if state["scaler"] and self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
-        self.difficulty.restore(state["difficulty"])
         self.epoch_metrics.restore(state["epoch"])
         if self.group.is_main:  # the main process alone has written its recent sums
             self.recent_metrics.restore(state["recent"])

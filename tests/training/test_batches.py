@@ -9,8 +9,7 @@ from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
-from captcha_ocr.training.batches import BatchPartition, ResidentBatches, StreamedBatches, load_split, resample
-from captcha_ocr.training.difficulty import Difficulty
+from captcha_ocr.training.batches import BatchPartition, ResidentBatches, StreamedBatches, load_split
 from captcha_ocr.training.distributed import ProcessGroup
 
 ALONE = ProcessGroup(torch.device("cpu"))
@@ -52,35 +51,6 @@ def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
 
 def test_a_tail_of_one_is_left_out_because_batch_norm_needs_two():
     assert [BatchPartition(count, 3, ALONE).steps for count in (1, 2, 6, 7, 8)] == [0, 1, 2, 2, 3]
-
-
-@pytest.mark.parametrize("weights", [torch.ones(6), torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 1.0])])
-def test_each_row_is_drawn_as_often_as_its_weight_says_rounded_up_or_down(weights):
-    generator = torch.Generator().manual_seed(0)
-    chance = [(torch.rand(1, generator=generator), torch.randperm(6, generator=generator)) for _ in range(400)]
-    drawn = [resample(torch.arange(6) + 10, weights, *drawing) for drawing in chance]
-    counts = torch.stack([torch.bincount(rows - 10, minlength=6) for rows in drawn])
-    assert ((counts - weights).abs() < 1).all()
-    assert counts.double().mean(0) == pytest.approx(weights.double(), abs=0.1)
-    assert counts.sum(1).tolist() == [6] * 400
-
-
-def test_what_weighs_more_comes_more_often_and_an_epoch_is_as_long(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.training.batches.BATCHES_PER_WINDOW", 2)
-    seen = []
-
-    class Odd(Difficulty):
-        def weights(self, labels):
-            seen.append(labels.flatten().tolist())
-            return torch.where(labels[:, 0] % 2 == 1, 2.0, 0.0)
-
-    batches = list(numbered(40).shuffled(5, torch.Generator().manual_seed(0), Odd(40, 1.0, ALONE)))
-    assert [len(images) for images, _ in batches] == [5] * 8
-    assert sorted(label for window in seen for label in window) == list(
-        range(40)
-    )  # four windows, in which every sample stands once
-    assert {len(window) for window in seen} == {10}
-    assert all(label % 2 == 1 for _, labels in batches for label in labels.flatten().tolist())
 
 
 @pytest.fixture
