@@ -51,13 +51,6 @@ def test_preparing_is_measured_in_processes_of_its_own():
     assert json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))["images_per_s"]["median"] > 0
 
 
-def test_the_discriminator_prints_a_line_for_each_pair(benchmark):
-    lines = benchmark("discriminator", "--images 200 --unseen 200 --epochs 1").splitlines()
-    pairs = [json.loads(line) for line in lines]
-    assert [pair["unseen"] for pair in pairs] == [200, 200]
-    assert all(pair["interval"][0] < pair["right"] < pair["interval"][1] for pair in pairs)
-
-
 @pytest.mark.parametrize(
     ("script", "arguments", "named"),
     [
@@ -69,7 +62,6 @@ def test_the_discriminator_prints_a_line_for_each_pair(benchmark):
         ("naive", "train nowhere 2", "training_set"),
         ("time_to_accuracy", "--epochs 1 --exact 80", "--exact"),
         ("time_to_accuracy", "--epochs 1 --count 1500", "1500"),
-        ("discriminator", "--images 1", "--images"),
     ],
 )
 def test_options_that_leave_nothing_to_measure_are_refused_by_name(benchmark, capsys, script, arguments, named):
