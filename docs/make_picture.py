@@ -1,4 +1,4 @@
-"""Draw docs/captchas.png: the sample images with what the model in runs/default reads.
+"""Draw docs/captchas.png: the sample images with what the built-in model reads.
 
 python docs/make_picture.py
 """
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 def main() -> None:
     """Read data/samples and write the picture."""
     paths = sorted((ROOT / "data" / "samples").glob("*.png"))
-    readings = Recognizer(ROOT / "runs" / "default").predict(paths)
+    readings = Recognizer().predict(paths)
     figure = Figure(figsize=(7.2, 3.1), layout="constrained")
     for axes, path, reading in zip(figure.subplots(2, 3).flat, paths, readings, strict=True):
         with Image.open(path) as image:
