@@ -1,10 +1,12 @@
 import json
 import os
 import signal
+from typing import get_args
 
 import pytest
 import torch
 
+from captcha_ocr.config import Schedule
 from captcha_ocr.training.optim import make_optimizer
 from captcha_ocr.training.trainer import Trainer
 
@@ -35,6 +37,18 @@ def test_a_plateau_of_the_validation_loss_lowers_the_learning_rate(trainer_of):
         trainer.end_epoch(validation_loss=1.0)
         rates.append(trainer.optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([4e-3, 4e-3, 4e-3, 4e-4, 4e-4])
+
+
+def test_every_schedule_gives_learning_rates_of_its_own(trainer_of):
+    found = set()
+    for schedule in get_args(Schedule):
+        trainer, rates = trainer_of(schedule=schedule, epochs=4), []
+        for _ in range(15):
+            trainer.optimizer.step()
+            trainer.schedule.step(*[1.0] * (schedule == "plateau"))
+            rates.append(trainer.optimizer.param_groups[0]["lr"])
+        found.add(tuple(rates))
+    assert len(found) == len(get_args(Schedule))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are not held back there")
