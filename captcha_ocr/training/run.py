@@ -80,7 +80,7 @@ class RunSpec:
             images = {split: int(document["images"][split]) for split in get_args(Split)}
             training, model = TrainConfig.from_dict(document["training"]), ModelConfig.from_dict(document["model"])
             return cls(training, model, images, document["data"], document["init"], document["begun_from"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:  # int(inf)
             raise UsageError(f"the description of a run is malformed ({error})") from None
 
     def changes(self, new: "RunSpec") -> list[str]:

@@ -17,3 +17,5 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(s
     assert spec == replace(begun_elsewhere, init=None)
     with pytest.raises(UsageError, match="--force"):
         find_run(started, begun_elsewhere, "auto")
+    with pytest.raises(UsageError, match="infinity"):  # which JSON as Python reads it has
+        RunSpec.from_dict({**spec.to_dict(), "images": {"train": float("inf")}})
