@@ -197,7 +197,7 @@ BURDENED = {
     "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
     "png: transparency of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(1_900_000)), colour=3),
     "png: an animation of no frames, at which Pillow warns": png(16, 16, chunk(b"acTL", bytes(8))),
-    "png: pixels of 100 MB for 16x16": png(16, 16, chunk(b"IDAT", zlib.compress(bytes(100_000_000), 9))),
+    "png: pixels of 200 MB for 16x16": png(16, 16, chunk(b"IDAT", zlib.compress(bytes(200_000_000), 9))),
     "png: 4096x1, interlaced": png(4096, 1, colour=6, depth=16, interlaced=True),
     "png: 1x4096, interlaced": png(1, 4096, colour=6, depth=16, interlaced=True),
     "jpeg: EXIF data that stand for 80 MB": jpeg_with(segment(0xE1, b"Exif\0\0" + exif(2_600, 30_000))),
