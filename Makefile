@@ -14,7 +14,7 @@ ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
 .PHONY: all generate prepare train eval accuracy pretrained test soak check clean help
 
-all: generate prepare train eval  ## generate, prepare, train and eval, whatever of it is not done yet
+all: generate prepare train eval  ## generate, prepare, train and eval; finished steps are skipped
 
 generate: $(VENV)/installed  ## draw COUNT labelled captchas into data/images
 	$(OCR) generate --count $(COUNT) --seed $(SEED)

@@ -31,7 +31,7 @@ from captcha_ocr.cli.options import (
     workers_option,
 )
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
-from captcha_ocr.errors import check
+from captcha_ocr.errors import check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.system.signals import deferred
 
@@ -151,7 +151,7 @@ def prepare(
             # Every fold leaves out the same files, but only a fold that was made now lists them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     for file, reason in sorted(prepared.problems.items()):
-        click.echo(f"left out {escape(file)}: {escape(reason)}", err=True)
+        click.echo(f"left out {escape(file)}: {in_one_line(reason)}", err=True)
     if prepared.copies:
         click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
     report_shards(out, replace(prepared, manifest=first.manifest), folds, as_json)

@@ -12,7 +12,7 @@ from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import open_image, read_bytes
 from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
-from captcha_ocr.errors import CaptchaOcrError, ImageError
+from captcha_ocr.errors import CaptchaOcrError, ImageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted
@@ -95,7 +95,7 @@ class Inspection:
             ("conflicts", join_first(conflicts)),
             ("left out", join_first([f"{file}: {reason}" for file, reason in sorted(self.problems.items())])),
         ]
-        return "\n".join(f"{name:14}{words}" for name, words in rows)
+        return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows)
 
 
 def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Inspection:

@@ -128,7 +128,8 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     except BrokenProcessPool:
         raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
     finally:
-        pool.shutdown(cancel_futures=True)
+        with deferred():  # a second Ctrl-C here would leave workers that wait for jobs forever
+            pool.shutdown(cancel_futures=True)
 
 
 def _prepare_worker() -> None:

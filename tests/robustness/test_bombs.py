@@ -54,13 +54,8 @@ def test_a_burdened_image_is_read(burdened):
 
 def pillow_state():
     """What Pillow keeps for the whole process and a program may notice."""
-    return (
-        Image.MAX_IMAGE_PIXELS,
-        ImageFile.LOAD_TRUNCATED_IMAGES,
-        PngImagePlugin.MAX_TEXT_CHUNK,
-        PngImagePlugin.MAX_TEXT_MEMORY,
-        list(warnings.filters),
-    )
+    limits = PngImagePlugin.MAX_TEXT_CHUNK, PngImagePlugin.MAX_TEXT_MEMORY, Image.MAX_IMAGE_PIXELS
+    return *limits, ImageFile.LOAD_TRUNCATED_IMAGES, list(warnings.filters)
 
 
 def test_bombs_leave_no_warning_and_change_nothing_in_pillow():
