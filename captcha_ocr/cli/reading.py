@@ -233,7 +233,7 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
     rows, problems = read_labels(labels_file)
     failed = len(problems)
     for file, reason in problems.items():
-        click.echo(f"not scored {escape(file)}: {reason}", err=True)
+        click.echo(f"not scored {escape(file)}: {in_one_line(reason)}", err=True)
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
     truths, texts, judged = [], [], []
     label_of = labelled_paths(labels_file, rows)

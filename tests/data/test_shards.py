@@ -132,6 +132,7 @@ FILES = {
     "gzip without its last byte": (DATA[:-1], SIZE),
     "gzip without its end": (DATA[:-9], SIZE),
     "the first bytes of gzip": (DATA[:20], SIZE),
+    "gzip with a flipped bit in its header": (bytes([DATA[0] ^ 1]) + DATA[1:], SIZE),
     "no gzip": (PAYLOAD, SIZE),
     **{name: (gzip.compress(payload), len(payload)) for name, payload in PAYLOADS.items()},
 }
