@@ -145,7 +145,7 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def row(what: str, sides: Sequence[Sequence[float]], digits: int) -> str:
-    """Format a row of the table; its last column is ours to theirs, round by round."""
+    """Format a row of the table; its last column is our value divided by theirs, round by round."""
     ratios = [own / other for own, other in zip(*sides, strict=True)]
     return f"| {what} | {spread(sides[0], digits)} | {spread(sides[1], digits)} | {spread(ratios, 2)} |"
 
@@ -168,10 +168,10 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     alone = [[1000 / rate for rate in side] for side in rates]
     together = in_turn(arguments, "together", images["package"])
     scores = {warp: accuracy(arguments, folder) for warp, folder in images.items()}
-    print("| what | ours | ddddocr | ours to theirs |\n|---|---|---|---|")
+    print("| what | ours | ddddocr | ratio |\n|---|---|---|---|")
     for _, line in scores.values():
         print(line)
-    print(row("from nothing to the code, s", seconds, 3))
+    print(row("from process start to the text, s", seconds, 3))
     print(row("most memory of that process, MB", memory, 1))
     print(row("one image at a time, one thread, ms", alone, 2))
     print(row(f"{TOGETHER:,} files, images/s", together, 0))
@@ -179,7 +179,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     for target, met in (
         ("99.5 % of default images", scores["package"][0] >= 0.995),
         ("99 % of the classic warp", scores["classic"][0] >= 0.99),
-        ("no slower from nothing", median(seconds[0]) <= median(seconds[1])),
+        ("no slower to start", median(seconds[0]) <= median(seconds[1])),
         ("no more memory", median(memory[0]) <= median(memory[1])),
         ("half the time alone", median(alone[0]) <= 0.5 * median(alone[1])),
         ("five times as many together", median(together[0]) >= 5 * median(together[1])),
