@@ -181,5 +181,5 @@ def exported(run, images, tmp_path_factory) -> Path:
     from captcha_ocr.network.onnx_export import export
 
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
-    export(folder, images, find_labels(images, None, None)[0])
+    export(folder, images, find_labels(images).labels)
     return folder

@@ -6,7 +6,7 @@ import zlib
 
 from PIL import Image
 
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -108,6 +108,28 @@ def webp_lossless(width: int, height: int) -> bytes:
     return changed(encoded("WEBP", "RGB", lossless=True), 21, struct.pack("<I", bits))
 
 
+def gif_of_frames(count: int, frame: tuple[int, int] = (16, 16), size: tuple[int, int] = (16, 16)) -> bytes:
+    """An animation of so many frames, all but the first of which say that they have such sides."""
+    data = encoded("GIF", "P", size)
+    first = data.index(b",")
+    return data[:-1] + changed(data[first:-1], 5, struct.pack("<HH", *frame)) * (count - 1) + b";"
+
+
+def tiff(*tags: tuple[int, int, int, int], pixels: bytes = bytes(256)) -> bytes:
+    """A grey TIFF of 16x16 with other tags (number, type, count, value), and its pixels at byte 1000."""
+    usual = [(256, 3, 1, 16), (257, 3, 1, 16), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 1000)]
+    usual += [(277, 3, 1, 1), (278, 3, 1, 16), (279, 4, 1, len(pixels))]
+    rows = sorted({number: (number, *rest) for number, *rest in (*usual, *tags)}.values())
+    entries = b"".join(struct.pack("<HHII", *row) for row in rows)
+    directory = struct.pack("<H", len(rows)) + entries + bytes(4)
+    place = 8 if len(directory) < 990 else 1000 + len(pixels)
+    return (
+        (b"II*\0" + struct.pack("<I", place) + (directory if place == 8 else b"")).ljust(1000, b"\0")
+        + pixels
+        + (b"" if place == 8 else directory)
+    )
+
+
 def exif(entries: int, region: int) -> bytes:
     """EXIF data whose entries all name the same bytes, of which a decoder makes copies."""
     rows = b"".join(struct.pack("<HHII", 300 + number, 1, region, 0) for number in range(entries))
@@ -174,7 +196,14 @@ BOMBS = {
     "webp: lossy, 16383x16383": changed(encoded("WEBP", "RGB"), 26, struct.pack("<HH", 16_383, 16_383)),
     "webp: 240,000 empty parts": webp_canvas(16, 16, b"junk\0\0\0\0" * 240_000),
     "webp: 12,000 frames": webp_of_frames(12_000, (16, 16)),
-    "tiff": encoded("TIFF"),
+    "tiff: 65500x65500": tiff((256, 4, 1, 65_500), (257, 4, 1, 65_500)),
+    "tiff: no sides": tiff((256, 3, 1, 0)),
+    "tiff: a tile of 65536x65536": tiff((322, 4, 1, 65_536), (323, 4, 1, 65_536), (324, 4, 1, 1000), (325, 4, 1, 256)),
+    "tiff: 4 billion strips": tiff((273, 4, 2**32 - 1, 1000), (279, 4, 2**32 - 1, 1000)),
+    "tiff: 4 billion bits a sample": tiff((258, 4, 1, 2**32 - 1)),
+    "tiff: 60,000 samples": tiff((277, 3, 1, 60_000), (258, 3, 60_000, 1000)),
+    "tiff: 60,000 tags": tiff(*((number, 2, 1_000_000, 0) for number in range(600, 60_600))),
+    "tiff: tags beyond its end": b"II*\0\xff\xff\xff\xff" + bytes(100),
     "ico": encoded("ICO"),
     "icns": b"icns\0\0\0\x08",
     "eps, which Pillow would have another program draw": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 99999 99999\n",
@@ -221,6 +250,21 @@ BURDENED = {
     "gif: 45,000 frames": encoded("GIF", "P") + encoded("GIF", "P")[encoded("GIF", "P").index(b",") : -1] * 45_000,
     "bmp: 160x60 in 72,000 jumps": bmp_in_runs(160, 60, b"\0\2\0\0" * 72_000 + b"\xa0\5\0\0" * 60, 8),
     "bmp: 300x330 in runs of a pixel": bmp_in_runs(300, 330, (b"\1\5" * 300 + b"\0\0") * 330, 4),
+    "png: 4,900 frames": png(
+        16,
+        16,
+        chunk(b"acTL", struct.pack(">II", 4_900, 0)),
+        *(chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0)) for number in range(4_900)),
+    ),
+    "gif: 160,000 blocks of a byte after its frame": encoded("GIF", "P")[:-1] + b"\x21\xfe" + b"\1a" * 800_000 + b"\0;",
+    "gif: 300 frames": gif_of_frames(300),
+    "gif: 99 frames of 65535x1365": gif_of_frames(100, (65_535, 1365)),
+    "gif: 100 frames of 200x200": gif_of_frames(100, (200, 200), (200, 200)),
+    "webp: 500 frames of 200x200": webp_of_frames(500, (200, 200)),
+    "tiff: 60 texts of 1.9 MB": tiff(
+        *((number, 2, 1_900_000, 0) for number in range(600, 660)), pixels=bytes(1_900_000)
+    ),
+    "tiff: pixels of 200 MB for 16x16": tiff((259, 3, 1, 8), pixels=zlib.compress(bytes(200_000_000), 9)),
     "webp: EXIF data that stand for 66 GB": encoded("WEBP", "RGB", exif=LONG_EXIF),
 }
 
@@ -233,6 +277,8 @@ LARGEST = {
     "jpeg: 2000x2000, without its end": encoded("JPEG", "RGB", (2000, 2000))[:-2],
     "gif: 2000x2000": encoded("GIF", "P", (2000, 2000)),
     "bmp: 2000x2000": encoded("BMP", "1", (2000, 2000)),
+    "tiff: 2000x2000, deflate": encoded("TIFF", "RGBA", (2000, 2000), compression="tiff_deflate"),
+    "gif: 100 frames of 2000x2000": gif_of_frames(100, (2000, 2000), (2000, 2000)),
     "webp: 2000x2000, lossless": encoded("WEBP", "RGBA", (2000, 2000), lossless=True),
     "webp: 20 frames of 2000x2000": webp_of_frames(20, (2000, 2000)),
 }

@@ -119,14 +119,15 @@ def silence_output() -> None:
 
 
 def tolerate_odd_characters() -> None:
-    """Accept names and texts with characters that the terminal's encoding lacks."""
+    """Accept names and texts with characters that the terminal's encoding lacks; write UTF-8 into files and pipes."""
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
         (sys.stdout, "backslashreplace"),
         (sys.stderr, "backslashreplace"),
     ):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
+            is_data = stream is sys.stdout and not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if is_data else stream.encoding, errors=errors)
 
 
 def name_of_process() -> str:

@@ -1,5 +1,6 @@
 """The commands for images: generate, prepare, inspect."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -128,14 +129,15 @@ def prepare(
 ) -> None:
     """Turn a folder of labelled images into tensor shards.
 
-    Labels come from labels.csv or from the file names: TEXT.png, TEXT_anything.png or anything-TEXT.png.
-    --label-pattern takes its group `text`, else its first group, else the whole match.
+    Labels come from labels.csv, from text files beside the images, or from the names of the files (TEXT.png,
+    TEXT_anything.png) or folders. --label-pattern takes its group `text`, else its first group, else the whole match.
 
     Example: captcha-ocr prepare my-captchas --label-pattern '_(.+)\\.png$'
     """
     with deferred():
         from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
+        from captcha_ocr.data.labels import count_kinds, in_groups
         from captcha_ocr.system.console import ProgressBar
 
     width, height = size or (None, None)
@@ -150,8 +152,11 @@ def prepare(
             first, *others = folds_of.prepare_folds(images, out, folds, config, how)
             # Every fold leaves out the same files, but only a fold that was made now lists them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
-    for file, reason in sorted(prepared.problems.items()):
-        click.echo(f"left out {escape(file)}: {in_one_line(reason)}", err=True)
+    rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
+    rows += [("left out", line) for line in in_groups(prepared.problems)]
+    for name, words in rows:
+        if words:
+            click.echo(f"{name:14}{in_one_line(words)}", err=True)
     if prepared.copies:
         click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
     report_shards(out, replace(prepared, manifest=first.manifest), folds, as_json)
@@ -196,7 +201,7 @@ def inspect_images(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Summarise a folder of labelled images, and give advice for training on it.
+    """Summarise a folder of images, with or without labels, and give advice for training on it.
 
     With --model, also list the images that the model reads differently from their labels, the most confident first:
     these labels are often wrong.
@@ -223,14 +228,17 @@ def inspect_images(
     with writing_to(out):
         tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
-        if model_folder is not None and recognizer is not None:
+        if model_folder is not None and recognizer is not None and found.texts:
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
             advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
-    following = (
-        next_command("prepare", folder, IMAGES) if model_folder is None else next_command("curve", SHARDS, SHARDS)
-    )
+    if not found.texts:
+        following = next_command(f"eval --out {shlex.quote(str(folder / 'labels.csv'))}", folder, Path())
+    elif model_folder is None:
+        following = next_command("prepare", folder, IMAGES)
+    else:
+        following = next_command("curve", SHARDS, SHARDS)
     report(as_json, facts, "\n".join(lines), following)
 
 

@@ -58,6 +58,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
 @add_options(max_bytes_option, device_option, json_option)
 @option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
+@option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the table of --csv to this file.")
 def evaluate(
     paths: tuple[str, ...],
     model_folder: Path | None,
@@ -70,6 +71,7 @@ def evaluate(
     device: str,
     as_json: bool,
     as_csv: bool,
+    out: Path | None,
 ) -> None:
     """Read captchas from files, folders, globs, or - for one image on standard input.
 
@@ -78,7 +80,11 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
-    check(not (as_csv and (as_json or labels is not None)), "--csv goes with neither --json nor --labels")
+    as_csv = as_csv or out is not None
+    check(not (as_csv and (as_json or labels is not None)), "--csv and --out go with neither --json nor --labels")
+    if out is not None:  # before the reading, which may take hours
+        check(out.parent.is_dir(), f"--out {out}: {out.parent} is not a folder")
+        check(not os.path.lexists(out), f"--out {out} exists; remove it, or choose another file")
     check(0 <= min_confidence <= 1, "--min-confidence must be a number from 0 to 1")  # nan passes click's range
     check(sys.stdin is not None or bool(paths or labels), "there is no PATH, and no standard input to read paths from")
     folder = find_model_folder(model_folder or default_model(RUN))
@@ -96,7 +102,7 @@ def evaluate(
             failed = read_at_prompt(recognizer, printer)
         else:
             results = read_paths(recognizer, expand(paths or lines_of_stdin()))
-            failed = print_table(results, printer) if as_csv else sum(printer(*result) for result in results)
+            failed = print_table(results, printer, out) if as_csv else sum(printer(*result) for result in results)
         printer.print_unread()
     if failed:
         sys.exit(1)
@@ -118,22 +124,33 @@ def memory_errors(folder: Path, device: str, engine: EngineName) -> Iterator[Non
 
 
 def lines_of_stdin() -> Iterator[str]:
-    """Yield the paths on standard input, one a line."""
+    """Yield the paths on standard input, one a line, in the encoding of the terminal or of a byte-order mark."""
+    from captcha_ocr.data.tables import encoding_of
+
+    if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
+        encoding = encoding_of(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
+        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
     for line in sys.stdin or ():
         if "\0" in line or line.rstrip() in PNG_LINE:
             raise UsageError("standard input holds no paths; to read an image from it: captcha-ocr eval -")
-        if path := line.rstrip("\r\n"):
+        path = line.rstrip("\r\n")
+        if path := path if os.path.lexists(path) else path.strip():
             yield path
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
     """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
-    from captcha_ocr.data.images import image_files
+    from captcha_ocr.data.images import find_images
+    from captcha_ocr.data.labels import OPTIONS_FILE, TABLES, count_kinds
 
     for path in paths:
         if os.path.isdir(path):
-            found = image_files(Path(path))
-            yield from (str(Path(path, file)) for file in found) if found else (path,)
+            found = find_images(Path(path))
+            others = count_kinds(found.kinds(used={OPTIONS_FILE, *TABLES}))
+            more = f"; other files {others}" if others else ""
+            if found.images:
+                click.echo(f"{'images':11}{len(found.images):,} in {escape(path)}{more}", err=True)
+            yield from (str(Path(path, file)) for file in found.images) if found.images else (path,)
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path) and "\0" not in path:
             matches = sorted(glob.glob(path, recursive=True))
             yield from expand(tuple(matches)) if matches else (path,)
@@ -186,7 +203,7 @@ class Printer:
         """Print one reading, without its text unless it is accepted."""
         text = reading.text if accepted else None
         if self.as_json:
-            click.echo(json.dumps({"path": path, "text": text, "confidence": reading.confidence}))
+            click.echo(json.dumps({"path": path, "text": text, "confidence": reading.confidence}, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
 
@@ -194,7 +211,7 @@ class Printer:
         """Print an error, in plain output to stderr; returns 1."""
         reason = str(error).removeprefix(in_one_line(f"{path}: "))
         if self.as_json:
-            click.echo(json.dumps({"path": path, "error": reason}))
+            click.echo(json.dumps({"path": path, "error": reason}, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}: {reason}", err=True)
         return 1
@@ -208,8 +225,13 @@ class Printer:
             )
 
 
-def print_table(results: Iterable[tuple[str, "Reading | ImageError"]], printer: Printer) -> int:
-    """Print results as CSV, the least confident first, and errors to stderr; returns the number of errors."""
+def print_table(
+    results: Iterable[tuple[str, "Reading | ImageError"]], printer: Printer, out: Path | None = None
+) -> int:
+    """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
+    from captcha_ocr.data.tables import marked
+    from captcha_ocr.system.files import write_atomic
+
     failed, rows = 0, []
     for path, result in results:
         if isinstance(result, ImageError):
@@ -220,28 +242,30 @@ def print_table(results: Iterable[tuple[str, "Reading | ImageError"]], printer: 
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["filename", "text", "confidence"])
     rows.sort(key=lambda row: row[2])
-    writer.writerows((path, text, f"{confidence:.4f}") for path, text, confidence in rows)
-    click.echo(table.getvalue(), nl=False)
+    writer.writerows((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    if out is None:
+        click.echo(table.getvalue(), nl=False)
+        return failed
+    write_atomic(out, table.getvalue().encode("utf-8", "surrogateescape"))
     return failed
 
 
 def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], printer: Printer) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
-    from captcha_ocr.data.labels import read_labels
+    from captcha_ocr.data.images import find_images
+    from captcha_ocr.data.labels import in_groups, read_labels
     from captcha_ocr.metrics import reliability_of, score_texts
 
     rows, problems = read_labels(labels_file)
-    failed = len(problems)
-    for file, reason in problems.items():
-        click.echo(f"not scored {escape(file)}: {in_one_line(reason)}", err=True)
+    if not all((labels_file.parent / row.file).exists() for row in rows):  # in another Unicode form, or no extension
+        rows, problems = read_labels(labels_file, labels_file.parent, find_images(labels_file.parent).images)
     sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
-    truths, texts, judged = [], [], []
+    failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(labels_file, rows)
     for path, result in read_paths(recognizer, iter(sources)):
         label = label_of(path)
         if label is None:
-            click.echo(f"not scored {escape(path)}: {labels_file.name} has no row for it", err=True)
-            failed += 1
+            problems[path] = f"{labels_file.name} has no row for it"
         elif isinstance(result, ImageError):
             failed += printer.print_error(path, result)
         else:
@@ -252,6 +276,8 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
                 truths.append(recognizer.config.charset.normalize(label))
                 texts.append(result.text)
                 judged.append((result.confidence, texts[-1] == truths[-1]))
+    for line in in_groups(problems):
+        click.echo(f"not scored {in_one_line(line)}", err=True)
     if not truths:
         unread = f"all {printer.unread:,} readable images have a confidence below {printer.min_confidence:g}"
         why = unread if printer.unread else "none can be read"
@@ -260,7 +286,7 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
     scores, reliability = score_texts(truths, texts), reliability_of(judged)
     summary = {**scores.summary(), "unread": printer.unread, **reliability.summary()}
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
-    return failed
+    return failed + len(problems)
 
 
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
@@ -314,7 +340,7 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
         from captcha_ocr.data.labels import find_labels
         from captcha_ocr.network.onnx_export import export as export_model
 
-    found, _ = find_labels(images, labels)
-    exported = export_model(find_model_folder(model_folder), images, found, int8, max_bytes)
+    found = find_labels(images, labels)
+    exported = export_model(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
     following = next_command("eval image.png", model_folder, RUN, "--model ")
     report(as_json, asdict(exported), str(exported), following)

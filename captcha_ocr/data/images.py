@@ -7,16 +7,19 @@ import base64
 import io
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeGuard
 
 import numpy as np
 from PIL import Image, ImageChops
+from PIL.ImageFile import ImageFile
 
-from captcha_ocr.config import MAX_BYTES, ImageKind, InputSize
-from captcha_ocr.data.sanitize import check_sides, check_size, open_sanitized, orientation_of
+from captcha_ocr.config import MAX_AREA, MAX_BYTES, ImageKind, InputSize
+from captcha_ocr.data.sanitize import START, check_sides, check_size, is_image, open_sanitized, orientation_of
 from captcha_ocr.errors import ImageError
 from captcha_ocr.system.files import open_regular
 
@@ -30,9 +33,10 @@ class Readable(Protocol):
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
 
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff")
 GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # the first bytes of the five formats, in base64
+ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 LEAST_BASE64 = 50  # characters; no image file is smaller
 LONGEST_NAME = 200  # characters of a path in a message
 TURNS = {  # EXIF orientation -> the operation that turns the image upright
@@ -54,11 +58,16 @@ DECODING_ERRORS = (
 def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
     """Return any image as (C, H, W) uint8 of the given size; ImageError, of one line, if it cannot be read.
 
-    Transparent pixels turn white, 16-bit grey is scaled to 8 bits, the EXIF orientation is applied, and the first frame
-    of an animation is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more than
-    `max_bytes` is refused; sanitize.py has the other limits.
+    Transparent pixels turn white, or black where the text would vanish on white. 16-bit grey is scaled to 8 bits, the
+    EXIF orientation is applied, and the frame of an animation with the most contrast is used. An array is (H, W),
+    (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more than `max_bytes` is refused; sanitize.py has other limits.
     """
-    image = flatten(open_image(source, max_bytes), "L" if size.channels == 1 else "RGB")
+    return fit(open_image(source, max_bytes), size)
+
+
+def fit(image: Image.Image, size: InputSize) -> np.ndarray:
+    """Return an opened image as (C, H, W) uint8 of the given size."""
+    image = flatten(image, "L" if size.channels == 1 else "RGB")
     if image.size != (size.width, size.height):
         with pillow_errors():
             image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
@@ -188,11 +197,44 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
     check_size(len(data), max_bytes)
     with pillow_errors():
         images, orientation = open_sanitized(data)
-        first = load(next(images), orientation)
+        first = best_frame(next(images), orientation)
         for other in images:
             if ImageChops.difference(first, load(other, orientation)).getbbox():
                 raise ImageError("damaged image: it is truncated")
         return first
+
+
+def best_frame(image: ImageFile, orientation: int) -> Image.Image:
+    """Return the frame with the most contrast: a text that appears letter by letter is complete there.
+
+    Its `info` has the number of frames that were looked at: as many as have the area of the largest image.
+    """
+    best, frames = load(image, orientation), 1
+    if image.format in ANIMATED:
+        best = best.copy()
+        most = contrast(best)
+        with suppress(*DECODING_ERRORS, ImageError):  # EOFError after the last frame; a damaged one ends it, too
+            while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
+                image.seek(frames)
+                frame = load(image, orientation)
+                frames += 1
+                if (ink := contrast(frame)) > most:
+                    best, most = frame.copy(), ink
+    best.info["frames"] = frames
+    return best
+
+
+def oddities_of(image: Image.Image) -> Iterator[str]:
+    """Yield how the pixels of an opened image that is animated or transparent are chosen."""
+    if image.info.get("frames", 1) > 1:
+        yield "animated, read by the frame with the most contrast"
+    if image.has_transparency_data and background_of(image) == "black":
+        yield "light on transparency, read on black"
+
+
+def contrast(image: Image.Image) -> float:
+    """Return the deviation of an image's grey values, 0 to 128."""
+    return float(np.asarray(flatten(image, "L"), dtype=np.float32).std())
 
 
 def load(image: Image.Image, orientation: int = 1) -> Image.Image:
@@ -226,7 +268,7 @@ def image_of(pixels: np.ndarray) -> Image.Image:
 
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
-    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white, 16 bits become 8."""
+    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white or black, 16 bits become 8."""
     with pillow_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode.startswith("I"):
             # Pillow's own conversion clips at 255. A 16-bit file is "I;16…" or "I", which may also hold 8 bits.
@@ -234,22 +276,62 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
             is_8_bit = image.mode == "I" and wide.max() <= 255
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
-            image = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            image = Image.alpha_composite(Image.new("RGBA", image.size, background_of(image)), image.convert("RGBA"))
         return image if image.mode == mode else image.convert(mode)
 
 
-def image_files(folder: Path) -> list[str]:
-    """List the files below `folder` with an image's extension, as sorted POSIX paths relative to it."""
-    found: list[str] = []
-    for parent, folders, names in os.walk(folder):
+def background_of(image: Image.Image) -> str:
+    """Return the colour for transparent pixels: white, or black if that has twice the contrast, as for white text."""
+    image = image.convert("RGBA")
+    on_white, on_black = (
+        contrast(Image.alpha_composite(Image.new("RGBA", image.size, colour), image).convert("L"))
+        for colour in ("white", "black")
+    )
+    return "black" if on_black > 2 * on_white else "white"
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The files below a folder: images, and others. Both are sorted POSIX paths relative to it."""
+
+    images: list[str]
+    others: list[str]
+
+    def kinds(self, used: Set[str] = frozenset()) -> dict[str, int]:
+        """Return the number of other files by their extension, the most frequent first, without those that are used."""
+        suffixes = (PurePosixPath(file).suffix.lower() for file in self.others if file not in used)
+        return dict(Counter(suffix or "without an extension" for suffix in suffixes).most_common())
+
+
+def find_images(folder: Path) -> ImageFiles:
+    """Find the images below a folder, also through links: by their extension, else by their first bytes.
+
+    Hidden files and folders are passed over.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))
+        real = os.path.realpath(parent)
+        if real in seen:  # a link to a folder that was searched, or to one around it
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
         below = Path(parent).relative_to(folder)
         prefix = "" if below == Path() else below.as_posix() + "/"
-        found += [prefix + name for name in names if has_image_extension(name)]
-    return sorted(found)
+        for name in names:
+            if not name.startswith("."):
+                is_image = name.lower().endswith(EXTENSIONS) or starts_as_image(os.path.join(parent, name))
+                (images if is_image else others).append(prefix + name)
+    return ImageFiles(sorted(images), sorted(others))
 
 
-def has_image_extension(name: str) -> bool:
-    """Tell whether a file name has an image's extension and is not hidden (`._x.png`)."""
-    return name.lower().endswith(EXTENSIONS) and not name.startswith(".")
+def starts_as_image(path: str) -> bool:
+    """Tell whether the first bytes of a file are those of an image."""
+    try:
+        with open_regular(path) as stream:
+            return is_image(stream.read(START) or b"")
+    except OSError:
+        return False

@@ -1,26 +1,32 @@
-"""The text of an image, from its file name, a pattern or a labels file."""
+"""The labels of a folder's images: from a table, text files, a pattern, file names or folder names."""
 
-import csv
-import io
-import json
 import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
-from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
-from captcha_ocr.config import MAX_LENGTH, RARE, SPLITS, Lengths, PrepareConfig, Split
-from captcha_ocr.data.images import image_files
+from captcha_ocr.charset import characters_of
+from captcha_ocr.config import PrepareConfig, Split
+from captcha_ocr.data.images import ImageFiles, find_images
+from captcha_ocr.data.names import NO_TEXT, NameReader, Test
+from captcha_ocr.data.tables import Row, excerpt, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError, check
-from captcha_ocr.system.console import counted
-from captcha_ocr.system.files import open_regular
 
 LABELS_FILE = "labels.csv"
-MAX_EXCERPT = 100  # characters of foreign text in a message
+OPTIONS_FILE = "generator.json"  # by `generate`
+TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".xlsx", ".xls", ".ods")
+TABLES = (LABELS_FILE, "metadata.jsonl", "metadata.csv")  # the latter two as Hugging Face's datasets have them
+SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in tables
+    "train": {"train", "training"},
+    "val": {"val", "valid", "validation", "dev"},
+    "test": {"test", "testing"},
+}
+NO_TEXT_FOLDER = re.compile(r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?\d*\)?", re.IGNORECASE)
+MAX_NAMED = 3  # files with the same reason; the others are counted
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
 
@@ -37,14 +43,230 @@ class Label:
         object.__setattr__(self, "text", unicodedata.normalize("NFC", self.text))
 
 
-def label_from_name(stem: str) -> str:
-    """Return the text in a file name without its extension: TEXT, TEXT_anything or anything-TEXT."""
-    if "_" in stem and "-" in stem:
-        raise LabelError("its name has both '_' and '-': name the text with --label-pattern or a labels.csv")
-    text = stem.rsplit("-", 1)[1] if "-" in stem else stem.split("_", 1)[0]
-    if not text:
-        raise LabelError("its name holds no text")
-    return text
+class FoundLabels(NamedTuple):
+    """The labels of some images, the reasons why others have none, the sources with their number, and files used."""
+
+    labels: list[Label]
+    problems: Problems
+    sources: dict[str, int]
+    used: frozenset[str] = frozenset()
+    has_table: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a folder holds.
+
+    images: all of them. labels: of those that have one. problems: why files are left out. sources: where the labels
+    come from, and others: kinds of files that are neither images nor labels; both with their number. has_table: whether
+    labels come from a table. hint: what to do if there is no label.
+    """
+
+    images: list[str]
+    labels: list[Label]
+    problems: Problems
+    sources: dict[str, int]
+    others: dict[str, int]
+    has_table: bool = False
+    hint: str = ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what was found, for people: what is counted, and its kinds with their number."""
+        splits: Mapping[str, int] = Counter(label.split for label in self.labels if label.split is not None)
+        kinds_of = {"labels from": self.sources, "splits given": splits, "other files": self.others}
+        return [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
+
+    def check(self) -> "Found":
+        """Return this; UsageError if no image has a label."""
+        if self.labels:
+            return self
+        file, reason = next(iter(self.problems.items()))
+        raise UsageError(f"no image has a label; {file}: {reason}{self.hint}")
+
+
+def find_labels(
+    images: Path,
+    labels_file: Path | None = None,
+    corrections: Path | None = None,
+    config: PrepareConfig = PrepareConfig(),
+) -> Found:
+    """Find the images below a folder and their labels; UsageError without any image. `check()` asks for a label.
+
+    The labels come from the labels file, else by the pattern of `config`, else from tables in the folder, else from
+    text files beside the images, else from the names of the files, else from those of their folders.
+    corrections: a labels file whose rows replace other labels; a row with an empty text leaves its image out.
+    """
+    check(images.is_dir(), f"{images} is not a folder; make images with: captcha-ocr generate")
+    both = labels_file is not None and config.label_pattern is not None
+    check(not both, "--labels and --label-pattern exclude each other")
+    files = find_images(images)
+    if not files.images:
+        others = f", but {count_kinds(files.kinds())}" if files.others else ""
+        raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP, WEBP or TIFF files{others}")
+    labels, problems, sources, used, has_table = find_first_labels(images, files, labels_file, config)
+    if corrections is not None:
+        corrected, refused = read_labels(corrections, images, files.images)
+        check_rows(corrections, corrected, refused, images, files.images)
+        split_of = {label.file: label.split for label in labels}
+        new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
+        kept = [label for label in labels if label.file not in new and label.file not in refused]
+        problems = {file: reason for file, reason in problems.items() if file not in new} | refused
+        labels, sources = [*kept, *new.values()], {**sources, corrections.name: len(new)}
+    tables = [other for other in files.others if other.endswith(TABLE_EXTENSIONS) and other not in used]
+    hint = f"; if {images / tables[0]} has the texts, name it with --labels" if tables else ""
+    labels = split_by_folders(sorted(labels, key=lambda label: label.file))
+    has_table = has_table or corrections is not None
+    return Found(files.images, labels, problems, sources, files.kinds(used), has_table, hint)
+
+
+def find_first_labels(images: Path, files: ImageFiles, labels_file: Path | None, config: PrepareConfig) -> FoundLabels:
+    """Find the labels before corrections."""
+    if config.label_pattern is not None:
+        return labels_from_pattern(files.images, config.label_pattern)
+    tables = [labels_file] if labels_file is not None else tables_in(images, files)
+    if tables:
+        return labels_from_tables(images, files, tables)
+    text_of = text_files(files)
+    if text_of:
+        return labels_from_text_files(images, files, text_of)
+    found = labels_from_names(files.images, fits(config))
+    return found if found.labels else labels_from_folders(files.images) or found
+
+
+def tables_in(images: Path, files: ImageFiles) -> list[Path]:
+    """Return the tables with a usual name in a folder, else those in the folders below it."""
+    for name in TABLES:
+        if os.path.lexists(images / name):
+            return [images / name]
+    return [images / file for file in files.others if PurePosixPath(file).name in TABLES]
+
+
+def labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> FoundLabels:
+    """Read the tables of a folder; an image without a row has no label."""
+    labels: list[Label] = []
+    problems: Problems = {}
+    sources = {}
+    for table in tables:
+        found, refused = read_labels(table, images, files.images)
+        check_rows(table, found, refused, images, files.images)
+        labels, problems = labels + found, problems | refused
+        sources[in_folder(images, table) or table.name] = len(found)
+    known = {label.file for label in labels} | set(problems)
+    name = tables[0].name
+    problems |= {file: f"{name} has no row for it" for file in files.images if file not in known}
+    used = frozenset({OPTIONS_FILE, *(in_folder(images, table) or "" for table in tables)})
+    return FoundLabels(labels, problems, sources, used, has_table=True)
+
+
+def in_folder(folder: Path, path: Path) -> str | None:
+    """Return a path relative to a folder, as POSIX; None if it lies elsewhere."""
+    whole, inside = Path(os.path.abspath(path)), os.path.abspath(folder)
+    return whole.relative_to(inside).as_posix() if whole.is_relative_to(inside) else None
+
+
+def read_labels(path: Path, folder: Path | None = None, files: Iterable[str] = ()) -> tuple[list[Label], Problems]:
+    """Read a table of labels; return the labels and the reasons why rows are left out.
+
+    The output of `eval --csv` and `eval --json` is such a table, too. folder: the folder of images; names are relative
+    to the table's folder, to it, or to the current folder. files: the images in it; a name in another Unicode form, or
+    without its extension, means one of them.
+    """
+    rows = read_table(path)
+    names = FileNames(folder, None if folder is None else in_folder(folder, path.parent), files)
+    labels: dict[str, Label] = {}
+    problems: Problems = {}
+    has_splits = any(row.split for row in rows)
+    for row in rows:
+        file = names.find(row.filename) if row.filename else f"{path.name} row {row.number}"
+        try:
+            label = label_from_row(row, file, has_splits)
+        except LabelError as error:
+            problems[file] = str(error)
+            continue
+        if labels.setdefault(file, label) != label:
+            problems[file] = f"{path.name} gives it two different labels"
+    return [label for file, label in labels.items() if file not in problems], problems
+
+
+class FileNames:
+    """The names of the images in a folder, as tables write them; beside: the table's folder, relative to it."""
+
+    def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
+        self.folder, self.beside, self.files = folder, beside, set(files)
+        self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
+        stems = Counter(without_extension(file) for file in self.composed)
+        self.by_stem = {without_extension(file): self.composed[file] for file in self.composed}
+        self.by_stem = {stem: file for stem, file in self.by_stem.items() if stems[stem] == 1}
+
+    def find(self, name: str) -> str:
+        """Return the file that a name means, or the name, with slashes, if there is no such file."""
+        name = PurePosixPath(name.replace("\\", "/")).as_posix()
+        for path in (f"{self.beside}/{name}", name) if self.beside not in (None, ".") else (name,):
+            composed = unicodedata.normalize("NFC", path)
+            found = path if path in self.files else self.composed.get(composed) or self.by_stem.get(composed)
+            if found is not None:
+                return found
+        return name if self.folder is None else file_in_folder(self.folder, name)
+
+
+def without_extension(file: str) -> str:
+    """Return a file's path without its extension."""
+    return PurePosixPath(file).with_suffix("").as_posix()
+
+
+def file_in_folder(folder: Path | None, file: str) -> str:
+    """Return a file name relative to `folder` if it is an absolute one, or one from the current folder, in `folder`."""
+    path = Path(file)
+    is_relative = not path.is_absolute() and ".." not in path.parts
+    if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
+        return file
+    path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
+    # `exists` comes last, so that nothing outside the folder is looked for.
+    return path.relative_to(inside).as_posix() if path.is_relative_to(inside) and os.path.exists(path) else file
+
+
+def label_from_row(row: Row, file: str, has_splits: bool) -> Label:
+    """Return the label in one row; LabelError if a value is missing or the file is outside the folder."""
+    if row.problem is not None:
+        raise LabelError(row.problem)
+    if not row.filename:
+        raise LabelError("the row has no file name")
+    path = PurePosixPath(file)
+    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive or "\0" in file:
+        raise LabelError("the file name leads out of the folder")
+    if not row.text:
+        raise LabelError("its label is empty")
+    split = split_named(row.split)
+    if has_splits and split is None:
+        raise LabelError(f"its split is {row.split!r}; only train, val and test are known")
+    return Label(file, row.text, split)
+
+
+def split_named(name: str) -> Split | None:
+    """Return the split that a folder or a value means; None for any other name."""
+    return next((split for split, names in SPLITS_OF.items() if name.lower() in names), None)
+
+
+def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: list[str]) -> None:
+    """Raise UsageError if a labels file has rows, but none of them names one of the files below `images`."""
+    named = [label.file for label in labels] + list(refused)
+    if named and set(files).isdisjoint(named):
+        example = f"the first row names {named[0]!r}, and the folder has {files[0]!r}"
+        raise UsageError(f"no row of {table} names an image below {images}: {example}")
+
+
+def labels_from_pattern(files: list[str], pattern: str) -> FoundLabels:
+    """Return the label that a pattern finds in each file's name, or in its path if the pattern has a slash."""
+    compiled = compile_pattern(pattern)
+    labels, problems = [], {}
+    for file in files:
+        try:
+            labels.append(
+                Label(file, label_from_pattern(file if "/" in pattern else PurePosixPath(file).name, compiled))
+            )
+        except LabelError as error:
+            problems[file] = str(error)
+    return FoundLabels(labels, problems, {"--label-pattern": len(labels)})
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -53,11 +275,6 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
         raise UsageError(f"--label-pattern {excerpt(pattern)!r} is no regular expression: {error}") from None
-
-
-def excerpt(text: str) -> str:
-    """Return the beginning of a text, for a message."""
-    return text if len(text) <= MAX_EXCERPT else text[:MAX_EXCERPT] + "…"
 
 
 def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
@@ -72,211 +289,101 @@ def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
     return text
 
 
-def labels_from_names(files: list[str], pattern: str | None = None) -> tuple[list[Label], Problems]:
-    """Return a label for every file whose name holds one, and the reason why the others have none."""
-    compiled = compile_pattern(pattern) if pattern is not None else None
-    labels, problems = [], {}
-    for file in files:
-        name = PurePosixPath(file)
+def text_files(files: ImageFiles) -> dict[str, str]:
+    """Return, for each image that has one, the file beside it that holds its text: a.txt, a.gt.txt or a.png.txt."""
+    others = set(files.others)
+    found = {}
+    for image in files.images:
+        stem = without_extension(image)
+        names = [name for name in (f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt") if name in others]
+        if names:
+            found[image] = names[0]
+    return found
+
+
+def labels_from_text_files(images: Path, files: ImageFiles, text_of: dict[str, str]) -> FoundLabels:
+    """Return the label in the text file of each image; an image without one has no label."""
+    labels, problems = [], {file: "it has no text file" for file in files.images if file not in text_of}
+    for file, name in text_of.items():
         try:
-            text = label_from_pattern(name.name, compiled) if compiled else label_from_name(name.stem)
-            labels.append(Label(file, text))
+            lines = [line.strip() for line in read_text(images / name).splitlines() if line.strip()]
+        except CaptchaOcrError as error:
+            problems[file] = str(error)
+            continue
+        if len(lines) == 1:
+            labels.append(Label(file, lines[0]))
+        else:
+            problems[file] = f"{name} has {len(lines)} lines instead of a text"
+    return FoundLabels(labels, problems, {"text files": len(labels)}, frozenset(text_of.values()))
+
+
+def labels_from_names(files: list[str], allowed: Test | None = None) -> FoundLabels:
+    """Return the label in each file's name, and the reason why others have none."""
+    stems = [PurePosixPath(file).stem for file in files]
+    reader = NameReader(stems, allowed)
+    labels, problems, ways = [], {}, Counter[str]()
+    for file, stem in zip(files, stems, strict=True):
+        try:
+            text = reader.text_of(stem)
         except LabelError as error:
             problems[file] = str(error)
-    return labels, problems
-
-
-def are_serial_numbers(labels: list[Label]) -> bool:
-    """Tell whether the texts found in ten or more names are consecutive numbers."""
-    numbers = sorted(int(label.text) for label in labels if label.text.isdecimal())
-    return len(numbers) == len(labels) >= 10 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def read_labels(path: Path, folder: Path | None = None) -> tuple[list[Label], Problems]:
-    """Read a labels file, `filename,text[,split]` in UTF-8; return the labels and the reasons why rows are left out.
-
-    The output of `eval --csv` and `eval --json` is a labels file too. folder: the folder of images; file names may also
-    be relative to the current folder.
-    """
-    rows = read_rows(path)
-    labels: dict[str, Label] = {}
-    problems: Problems = {}
-    has_splits = any(row.get("split") for row in rows)
-    for number, row in enumerate(rows, 2):
-        file = file_in_folder(folder, PurePosixPath((row["filename"] or "").replace("\\", "/")).as_posix())
-        try:
-            label = label_from_row(row, file, has_splits)
-        except LabelError as error:
-            problems[file if row["filename"] else f"{path.name} row {number}"] = str(error)
             continue
-        if labels.setdefault(file, label) != label:
-            problems[file] = f"{path.name} gives it two different labels"
-    return [label for file, label in labels.items() if file not in problems], problems
+        labels.append(Label(file, text))
+        ways[f"file names, {way_of(stem, text)}"] += 1
+    return FoundLabels(labels, problems, dict(ways))
 
 
-def file_in_folder(folder: Path | None, file: str) -> str:
-    """Return a file name relative to `folder` if it is an absolute one, or one from the current folder, in `folder`."""
-    path = Path(file)
-    is_relative = not path.is_absolute() and ".." not in path.parts
-    if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
-        return file
-    path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
-    # `exists` comes last, so that nothing outside the folder is looked for.
-    return path.relative_to(inside).as_posix() if path.is_relative_to(inside) and os.path.exists(path) else file
+def way_of(stem: str, text: str) -> str:
+    """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
+    if stem == text:
+        return "TEXT"
+    return f"TEXT{stem[len(text)]}anything" if stem.startswith(text) else f"anything{stem[-len(text) - 1]}TEXT"
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read the rows of a CSV file with a header, or of a file of JSON lines; CaptchaOcrError for any other file."""
-    try:
-        with open_regular(path) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as stream:
-            lines = stream.readlines()
-        if lines and lines[0].startswith("{"):
-            return [row for line in lines if (row := row_of_json(line)) is not None]
-        columns = lines[0].strip() if lines else ""
-        separator = max(",;\t", key=columns.count)  # spreadsheets use the separator of the user's country
-        names = [name.strip().lower() for name in next(csv.reader([columns], delimiter=separator), [])]
-        rows = list(csv.DictReader(lines[1:], names, delimiter=separator, strict=True))
-    except OSError as error:
-        raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error.strerror or error}") from None
-    except (ValueError, RecursionError, csv.Error) as error:
-        raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
-    if names.count("filename") != 1 or names.count("text") != 1:
-        raise CaptchaOcrError(f"{path} needs a first line with filename,text (and, if wanted, split), each once")
-    return rows
-
-
-def row_of_json(line: str) -> dict[str, str] | None:
-    """Return a line of `eval --json` as a row; None if it has no text: an error, or the summary."""
-    found = json.loads(line)
-    if not (isinstance(found, dict) and isinstance(found.get("path"), str) and isinstance(found.get("text"), str)):
+def fits(config: PrepareConfig) -> Test | None:
+    """Return a function that tells whether the given alphabet and lengths allow a text; None if neither is given."""
+    if config.charset is None and config.lengths is None:
         return None
-    return {"filename": found["path"], "text": found["text"]}
+    given = None if config.charset is None else characters_of(config.charset)
+    known = None if given is None else set(given if config.case_sensitive else given + given.lower() + given.upper())
+
+    def fits_both(text: str) -> bool:
+        text = unicodedata.normalize("NFC", text)
+        return (known is None or known.issuperset(text)) and (config.lengths is None or len(text) in config.lengths)
+
+    return fits_both
 
 
-def label_from_row(row: dict[str, str], file: str, has_splits: bool) -> Label:
-    """Return the label in one row; LabelError if a value is missing or the file is outside the folder."""
-    if not row["filename"]:
-        raise LabelError("the row has no file name")
-    path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive or "\0" in file:
-        raise LabelError("the file name leads out of the folder")
-    if not row["text"]:
-        raise LabelError("its label is empty")
-    if not has_splits:
-        return Label(file, row["text"])
-    for split in SPLITS:
-        if row["split"] == split:
-            return Label(file, row["text"], split)
-    raise LabelError(f"its split is {row['split']!r}; only train, val and test are known")
-
-
-def find_labels(
-    images: Path, labels_file: Path | None = None, pattern: str | None = None, corrections: Path | None = None
-) -> tuple[list[Label], Problems]:
-    """Find the labels of the images below a folder, and the reasons why images have none; UsageError without any label.
-
-    They come from the labels file, else from labels.csv in the folder, else from the names.
-    corrections: a labels file whose rows replace other labels; a row with an empty text leaves its image out.
-    """
-    labels, problems = find_first_labels(images, labels_file, pattern)
-    if corrections is not None:
-        corrected, refused = read_labels(corrections, images)
-        check_rows(corrections, corrected, refused, images, {label.file for label in labels} | set(problems))
-        split_of = {label.file: label.split for label in labels}
-        new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
-        kept = [label for label in labels if label.file not in new and label.file not in refused]
-        problems = {file: reason for file, reason in problems.items() if file not in new} | refused
-        labels = sorted([*kept, *new.values()], key=lambda label: label.file)
-    if not labels:
-        file, reason = next(iter(problems.items()))
-        raise UsageError(f"no image has a label; {file}: {reason}")
-    return labels, problems
-
-
-def find_first_labels(images: Path, labels_file: Path | None, pattern: str | None) -> tuple[list[Label], Problems]:
-    """Find the labels before corrections."""
-    if not images.is_dir():
-        raise UsageError(f"{images} is not a folder; make images with: captcha-ocr generate")
-    files = image_files(images)
-    if not files:
-        raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP or WEBP files")
-    if labels_file is None and pattern is None and os.path.lexists(images / LABELS_FILE):
-        labels_file = images / LABELS_FILE
-    if labels_file is None:
-        labels, problems = labels_from_names(files, pattern)
-        if pattern is None and are_serial_numbers(labels):
-            why = f"the names of the images in {images} hold serial numbers instead of texts"
-            raise UsageError(f"{why}; name the texts with --label-pattern or labels.csv")
-        return labels, problems
-    if pattern is not None:
-        raise UsageError("--labels and --label-pattern exclude each other")
-    labels, problems = read_labels(labels_file, images)
-    check_rows(labels_file, labels, problems, images, set(files))
-    known = {label.file for label in labels} | set(problems)
-    problems |= {file: f"{labels_file.name} has no row for it" for file in files if file not in known}
-    return sorted(labels, key=lambda label: label.file), problems
-
-
-def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: set[str]) -> None:
-    """Raise UsageError if a labels file has rows, but none of them names one of the files below `images`."""
-    named = [label.file for label in labels] + list(refused)
-    if named and files.isdisjoint(named):
-        example = f"the first row names {named[0]!r}, and the folder has {min(files, default='')!r}"
-        raise UsageError(f"no row of {table} names an image below {images}: {example}")
-
-
-class Selection(NamedTuple):
-    """The labels to use, their alphabet and lengths, and the reasons why other files are left out."""
-
-    labels: list[Label]
-    charset: Charset
-    lengths: Lengths
-    problems: Problems
-
-
-def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
-    """Select the labels whose length and characters fit; UsageError if there is nothing to learn."""
-    lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
-    problems = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
-    fit = [label for label in labels if label.file not in problems]
-    if not fit:
-        raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
-    charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    selected = []
-    for label in fit:
-        unknown = charset.unknown_characters(label.text)
-        if unknown:
-            problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-        else:
-            selected.append(label)
-    if not selected:
-        first = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset.characters}; {first}: {problems[first]}")
-    if len(selected) > 1 and len({charset.normalize(label.text) for label in selected}) == 1:
-        same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
-        raise UsageError(f"{same}; name the texts with --label-pattern or labels.csv")
-    found = {len(label.text) for label in selected}
-    return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
-
-
-def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
-    """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
-    unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
-    if unreadable:
-        return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
-    if len(text) in lengths:
+def labels_from_folders(files: list[str]) -> FoundLabels | None:
+    """Return the name of each image's folder as its label; None unless all folders have names that can be texts."""
+    names = {file: PurePosixPath(file).parent.name for file in files}
+    distinct = set(names.values())
+    no_texts = [name for name in distinct if NO_TEXT.fullmatch(name) or NO_TEXT_FOLDER.fullmatch(name)]
+    if len(distinct) < 2 or "" in distinct or no_texts or any(map(split_named, distinct)):
         return None
-    why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
-    if config.lengths is not None:
-        why = f"and --length is {lengths}"
-    elif len(text) > MAX_LENGTH:
-        why = f"and the maximum is {MAX_LENGTH}"
-    return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
+    return FoundLabels([Label(file, name) for file, name in names.items()], {}, {"folder names": len(files)})
 
 
-def usual_lengths(lengths: Iterable[int]) -> Lengths:
-    """Return the range of the lengths that at least 1 in `RARE` texts have; others may be typing errors."""
-    counts = Counter(lengths)
-    usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
-    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
-    return Lengths(min(usual), max(usual))
+def split_by_folders(labels: list[Label]) -> list[Label]:
+    """Give images the splits that the folders at the top are named after, if they name more than one."""
+    split_of = {label.file: split_named(PurePosixPath(label.file).parts[0]) for label in labels if "/" in label.file}
+    if any(label.split for label in labels) or len(set(split_of.values()) - {None}) < 2:
+        return labels
+    return [replace(label, split=split_of.get(label.file)) for label in labels]
+
+
+def in_groups(problems: Problems) -> list[str]:
+    """Describe why files are left out, one line for each reason: its first files and their number."""
+    files_of: dict[str, list[str]] = {}
+    for file, reason in sorted(problems.items()):
+        files_of.setdefault(reason, []).append(file)
+    groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
+    more = {
+        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else "" for reason, files in groups
+    }
+    return [f"{', '.join(files[:MAX_NAMED])}{more[reason]}: {reason}" for reason, files in groups]
+
+
+def count_kinds(kinds: Mapping[str, int]) -> str:
+    """Describe kinds with their number."""
+    return ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())

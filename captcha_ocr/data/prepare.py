@@ -8,8 +8,9 @@ import math
 import os
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,8 +26,9 @@ from captcha_ocr.config import (
     PrepareConfig,
     Split,
 )
-from captcha_ocr.data.images import read_bytes, survey, to_array
-from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
+from captcha_ocr.data.images import fit, oddities_of, open_image, read_bytes, survey
+from captcha_ocr.data.labels import Found, Label, Problems, find_labels
+from captcha_ocr.data.selection import select_labels
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -72,11 +74,16 @@ class PrepareOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The result: the manifest, the reason for each file that was left out, and whether the shards existed before."""
+    """The result: the manifest, what was found, why files were left out, and whether the shards existed before.
+
+    copies: how many byte-identical images were left out. oddities: how animated or transparent images were read.
+    """
 
     manifest: Manifest
+    found: Found
     problems: Problems
     copies: int = 0
+    oddities: Counter[str] = field(default_factory=Counter)
     already_there: bool = False
 
 
@@ -85,6 +92,7 @@ class Plan:
     """What is known before the images are decoded; the manifest lacks its shards."""
 
     images: Path
+    found: Found
     labels: list[Label]
     problems: Problems
     config: PrepareConfig
@@ -98,10 +106,11 @@ class Plan:
 
 
 class Decoded(NamedTuple):
-    """The hash of an image file, None if it cannot be opened, and the reason why it cannot be read, None if it can."""
+    """The hash of an image file, None if it cannot be opened; why it cannot be read, None if it can; what is odd."""
 
     sha256: str | None
     reason: str | None = None
+    oddities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,14 +151,14 @@ def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOpti
             inputs = plan.fingerprint(hash_files(plan))
             existing = finished_manifest(out, replace(plan.manifest, inputs_sha256=inputs), options.force)
             if existing is not None:
-                return Prepared(existing, {}, already_there=True)
+                return Prepared(existing, plan.found, {}, already_there=True)
         return carry_out(plan, out, options)
 
 
 def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOptions) -> Plan:
     """Find the labels and derive the alphabet, the lengths and the input size from them."""
-    labels, unlabelled = find_labels(images, options.labels_file, config.label_pattern, options.corrections)
-    selected = select_labels(labels, config)
+    found = find_labels(images, options.labels_file, options.corrections, config).check()
+    selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
     manifest = Manifest(
         charset=selected.charset,
@@ -161,7 +170,7 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
         inputs_sha256="",
         left_out=0,
     )
-    return Plan(images, selected.labels, unlabelled | selected.problems, config, manifest)
+    return Plan(images, found, selected.labels, found.problems | selected.problems, config, manifest)
 
 
 def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
@@ -188,7 +197,8 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
         move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
         shutil.rmtree(staging)
-    return Prepared(manifest, problems, kept.copies)
+    oddities = Counter(oddity for image in decoded for oddity in image.oddities)
+    return Prepared(manifest, plan.found, problems, kept.copies, oddities)
 
 
 def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
@@ -323,13 +333,16 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
     results = []
     for row, file in enumerate(files, first):
         file_sha256 = reason = None
+        oddities: tuple[str, ...] = ()
         try:
             data = read_bytes(images / file, max_bytes)
             file_sha256 = sha256(data)
-            rows[row] = to_array(data, pixels.size, max_bytes)
+            image = open_image(data, max_bytes)
+            rows[row] = fit(image, pixels.size)
+            oddities = tuple(oddities_of(image))
         except ImageError as error:
             reason = str(error)
-        results.append(Decoded(file_sha256, reason))
+        results.append(Decoded(file_sha256, reason, oddities))
     return results
 
 

@@ -1,4 +1,4 @@
-"""Keep the parts of an image file that make the pixels of its first frame, and open them with Pillow.
+"""Keep the parts of an image file that make its pixels, and open them with Pillow.
 
 Pillow also reads texts, colour profiles and camera data. In a file under 2 MB they can cost it a second or 78 MB, and
 one that is damaged makes it refuse an image that every browser shows (docs/lab-notebook.md).
@@ -16,24 +16,31 @@ from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from captcha_ocr.config import MAX_AREA
 from captcha_ocr.errors import ImageError
 
 MAX_IMAGE_SIDE = 4096
+START = 16  # bytes that tell the kind of a file
 MOST_PARTS = 10_000  # chunks, segments or blocks of a file; encoders write some hundred into 2 MB
 MOST_TABLES = 100_000  # bytes of a JPEG before its pixels; encoders write some hundred
 MOST_SCANS = 32  # of a progressive JPEG, each of which costs as much as a whole image; encoders write up to 18
 MOST_RUNS = 300_000  # pixels plus bytes of a run-length BMP, which Pillow decodes in Python
-MOST_TAGS = 100  # of EXIF data, in which the orientation is searched
+MOST_TAGS = 100  # of a TIFF, or of EXIF data, in which the orientation is searched
 ORIENTATION = 0x0112
 PNG_TRANSPARENCY = {0: {2}, 2: {6}, 3: set(range(1, 257))}  # bytes of tRNS, by the colour type
+PNG_FRAMES = (b"fcTL", b"fdAT")  # of an animation
 JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)  # its marker and its length
 JPEG_PIXELS = {*range(0xC0, 0xD0), 0xDB, 0xDD, 0xE0, 0xEE}  # frame, tables, restart interval; JFIF and Adobe: colours
 JPEG_SCAN, JPEG_END = b"\xff\xda", b"\xff\xd9"
 JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
 BMP_RUN_LENGTHS = (1, 2)
+TIFF_PIXELS = {*range(256, 260), 262, 266, 273, 277, 278, 279, 284, *range(317, 326), 338, 339, 347, *range(529, 533)}
+TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}  # of a value, by its type; others: 1
+TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323, 531}  # tags of one value
+TIFF_TILE = (322, 323)  # its width and height
 WEBP_PIXELS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
 
 Kept = tuple[list[bytes], bytes]  # a smaller file of the same format, or several with equal pixels; the EXIF data
@@ -52,7 +59,16 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
             except (IndexError, struct.error):
                 raise ImageError("damaged image: it is truncated") from None
             return (image_file(io.BytesIO(file)) for file in files), orientation_of(exif)
-    raise ImageError("not a PNG, JPEG, GIF, BMP or WEBP image" if data else "an empty file")
+    raise ImageError("not a PNG, JPEG, GIF, BMP, WEBP or TIFF image" if data else "an empty file")
+
+
+def is_image(start: bytes) -> bool:
+    """Tell whether a file that starts with these `START` bytes is an image."""
+    if start.startswith(b"RIFF"):
+        return start[8:12] == b"WEBP"
+    if start.startswith(b"BM"):
+        return start[6:10] == bytes(4)
+    return len(start) == START and start.startswith(tuple(FORMATS))
 
 
 def check_size(size: int, max_bytes: int) -> None:
@@ -74,26 +90,43 @@ def too_many(most: int = MOST_PARTS) -> ImageError:
 
 def keep_png(data: bytes) -> Kept:
     """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
-    first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"eXIf"), b""), [], 8
+    first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf"), b""), [], 8
     for _ in range(MOST_PARTS):
         kind, end = data[place + 4 : place + 8], place + 12 + int.from_bytes(data[place : place + 4])
         chunk = data[place:end]
         if kind in (b"IEND", b""):
             break
         intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
-        if kind == b"IDAT":
-            if not intact and end <= len(data):  # Pillow finds out whether a cut file lacks pixels
-                raise ImageError("damaged image: the checksum of its pixels is wrong")
+        if kind == b"IDAT" and not intact and end <= len(data):  # Pillow finds out whether a cut file lacks pixels
+            raise ImageError("damaged image: the checksum of its pixels is wrong")
+        if kind == b"IDAT" or (intact and kind in PNG_FRAMES):
             pixels.append(chunk)
         elif intact and kind in first and not first[kind]:
             first[kind] = chunk
         place = end
     else:
         raise too_many()
-    header, palette, transparency, exif = first.values()
+    header, palette, transparency, animation, exif = first.values()
     if len(transparency) - 12 not in PNG_TRANSPARENCY.get(header[17], ()):
         transparency = b""
-    return [b"".join([data[:8], header, palette, transparency, *pixels])], exif[8:-4]
+    if not is_animation(header, animation, [part for part in pixels if part[4:8] in PNG_FRAMES]):
+        animation, pixels = b"", [part for part in pixels if part[4:8] == b"IDAT"]
+    return [b"".join([data[:8], header, palette, transparency, animation, *pixels])], exif[8:-4]
+
+
+def is_animation(header: bytes, animation: bytes, frames: list[bytes]) -> bool:
+    """Tell whether these chunks of a PNG are an animation: Pillow warns of others, or refuses the whole image."""
+    if len(animation) != 20 or not 0 < int.from_bytes(animation[8:12]) <= MOST_PARTS:
+        return False
+    if [int.from_bytes(part[8:12]) for part in frames] != list(range(len(frames))):
+        return False
+    sides = struct.unpack_from(">2I", header, 8)
+    for part in frames:
+        if part[4:8] == b"fcTL":
+            width, height, x, y = struct.unpack_from(">4I", part, 12)
+            if len(part) != 38 or x + width > sides[0] or y + height > sides[1]:
+                return False
+    return bool(frames)
 
 
 def keep_jpeg(data: bytes) -> Kept:
@@ -126,7 +159,7 @@ def keep_jpeg(data: bytes) -> Kept:
 
 
 def keep_gif(data: bytes) -> Kept:
-    """Keep the header, the last graphic control extension before the first frame, and all from that frame on."""
+    """Keep the header, the last graphic control extension before the first frame, and the frames within the screen."""
     place = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)  # after the colour table
     header, control, start = data[:place], b"", 0
     for _ in range(MOST_PARTS):
@@ -140,11 +173,38 @@ def keep_gif(data: bytes) -> Kept:
             start, place = place, place + 2
         elif byte == 0x2C:
             screen, frame = struct.unpack_from("<2H", data, 6), struct.unpack_from("<4H", data, place + 1)
-            check_sides(max(screen[0], frame[0] + frame[2]), max(screen[1], frame[1] + frame[3]))
-            return [header + control + data[place:]], b""
+            right, bottom = max(screen[0], frame[0] + frame[2]), max(screen[1], frame[1] + frame[3])
+            check_sides(right, bottom)
+            return [header + control + data[place : end_of_frames(data, place, right, bottom)]], b""
         else:
             place += 1
     raise too_many()
+
+
+def end_of_frames(data: bytes, first: int, right: int, bottom: int) -> int:
+    """Return where the frames of a GIF end that lie within its screen; for a larger one, Pillow enlarges the image."""
+    place = start = first  # start: of the latest frame or extension
+    in_blocks = False
+    for _ in range(MOST_PARTS + len(data) // 255):
+        if place + 10 >= len(data):
+            return len(data)
+        byte = data[place]
+        if in_blocks:
+            place, in_blocks = place + 1 + byte, byte != 0
+        elif byte == 0x21:
+            start, place, in_blocks = place, place + 2, True
+        elif byte == 0x2C:
+            x, y, width, height, flags = struct.unpack_from("<4HB", data, place + 1)
+            if x + width > right or y + height > bottom:
+                return place
+            start, place, in_blocks = place, place + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0), True
+        elif byte == 0x3B:
+            return place + 1
+        else:
+            place += 1
+    if in_blocks and start == first:
+        raise too_many()
+    return start if in_blocks else place
 
 
 def keep_bmp(data: bytes) -> Kept:
@@ -157,7 +217,7 @@ def keep_bmp(data: bytes) -> Kept:
 
 
 def keep_webp(data: bytes) -> Kept:
-    """Keep the first whole chunk of each kind that makes pixels: of an animation, the first frame."""
+    """Keep the first whole chunk of each kind that makes pixels, and all frames of an animation."""
     kept, exif, place = dict[bytes, bytes](), b"", 12
     for _ in range(MOST_PARTS):
         if place >= len(data):
@@ -167,9 +227,40 @@ def keep_webp(data: bytes) -> Kept:
         if kind == b"EXIF":
             exif = exif or data[place + 8 : end]
         elif kind in WEBP_PIXELS and end <= len(data):
-            kept.setdefault(kind, data[place:end] + bytes((end - place) % 2))
+            chunk = data[place:end] + bytes((end - place) % 2)
+            kept[kind] = kept[kind] + chunk if kind == b"ANMF" and kind in kept else kept.get(kind, chunk)
         place = end + (end - place) % 2
     raise too_many()
+
+
+def keep_tiff(data: bytes) -> Kept:
+    """Keep the tags of the first image that make its pixels; the file keeps its length, and its pixels their place."""
+    order: Literal["<", ">"] = "<" if data.startswith(b"II") else ">"
+    (place,) = struct.unpack_from(f"{order}I", data, 4)
+    (count,) = struct.unpack_from(f"{order}H", data, place)
+    if count > MOST_TAGS:
+        raise too_many(MOST_TAGS)
+    tags = [data[start : start + 12] for start in range(place + 2, place + 2 + 12 * count, 12)]
+    kept = [tag for tag in tags if len(tag) == 12 and struct.unpack_from(f"{order}H", tag)[0] in TIFF_PIXELS]
+    for tag in kept:
+        number, kind, values, start = struct.unpack_from(f"{order}HHII", tag)
+        if values > MOST_PARTS:  # strips of pixels
+            raise too_many()
+        size = TIFF_BYTES.get(kind, 1) * values
+        if (size > 4 and start + size > len(data)) or (values != 1 and number in TIFF_SINGLE):  # Pillow warns
+            raise ImageError("damaged image: its tags are damaged")
+    tile = [tiff_number(tag, order) for tag in kept if struct.unpack_from(f"{order}H", tag)[0] in TIFF_TILE]
+    if tile:  # the decoder holds a whole tile, however small the image is
+        check_sides(*tile)
+    entries = struct.pack(f"{order}H", len(kept)) + b"".join(kept) + bytes(4)
+    orientation = b"".join([data[:4], struct.pack(f"{order}IH", 8, len(tags)), *tags])
+    return [data[:place] + entries + data[place + len(entries) :]], orientation
+
+
+def tiff_number(tag: bytes, order: Literal["<", ">"]) -> int:
+    """Return the value of a tag that has one 16-bit or 32-bit number."""
+    is_short = struct.unpack_from(f"{order}H", tag, 2)[0] == 3
+    return int(struct.unpack_from(f"{order}{'H' if is_short else 'I'}", tag, 8)[0])
 
 
 def orientation_of(exif: bytes) -> int:
@@ -195,4 +286,6 @@ FORMATS: dict[bytes, tuple[Callable[[bytes], Kept], type[ImageFile]]] = {
     b"GIF89a": (keep_gif, GifImageFile),
     b"BM": (keep_bmp, BmpImageFile),
     b"RIFF": (keep_webp, WebPImageFile),
+    b"II*\0": (keep_tiff, TiffImageFile),
+    b"MM\0*": (keep_tiff, TiffImageFile),
 }

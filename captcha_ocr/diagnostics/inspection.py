@@ -1,6 +1,7 @@
 """Inspect a folder of captchas: what it holds before training, and what a model gets wrong afterwards."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from typing import Any
 
 from captcha_ocr.charset import LOOKALIKES
 from captcha_ocr.config import ImageKind, PrepareConfig
-from captcha_ocr.data.images import open_image, read_bytes
-from captcha_ocr.data.labels import Label, Problems, find_labels, select_labels
+from captcha_ocr.data.images import oddities_of, open_image, read_bytes
+from captcha_ocr.data.labels import Found, Label, Problems, count_kinds, find_labels, in_groups
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
+from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import CaptchaOcrError, ImageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
@@ -23,16 +25,25 @@ MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
 MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
 FEW_IMAGES = 300
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
+MIN_NUMBERS = 50  # of one length; by chance, none of them starts with 0 once in 200 such tables
+REWRITTEN = re.compile(
+    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX"  # 'true'
+    r"|\d(?:[.,]\d+)?E[+-]?\d+|\d+[.,]0+"  # 1E5, 12.0
+    r"|\d{1,2}[-./ ][A-Za-z]{3}(?:[-./ ]\d{2,4})?|[A-Z][a-z]{2}-\d{2}"  # 1-Mar, Mar-24
+    r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}[./]\d{1,2}[./]\d{4}|#[A-Z/]+[!?]?"  # dates, #NAME?
+)
+MAX_SHARE_REWRITTEN = 0.5  # of the different texts; more, and they are the design
 MAX_LISTED = 8  # items in a line; the others are counted
 
 
 @dataclass(frozen=True)
 class File:
-    """An image file: its hash, (width, height) and Pillow's mode, or the reason why it cannot be read."""
+    """An image file: its hash, (width, height), Pillow's mode and what is odd, or the reason why it cannot be read."""
 
     sha256: str = ""
     size: tuple[int, int] = (0, 0)
     mode: str = ""
+    oddities: tuple[str, ...] = ()
     reason: str | None = None
 
 
@@ -40,36 +51,49 @@ class File:
 class Inspection:
     """What a folder holds. copies: groups of byte-identical images. conflicts: such groups with different labels.
 
-    problems: why files are left out, by name. input_size: the size that `prepare` chooses, for people.
+    labels: of the readable images; if no image has a label, their texts are empty. problems: why files are left out, by
+    name. found: the files and where their labels come from. oddities: how animated or transparent images are read.
+    input_size: the size that `prepare` chooses, for people.
     """
 
     folder: Path
     labels: list[Label]
     problems: Problems
+    found: Found
     sizes: Counter[tuple[int, int]]
     modes: Counter[str]
+    oddities: Counter[str]
     copies: list[list[Label]]
     conflicts: list[list[Label]]
     input_size: str
 
     @property
+    def texts(self) -> list[str]:
+        """The labels' texts; none without labels."""
+        return [label.text for label in self.labels if self.found.labels]
+
+    @property
     def lengths(self) -> Counter[int]:
         """The number of texts of each length."""
-        return Counter(len(label.text) for label in self.labels)
+        return Counter(map(len, self.texts))
 
     @property
     def characters(self) -> Counter[str]:
         """The number of texts with each character, in the order of the alphabet."""
-        counts = Counter(character for label in self.labels for character in set(label.text))
+        counts = Counter(character for text in self.texts for character in set(text))
         return Counter(dict(sorted(counts.items())))
 
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
         return {
             "images": len(self.labels),
+            "labels": len(self.texts),
             "problems": self.problems,
             "sizes": {f"{width}x{height}": count for (width, height), count in self.sizes.most_common()},
             "modes": dict(self.modes.most_common()),
+            "oddities": dict(self.oddities.most_common()),
+            "sources": self.found.sources,
+            "other_files": self.found.others,
             "lengths": {str(length): count for length, count in sorted(self.lengths.items())},
             "characters": dict(self.characters),
             "copies": [[label.file for label in group] for group in self.copies],
@@ -79,30 +103,41 @@ class Inspection:
         }
 
     def __str__(self) -> str:
-        characters = " ".join(f"{character}:{count:,}" for character, count in self.characters.items())
-        groups = ("".join(character for character in self.characters if character in group) for group in LOOKALIKES)
-        look_alikes = [group for group in groups if len(group) > 1]
-        conflicts = [" = ".join(f"{label.file} ({label.text})" for label in group) for group in self.conflicts]
+        with_label = " with a label" if self.found.labels else ", none with a label"
         rows = [
-            ("images", f"{len(self.labels):,} readable with a label; {len(self.problems):,} left out"),
+            ("images", f"{len(self.labels):,} readable{with_label}; {len(self.problems):,} left out"),
+            *self.found.rows(),
             ("sizes", join_first([f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()])),
             ("modes", join_first([f"{mode} {count:,}" for mode, count in self.modes.most_common()])),
+            ("odd images", count_kinds(self.oddities)),
+            *(self.rows_on_texts() if self.texts else []),
+            ("copies", join_first([" = ".join(label.file for label in group) for group in self.copies])),
+            *(("left out", line) for line in in_groups(self.problems)[:MAX_LISTED]),
+        ]
+        return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows if words)
+
+    def rows_on_texts(self) -> list[tuple[str, str]]:
+        """Return what the labels hold, for people."""
+        characters = " ".join(f"{character}:{count:,}" for character, count in self.characters.items())
+        groups = ("".join(character for character in self.characters if character in group) for group in LOOKALIKES)
+        conflicts = [" = ".join(f"{label.file} ({label.text})" for label in group) for group in self.conflicts]
+        return [
             ("for training", self.input_size),
             ("lengths", join_first([f"{length} {count:,}" for length, count in sorted(self.lengths.items())])),
             ("alphabet", f"{len(self.characters)} characters, with the number of texts: {characters}"),
-            ("look-alikes", join_first(look_alikes)),
-            ("copies", join_first([" = ".join(label.file for label in group) for group in self.copies])),
+            ("look-alikes", join_first([group for group in groups if len(group) > 1])),
             ("conflicts", join_first(conflicts)),
-            ("left out", join_first([f"{file}: {reason}" for file, reason in sorted(self.problems.items())])),
         ]
-        return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows)
 
 
 def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Inspection:
-    """Read every image below `folder`; errors as for `prepare`, but copies are kept and counted."""
-    labels, problems = find_labels(folder, options.labels_file, config.label_pattern, options.corrections)
-    selected = select_labels(labels, config)
-    labels, lengths = selected.labels, selected.lengths
+    """Read every labelled image below `folder`, or every image if none has a label; copies are kept and counted.
+
+    Errors are those of `prepare`, but for a folder without labels.
+    """
+    found = find_labels(folder, options.labels_file, options.corrections, config)
+    selected = select_labels(found.labels, config) if found.labels else None
+    labels = selected.labels if selected else [Label(file, "") for file in found.images]
     blocks = [labels[first : first + IMAGES_PER_JOB] for first in range(0, len(labels), IMAGES_PER_JOB)]
     jobs = [(folder, [label.file for label in block], config.max_bytes) for block in blocks]
     files: list[File] = []
@@ -110,11 +145,11 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
         files += results
         options.progress(len(files), len(labels))
     unreadable = {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
-    problems = problems | selected.problems | unreadable
+    problems = (found.problems | selected.problems if selected else {}) | unreadable
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
     if not pairs:
         name, reason = next(iter(problems.items()))
-        raise CaptchaOcrError(f"no labelled image below {folder} can be read; {name}: {reason}")
+        raise CaptchaOcrError(f"no image below {folder} can be read; {name}: {reason}")
     by_hash: dict[str, list[Label]] = {}
     for label, file in pairs:
         by_hash.setdefault(file.sha256, []).append(label)
@@ -124,11 +159,13 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
         folder=folder,
         labels=readable,
         problems=problems,
+        found=found,
         sizes=Counter(file.size for _, file in pairs),
         modes=Counter(file.mode for _, file in pairs),
+        oddities=Counter(oddity for _, file in pairs for oddity in file.oddities),
         copies=[group for group in groups if len({label.text for label in group}) == 1],
         conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=describe_size(kind_of(folder, readable, config.max_bytes), config, lengths.longest),
+        input_size=describe_size(kind_of(folder, readable, config.max_bytes), config, selected) if selected else "",
     )
 
 
@@ -140,15 +177,15 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
         try:
             data = read_bytes(folder / name, max_bytes)
             image = open_image(data, max_bytes)
-            files.append(File(sha256(data), image.size, image.mode))
+            files.append(File(sha256(data), image.size, image.mode, tuple(oddities_of(image))))
         except ImageError as error:
             files.append(File(reason=str(error)))
     return files
 
 
-def describe_size(seen: ImageKind, config: PrepareConfig, longest: int) -> str:
+def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     """Describe the network's input for images like `seen`, and why it is grey or in colour."""
-    size = config.input_size(derived_size(seen, longest))
+    size = config.input_size(derived_size(seen, selected.lengths.longest))
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
     is_same = (seen.width, seen.height) == (size.width, size.height)
     change = f"not resized, {size.colours}" if is_same else f"resized to {size}"
@@ -163,7 +200,9 @@ def join_first(words: Sequence[str]) -> str:
 
 def advice_on_images(found: Inspection) -> list[str]:
     """Return what to consider before training, one sentence each."""
-    advice = []
+    advice = [] if found.found.labels else advice_on_labels(found.found)
+    if found.found.has_table:
+        advice += advice_on_spreadsheet(found.texts)
     rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
     if rare:
         advice.append(
@@ -184,6 +223,32 @@ def advice_on_images(found: Inspection) -> list[str]:
         images = counted(len(found.labels), "image")
         advice.append(f"only {images}: add a few hundred, or use train --init with a model trained on generated images")
     return advice or ["the images are fit for training"]
+
+
+def advice_on_labels(found: Found) -> list[str]:
+    """Return what to do about a folder whose images have no labels."""
+    file, reason = next(iter(found.problems.items()))
+    write = "write the texts into a labels.csv with the columns filename,text"
+    draft = "captcha-ocr eval FOLDER --out labels.csv writes a draft for you to correct"
+    return [f"no image has a label ({file}: {reason}{found.hint}): {write}; {draft}"]
+
+
+def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
+    """Return the signs that a spreadsheet took texts for numbers, truth values or dates and rewrote them."""
+    again = "import the column as text, or quote from the source, and save the table again"
+    numbers = [text for text in texts if text.isdecimal()]
+    advice = []
+    are_many = len(numbers) >= MIN_NUMBERS and 2 * len(numbers) > len(texts)
+    if (
+        are_many
+        and len(set(map(len, numbers))) > 1
+        and not any(text.startswith("0") and text != "0" for text in numbers)
+    ):
+        advice.append(f"no text starts with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")
+    rewritten = list(dict.fromkeys(text for text in texts if REWRITTEN.fullmatch(text)))
+    if rewritten and len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts)):
+        advice.append(f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}")
+    return advice
 
 
 def sample(labels: Sequence[Label]) -> list[Label]:

@@ -14,8 +14,9 @@ import captcha.image
 from PIL import ImageFont
 
 from captcha_ocr.config import Lengths
-from captcha_ocr.data.images import image_files
-from captcha_ocr.data.labels import LABELS_FILE, excerpt
+from captcha_ocr.data.images import find_images
+from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
+from captcha_ocr.data.tables import excerpt
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.generation.config import GeneratorConfig, Renderer
 from captcha_ocr.generation.fast_renderer import RENDERERS
@@ -27,7 +28,7 @@ from captcha_ocr.system.parallel import map_jobs
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 IMAGES_PER_JOB = 250  # half a second of work
 WAY_OUT = "remove the folder, or choose another --out"
-OPTIONS_FILE, OPTIONS_FORMAT = "generator.json", "captcha-ocr generator"
+OPTIONS_FORMAT = "captcha-ocr generator"
 
 
 def generate(
@@ -121,7 +122,7 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
     """Raise UsageError if `out` holds something else; with `force` remove what another generate wrote."""
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
-        candidates = (out / file for file in [LABELS_FILE, *image_files(out)])
+        candidates = (out / file for file in [LABELS_FILE, *find_images(out).images])
         foreign = next((path for path in candidates if path.exists()), None)
         if foreign is not None:
             raise UsageError(f"{foreign} was not written by generate; choose another --out")

@@ -11,8 +11,9 @@ import pytest
 from click.testing import Result
 from conftest import invoke, naming
 
-from captcha_ocr.cli.reading import labelled_paths
-from captcha_ocr.data.labels import read_labels
+from captcha_ocr.cli.reading import Printer, labelled_paths, print_table
+from captcha_ocr.data.labels import Label, read_labels
+from captcha_ocr.inference.decoding import Reading
 
 from .conftest import COMMAND, after_device
 
@@ -137,10 +138,53 @@ def test_odd_names_pass_through_every_encoding(exported, some, encoding):
     how = {"env": {**os.environ, "PYTHONIOENCODING": encoding}, "capture_output": True}
     command = [*COMMAND, "eval", "--model", exported]
     result = subprocess.run([*command, some[0].parent], **how)
-    assert (result.returncode, len(result.stderr.decode(encoding).splitlines())) == (0, 2)
+    assert (result.returncode, len(result.stderr.decode(encoding).splitlines())) == (0, 3)
+    assert "中.png" in result.stdout.decode()  # in a file or pipe, whatever the terminal's encoding
     result = subprocess.run(command, input=b"\xff\xe4.png\n", **how)
     assert (result.returncode, result.stdout) == (1, b"")
     assert b".png: " in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
+@pytest.mark.parametrize("line", ["{}\n", "{}\r\n", "  {} \n\n", "\t{}\r"])
+def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, line):
+    lines = "".join(line.format(path) for path in some).encode(encoding)
+    result = subprocess.run([*COMMAND, "eval", "--model", exported], input=lines, capture_output=True)
+    assert (result.returncode, [row.split(b"\t")[0].decode() for row in result.stdout.splitlines()]) == (
+        0,
+        [*map(str, some)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.png", "БЖ"),
+        ("é.png", "a,b"),
+        ("b;c.png", 'd"e'),
+        ("中.png", "😀x"),
+        ("x y.png", "=1+2"),
+        ("t.png", "'0012"),
+        ("u.png", '="0012"'),
+        ("v.png", "'=1"),
+        ("0.png", "é\u0301"),
+    ],
+)
+def test_a_written_table_is_read_back_to_the_same_texts(tmp_path, capsysbinary, name, text):
+    reading = Reading(text, 0.5)
+    assert print_table([(name, reading)], Printer(False, 0.0), tmp_path / "codes.csv") == 0
+    print_table([(name, reading)], Printer(False, 0.0))
+    (tmp_path / "printed.csv").write_bytes(capsysbinary.readouterr().out)
+    for table in ("codes.csv", "printed.csv"):
+        assert read_labels(tmp_path / table) == ([Label(name, text)], {})
+
+
+def test_a_table_is_written_to_a_file_that_does_not_exist(read, some):
+    assert read(*some, "--out", "codes.csv").stdout == ""
+    assert Path("codes.csv").read_text() == read(*some, "--csv").stdout
+    for out in ("codes.csv", "none/codes.csv"):
+        refused = read(*some, "--out", out)
+        assert (refused.exit_code, bool(re.search(naming("--out", out), refused.stderr))) == (2, True)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
@@ -161,7 +205,7 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     Path("mine", "bad.png").write_bytes(b"no image")
     result = read("mine", "--csv")
     assert result.exit_code == 1
-    assert [line.split(": ")[0] for line in after_device(result.stderr)] == ["mine/bad.png"]
+    assert [line.split(": ")[0] for line in after_device(result.stderr)] == ["images     61 in mine", "mine/bad.png"]
     table = list(csv.DictReader(result.stdout.splitlines()))
     assert list(table[0]) == ["filename", "text", "confidence"]
     confidences = [float(row["confidence"]) for row in table]

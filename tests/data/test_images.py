@@ -8,7 +8,7 @@ from hostile import FORMATS, chunk, in_format, png
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
-from captcha_ocr.data.images import MAX_BYTES, image_files, survey, to_array
+from captcha_ocr.data.images import MAX_BYTES, find_images, oddities_of, open_image, survey, to_array
 from captcha_ocr.errors import ImageError
 
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
@@ -51,9 +51,54 @@ def test_every_format_is_read_in_grey_and_colour_at_the_asked_size(image_format,
     ],
     ids=["RGBA", "LA", "palette index", "palette alphas", "GIF", "grey key", "WEBP", "array"],
 )
-def test_transparent_pixels_are_white(data):
+def test_transparent_pixels_are_white_if_all_are(data):
     for size in (GREY, COLOUR):
         assert (to_array(data, size) == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("ink", "ground"),
+    [
+        *(((0, 0, 0), 255), ((255, 255, 255), 0), ((250, 250, 200), 0), ((255, 255, 0), 0), ((200, 30, 30), 255)),
+        *(((60, 200, 255), 255), ((90, 90, 90), 255)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["RGBA", "LA", "P"])
+def test_transparent_pixels_take_the_colour_that_keeps_the_contrast(ink, ground, kind):
+    image = Image.new("RGBA", (16, 8), (*ink, 0))
+    image.paste((*ink, 255), (4, 2, 12, 6))
+    opened = open_image(in_format(image.convert(kind) if kind == "LA" else image.quantize(2) if kind == "P" else image))
+    pixels = to_array(opened, GREY)[0]
+    assert (pixels[0, 0], abs(int(pixels[4, 8]) - ground) > 80) == (ground, True)
+    assert any("black" in oddity for oddity in oddities_of(opened)) == (ground == 0)
+
+
+WHOLE = Image.fromarray((np.random.default_rng(3).random((8, 16)) > 0.3).astype(np.uint8) * 255)
+
+
+def growing(count):
+    """Frames on which a picture appears from the left, and a last one that is blank."""
+    frames = [Image.new("L", (16, 8), 255) for _ in range(count + 2)]
+    for number in range(count):
+        columns = 16 * (number + 1) // count
+        frames[number + 1].paste(WHOLE.crop((0, 0, columns, 8)), (0, 0))
+    return frames
+
+
+@pytest.mark.parametrize("image_format", ["GIF", "PNG", "WEBP"])
+@pytest.mark.parametrize("count", [1, 4, 16])
+def test_of_an_animation_the_frame_with_the_most_contrast_is_read(image_format, count):
+    first, *others = growing(count)
+    options = {"lossless": True} if image_format == "WEBP" else {}
+    image = open_image(in_format(first, image_format, save_all=True, append_images=others, duration=90, **options))
+    assert np.array_equal(image.convert("L"), WHOLE)
+    assert image.info["frames"] > 1
+    assert ["frame" in oddity for oddity in oddities_of(image)] == [True]
+
+
+@pytest.mark.parametrize("image_format", FORMATS)
+def test_an_ordinary_image_has_one_frame_and_nothing_odd(image_format):
+    assert list(oddities_of(open_image(in_format(WHOLE, image_format)))) == []
 
 
 def test_other_pixels_keep_their_share_of_colour():
@@ -120,7 +165,7 @@ def test_an_array_of_another_type_or_shape_is_refused(shape, dtype):
         to_array(np.zeros(shape, dtype), GREY)
 
 
-BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "TIFF")]
+BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "PPM")]
 URIS = ["data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "data:image/png;base64,iVBORw0KGgo!" + 50 * "A"]
 
 
@@ -168,13 +213,47 @@ def test_a_mode_that_cannot_be_converted_is_an_image_error(mode):
         to_array(Image.new(mode, (8, 8)), GREY)
 
 
-def test_image_files_are_found_at_any_depth_by_their_extension_and_sorted(tmp_path):
-    names = ["b.png", "a/z.JPG", "a.gif", "c/d/e.webp", "f.bmp", "g.jpeg"]
-    others = [".hidden.png", "._a.png", ".git/a.png", "labels.csv", "a.tiff", "a.png.tmp", "png"]
-    for name in names + others:
+NAMES = ["b.png", "a/z.JPG", "a.gif", "c/d/e.webp", "f.bmp", "g.jpeg", "h.jpe", "i.JFIF", "j.tif", "k.TIFF", "l.dib"]
+
+
+def test_images_are_found_at_any_depth_by_their_extension_and_sorted(tmp_path):
+    others = ["labels.csv", "a.avif", "a.png.tmp", "png"]
+    for name in [*NAMES, *others, ".hidden.png", "._a.png", ".git/a.png"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert image_files(tmp_path) == sorted(names)
+    found = find_images(tmp_path)
+    assert (found.images, found.others) == (sorted(NAMES), sorted(others))
+    assert found.kinds({"a.avif"}) == {".csv": 1, ".tmp": 1, "without an extension": 1}
+
+
+@pytest.mark.parametrize("name", ["a", "a.dat", "a.png.bak", "a.htm", "a.7z"])
+@pytest.mark.parametrize("image_format", FORMATS)
+def test_an_image_of_another_name_is_found_by_its_first_bytes(tmp_path, name, image_format):
+    (tmp_path / name).write_bytes(in_format(WHOLE, image_format))
+    assert find_images(tmp_path).images == [name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows asks for a privilege to make a link")
+@pytest.mark.parametrize(
+    ("links", "found"),
+    [
+        ({"link": "../elsewhere"}, ["link/b.png", "real/a.png"]),  # a folder elsewhere
+        ({"link.png": "../elsewhere/b.png"}, ["link.png", "real/a.png"]),
+        ({"again": "real"}, ["real/a.png"]),  # a folder that is searched anyway
+        ({"real/up": ".."}, ["real/a.png"]),  # round and round
+        ({"one": "../elsewhere", "two": "../elsewhere"}, ["one/b.png", "real/a.png"]),
+        ({"gone": "nowhere"}, ["real/a.png"]),
+    ],
+)
+def test_images_behind_links_are_found_once(tmp_path, links, found):
+    for name in ("raw/real/a.png", "elsewhere/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    for name, target in links.items():
+        (tmp_path / "raw" / name).symlink_to(target)
+    (tmp_path / "start").symlink_to("raw")
+    for start in ("raw", "start"):
+        assert find_images(tmp_path / start).images == found
 
 
 def saved(path, image):

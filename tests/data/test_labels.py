@@ -1,18 +1,22 @@
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
+from conftest import naming
+from PIL import Image
 
+from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import (
     Label,
-    are_serial_numbers,
     compile_pattern,
     file_in_folder,
-    label_from_name,
-    labels_from_names,
+    find_labels,
+    in_groups,
+    labels_from_pattern,
     read_labels,
 )
-from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError
+from captcha_ocr.errors import UsageError
 
 ONE_ROW = ([Label("a.png", "AB")], {})
 
@@ -29,36 +33,25 @@ def read(tmp_path):
     return read_content
 
 
-@pytest.mark.parametrize("stem", ["R865", "R865_0001", "R865_a_b", "00000-R865", "a-b-R865"])
-def test_a_file_name_holds_its_text(stem):
-    assert label_from_name(stem) == "R865"
-
-
-@pytest.mark.parametrize("stem", ["0-AB_1", "AB_0-1", "_0001", "0001-"])
-def test_a_name_with_two_separators_or_without_a_text_is_refused(stem):
-    with pytest.raises(LabelError, match="--label-pattern" if "AB" in stem else None):
-        label_from_name(stem)
-
-
-def test_a_name_without_a_label_is_reported_and_the_rest_is_read():
-    labels, problems = labels_from_names(["a-b/c_d/XY.jpeg", "0-AB_1.png"])
-    assert (labels, list(problems)) == ([Label("a-b/c_d/XY.jpeg", "XY")], ["0-AB_1.png"])
-
-
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [(r"(\d+)_(?P<text>\w+)\.png", "R865"), (r"7_([A-Z]+)(\d+)", "R"), (r"[A-Z]\d+", "R865")],
     ids=["group text", "first group", "whole match"],
 )
 def test_a_pattern_finds_the_text(pattern, text):
-    assert labels_from_names(["x/7_R865.png"], pattern)[0] == [Label("x/7_R865.png", text)]
+    assert labels_from_pattern(["x/7_R865.png"], pattern).labels == [Label("x/7_R865.png", text)]
 
 
 @pytest.mark.parametrize("pattern", ["nothing", "(x?)7", "7|(x)"])
 def test_a_name_without_a_match_is_reported(pattern):
-    labels, problems = labels_from_names(["7_R865.png"], pattern)
-    assert labels == []
-    assert "--label-pattern" in problems["7_R865.png"]
+    found = labels_from_pattern(["7_R865.png"], pattern)
+    assert found.labels == []
+    assert "--label-pattern" in found.problems["7_R865.png"]
+
+
+def test_a_pattern_with_a_slash_looks_at_the_path():
+    found = labels_from_pattern(["AB/1.png", "CD/2.png"], "([A-Z]+)/")
+    assert [label.text for label in found.labels] == ["AB", "CD"]
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"])
@@ -68,54 +61,31 @@ def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
     assert len(str(refusal.value)) < 300
 
 
-def test_serial_numbers_are_noticed():
-    def are_serial(texts):
-        return are_serial_numbers([Label(f"{text}.png", text) for text in texts])
-
-    numbers = [f"{number:05}" for number in range(24)]
-    assert are_serial(numbers[:12])
-    assert are_serial(str(number) for number in range(20, 5, -1))
-    assert not any(are_serial(texts) for texts in (numbers[:9], numbers[::2], [*numbers, "ab"]))
+@pytest.mark.parametrize(
+    ("row", "label"),
+    [
+        ("a.png,e\u0301,", Label("a.png", "é")),
+        ("sub\\a.png,AB,", Label("sub/a.png", "AB")),
+        ("./a.png,AB,", Label("a.png", "AB")),
+        ("img:1.png,AB,", Label("img:1.png", "AB")),
+    ],
+)
+def test_a_row_is_a_label(read, row, label):
+    assert read(f"filename,text,split\n{row}\n{row}\n") == ([label], {})
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("split", "means"),
     [
-        b"filename,text\na.png,AB\n",
-        b"\xef\xbb\xbffilename,text\na.png,AB\n",
-        b"filename,text\r\na.png,AB\r\n",
-        b"text,filename\nAB,a.png\n",
-        b"filename,text,author\na.png,AB,me\n",
-        b'"filename","text"\n"a.png","AB"\n',
-        b"Filename\tText \na.png\tAB\n",
-        b"filename,text\n./a.png,AB\n",
-        b"filename,text\na.png,AB\n\na.png,AB\n",
-        b"filename,text,split\na.png,AB,\n",
-        b'{"path": "a.png", "text": "AB", "confidence": 0.5}\n{"path": "b.png", "error": "x"}\n{"summary": {}}\n',
+        *(("train", "train"), ("Training", "train"), ("val", "val"), ("valid", "val"), ("validation", "val")),
+        *(("dev", "val"), ("test", "test"), ("TESTING", "test")),
     ],
 )
-def test_a_row_is_read_from_every_kind_of_labels_file(read, content):
-    assert read(content) == ONE_ROW
+def test_the_usual_names_of_splits_are_known(read, split, means):
+    assert read(f"filename,text,split\na.png,AB,{split}\n") == ([Label("a.png", "AB", means)], {})
 
 
-@pytest.mark.parametrize(
-    ("content", "label"),
-    [
-        ('filename,text\na.png,","""\n', Label("a.png", ',"')),
-        ("filename;text\na.png;A,B\n", Label("a.png", "A,B")),
-        ('text,filename\n"A,B",a.png\n', Label("a.png", "A,B")),
-        ("filename,text\na.png,e\u0301\n", Label("a.png", "é")),
-        ("filename,text\nsub\\a.png,AB\n", Label("sub/a.png", "AB")),
-        ("filename,text\nimg:1.png,AB\n", Label("img:1.png", "AB")),
-        ("filename,text,split\na.png,AB,train\n", Label("a.png", "AB", "train")),
-        ("filename,text,split\na.png,AB,val\n", Label("a.png", "AB", "val")),
-    ],
-)
-def test_odd_texts_names_and_splits_are_kept(read, content, label):
-    assert read(content) == ([label], {})
-
-
-@pytest.mark.parametrize("split", ["valid", "Train", ""])
+@pytest.mark.parametrize("split", ["rest", "trainval", ""])
 def test_an_unknown_split_is_reported(read, split):
     labels, problems = read(f"filename,text,split\na.png,AB,{split}\nb.png,CD,test\n")
     assert labels == [Label("b.png", "CD", "test")]
@@ -143,23 +113,6 @@ def test_a_row_without_a_file_name_is_reported_by_its_number(read):
     assert all(word in place for word in ("labels.csv", "3"))
 
 
-@pytest.mark.parametrize(
-    "header", ["", "a.png,AB", "file,text", "filename|text", "filename,text,text", "filename,filename,text"]
-)
-def test_a_file_without_one_header_of_each_name_is_refused(read, header):
-    with pytest.raises(CaptchaOcrError, match="filename"):
-        read(f"{header}\na.png,AB,CD\n")
-
-
-def test_a_damaged_or_missing_labels_file_is_refused(read, tmp_path):
-    deep = b'{"path": "a.png", "text": "AB"}\n' + b"[" * 200_000
-    for content in (b"filename,text\na.png,\xe9\n", b'filename,text\na.png,"A"B"\n', b'{"path": "a.png"', deep):
-        with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
-            read(content)
-    with pytest.raises(CaptchaOcrError, match=r"gone\.csv"):
-        read_labels(tmp_path / "gone.csv")
-
-
 @pytest.mark.parametrize("start", ["absolute", ".", "beside"])
 def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
     for name in ("images/sub", "beside"):
@@ -180,3 +133,131 @@ def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
 @pytest.mark.parametrize("name", ["a" * 300 + ".png", "/" + "a" * 300, "a\0.png", "b/" * 3000 + "a.png"])
 def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
     assert file_in_folder(tmp_path, name) == name
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write files into a folder: images where the content is None."""
+
+    def write(*images, **others):
+        for name in images:
+            path = tmp_path / "raw" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (4, 4)).save(path, "PNG")
+        for name, content in others.pop("files", {}).items():
+            path = tmp_path / "raw" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path / "raw"
+
+    return write
+
+
+def texts(found):
+    return {label.file: label.text for label in found.labels}
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "files", "source"),
+    [
+        ("1.png 2.png", "AB CD", {"labels.csv": "filename,text\n1.png,AB\n2.png,CD\n"}, "labels.csv"),
+        ("1.png 2.png", "AB CD", {"labels.csv": "id,label\n1,AB\n2,CD\n"}, "labels.csv"),
+        ("a/1.png", "AB", {"labels.csv": "filename,text\na\\1.png,AB\n"}, "labels.csv"),
+        ("a/1.png b/1.png", "AB CD", {"a/labels.csv": "1.png,AB\n", "b/labels.csv": "1.png,CD\n"}, "b/labels.csv"),
+        ("img_1.png", "AB", {"metadata.jsonl": '{"file_name": "img_1.png", "text": "AB"}'}, "metadata.jsonl"),
+        ("img_1.png", "AB", {"metadata.csv": "file_name,text\nimg_1.png,AB\n"}, "metadata.csv"),
+        ("dev/1.png", "AB", {"dev/metadata.jsonl": '{"file_name": "1.png", "text": "AB"}'}, "dev/metadata.jsonl"),
+        ("x1.png x2.png", "AB CD", {"x1.txt": "AB\n", "x2.txt": b"\xff\xfeC\0D\0"}, "text files"),
+        ("x1.png", "AB", {"x1.gt.txt": " AB \r\n"}, "text files"),
+        ("x1.png", "AB", {"x1.png.txt": "AB"}, "text files"),
+        ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
+        ("AB/img_1.png AB/img_2.png CD/img_3.png", "AB AB CD", {}, "folder names"),
+    ],
+)
+def test_labels_are_found_where_people_put_them(folder, images, labels, files, source):
+    found = find_labels(folder(*images.split(), files=files))
+    assert texts(found) == dict(zip(images.split(), labels.split(), strict=True))
+    assert any(source in where for where in found.sources)
+    assert sum(found.sources.values()) == len(images.split())
+
+
+def test_names_in_another_unicode_form_mean_the_same_image(folder):
+    names = ["pru\u0308f-1.png", "이미지-2.png", "e\u0301/3.png", "Å\u0301.png"]
+    rows = "\n".join(
+        f"{unicodedata.normalize(form, name)},A{form}" for name, form in zip(names, ["NFC", "NFD"] * 2, strict=True)
+    )
+    found = find_labels(folder(*names, files={"labels.csv": f"filename,text\n{rows}\n"}))
+    assert (set(texts(found)), found.problems) == (set(names), {})
+
+
+@pytest.mark.parametrize(
+    "files", [{"labels.csv": "1.png,AB\n"}, {"1.txt": "AB"}, {"metadata.csv": "file_name,text\n1.png,AB\n"}]
+)
+def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_not_named_after_its_file(folder, files):
+    found = find_labels(folder("1.png", "CD_2.png", "EF.png", files=files))
+    assert (texts(found), sorted(found.problems)) == ({"1.png": "AB"}, ["CD_2.png", "EF.png"])
+
+
+def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(folder, tmp_path):
+    names = [f"img_{number:04}.png" for number in range(28)]
+    (tmp_path / "fixed.csv").write_text("filename,text\n" + "".join(f"{name},A{name[6]}\n" for name in names[:6]))
+    found = find_labels(folder(*names), corrections=tmp_path / "fixed.csv")
+    assert (len(found.labels), len(found.problems), found.sources) == (6, 22, {"fixed.csv": 6})
+
+
+@pytest.mark.parametrize(
+    ("folders", "splits"),
+    [
+        (["train", "valid", "test"], ["train", "val", "test"]),
+        (["Train", "Validation", "other"], ["train", "val", None]),
+        (["training/a", "dev/b", "testing"], ["train", "val", "test"]),
+        (["train", "test", "train/test"], ["train", "test", "train"]),
+        (["train", "a", "b"], [None, None, None]),  # one kind alone divides nothing
+    ],
+)
+def test_folders_named_after_splits_keep_them(folder, folders, splits):
+    names = [f"{place}/{text}.png" for place, text in zip(folders, ["AB", "CD", "EF"], strict=True)]
+    found = find_labels(folder(*names))
+    assert [{label.file: label.split for label in found.labels}[name] for name in names] == splits
+
+
+@pytest.mark.parametrize(
+    "folders", [["batch1", "batch2"], ["train", "test"], ["images", "photos"], ["2024-01-01 10-00", "AB"]]
+)
+def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
+    found = find_labels(folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20))))
+    assert found.labels == []
+    with pytest.raises(UsageError, match=naming("img_0.png", r"--label-pattern")):
+        found.check()
+
+
+def test_the_alphabet_of_the_options_decides_how_names_are_read(folder):
+    names = ["7-3.png", "1+2.png", "5-4.png"]
+    found = find_labels(folder(*names), config=PrepareConfig(charset="0123456789+-"))
+    assert texts(found) == {name: name[:-4] for name in names}
+    assert find_labels(folder(*names)).problems.keys() == {"7-3.png", "5-4.png"}
+
+
+def test_a_folder_of_other_files_names_their_kinds(folder):
+    files = {"a.avif": b"\0\0\0 ftypavif", "b.avif": b"\0", "notes.docx": b"PK", "README": b"read me"}
+    with pytest.raises(UsageError, match=naming(".avif 2", ".docx 1", "without an extension 1")):
+        find_labels(folder(files=files))
+    found = find_labels(folder("AB.png", files=files))
+    assert found.others == {".avif": 2, ".docx": 1, "without an extension": 1}
+
+
+@pytest.mark.parametrize("table", ["texts.csv", "solutions.json", "codes.txt", "labels.xlsx"])
+def test_a_table_of_another_name_is_proposed(folder, table):
+    names = [f"img_{number}.png" for number in range(20)]
+    with pytest.raises(UsageError, match=naming("--labels", table)):
+        find_labels(folder(*names, files={table: "x"})).check()
+
+
+def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):
+    found = find_labels(folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"}))
+    assert (texts(found), sorted(found.problems)) == ({"a.png": "AB"}, ["b.png", "c.png"])
+
+
+def test_equal_reasons_are_told_once_with_their_number():
+    problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
+    assert in_groups(problems) == ["0.png, 1.png, 2.png and 6 more: no text", "x.png: empty"]

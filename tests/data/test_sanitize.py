@@ -5,11 +5,21 @@ import zlib
 
 import numpy as np
 import pytest
+from hostile import FORMATS as HONEST
 from hostile import chunk, in_format, segment
 from PIL import Image
 
 from captcha_ocr.data.images import decode, flatten
-from captcha_ocr.data.sanitize import FORMATS, MOST_PARTS, MOST_SCANS, MOST_TABLES, check_size, orientation_of
+from captcha_ocr.data.sanitize import (
+    FORMATS,
+    MOST_PARTS,
+    MOST_SCANS,
+    MOST_TABLES,
+    START,
+    check_size,
+    is_image,
+    orientation_of,
+)
 from captcha_ocr.errors import ImageError
 
 NOISE = random.Random(0).randbytes(5000)  # which cannot be compressed
@@ -153,6 +163,8 @@ def test_a_file_that_browsers_show_is_read(name):
         ("BMP", {}),
         ("WEBP", {}),
         ("WEBP", {"lossless": True}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
     ],
 )
 def test_a_file_that_is_cut_within_its_pixels_is_refused_wherever_it_is_cut(image_format, options):
@@ -186,11 +198,30 @@ def test_what_makes_no_pixels_is_dropped(image_format, options):
         assert not {"icc_profile", "comment", "exif"} & set(image.info)
 
 
-@pytest.mark.parametrize("image_format", ["GIF", "WEBP"])
-def test_of_an_animation_the_first_frame_is_read(image_format):
-    file = encoded(image_format, save_all=True, append_images=[Image.new("L", (40, 20), grey) for grey in (10, 20, 30)])
+@pytest.mark.parametrize(
+    "start",
+    [*(in_format(GRADIENT, image_format) for image_format in HONEST), PLAIN["PNG"][:START], PLAIN["GIF"][:START]],
+)
+def test_an_image_is_known_by_its_first_bytes(start):
+    assert is_image(start[:START])
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"\xff\xd8", b"BM, a text of letters", b"RIFF\x10\0\0\0WAVEfmt ", b"filename,text\n", b"II*"]
+)
+def test_other_files_are_known_too(start):
+    assert not is_image(start[:START])
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "packbits", "jpeg"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "CMYK", "I;16", "1"])
+def test_a_tiff_has_the_pixels_that_pillow_reads(mode, compression):
+    image = Image.linear_gradient("L").resize((40, 20))
+    image = image.convert(mode if mode != "I;16" else "I").convert(mode)
+    if compression == "jpeg" and mode not in ("L", "RGB"):
+        compression = "group4" if mode == "1" else "tiff_lzw"
+    file = encoded("TIFF", image, compression=compression, description="a text")
     with Image.open(io.BytesIO(file)) as whole:
-        assert whole.n_frames == 4
         assert np.array_equal(decode(file), whole)
 
 

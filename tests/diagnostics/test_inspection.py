@@ -10,7 +10,8 @@ from PIL import Image
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
-from captcha_ocr.diagnostics.inspection import advice_on_images, inspect, read_wrong, sample
+from captcha_ocr.data.prepare import prepare
+from captcha_ocr.diagnostics.inspection import advice_on_images, advice_on_spreadsheet, inspect, read_wrong, sample
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine
@@ -75,6 +76,75 @@ def test_only_images_of_other_proportions_are_stretched(tmp_path):
     for height, sentences in ((32, 2), (30, 2), (20, 3)):
         draw(tmp_path, "ba.png", 2, (64, height))
         assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == sentences
+
+
+def test_a_folder_without_labels_is_inspected_too(tmp_path):
+    for number in range(20):
+        draw(tmp_path, f"img_{number:04}.png", number, (30 + number % 2, 16))
+    (tmp_path / "img_0020.png").write_bytes(b"no image")
+    (tmp_path / "texts.xlsx").write_bytes(b"PK")
+    found = inspect(tmp_path, ANY, ONE_WORKER)
+    summary = found.summary()
+    assert [summary[name] for name in ("images", "labels", "lengths", "characters")] == [20, 0, {}, {}]
+    assert (summary["sizes"], list(summary["problems"])) == ({"30x16": 10, "31x16": 10}, ["img_0020.png"])
+    assert all(
+        word in found.summary()["advice"][0] for word in ("img_0000.png", "labels.csv", "--labels", "texts.xlsx")
+    )
+    assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
+    assert not any(word in str(found) for word in ("alphabet", "lengths"))
+
+
+def test_animated_and_light_images_are_counted_with_how_they_are_read(tmp_path):
+    frames = [Image.new("L", (32, 16), grey) for grey in (255, 0)]
+    frames[0].save(tmp_path / "ab.gif", save_all=True, append_images=frames[1:])
+    light = Image.new("RGBA", (32, 16), (255, 255, 255, 0))
+    light.paste("white", (4, 4, 20, 12))
+    light.save(tmp_path / "ba.png")
+    draw(tmp_path, "bb.png", 1)
+    found = inspect(tmp_path, ANY, ONE_WORKER)
+    assert sorted(found.oddities.values()) == [1, 1]
+    assert all(word in str(found) for word in ("animated", "transparency", "black"))
+    assert prepare(tmp_path, tmp_path / "out", ANY, ONE_WORKER).oddities == found.oddities
+
+
+DIGITS = [f"{number:04}" for number in range(0, 10_000, 37)]
+WORDS = [f"{'ABCDEFGHJK'[number % 10]}{number:03}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        ([str(int(text)) for text in DIGITS], "0"),
+        (["TRUE", *WORDS], "TRUE"),
+        (["WAHR", "FALSCH", *WORDS], "FALSCH"),
+        (["1E+05", *WORDS], "1E+05"),
+        (["1-Mar", *WORDS], "1-Mar"),
+        (["Mar-24", *WORDS], "Mar-24"),
+        (["2024-03-01", *WORDS], "2024-03-01"),
+        (["01.03.2024", *WORDS], "01.03.2024"),
+        (["12.0", *WORDS], "12.0"),
+        (["#NAME?", *WORDS], "#NAME?"),
+    ],
+)
+def test_what_a_spreadsheet_has_rewritten_is_noticed(texts, shown):
+    (sentence,) = advice_on_spreadsheet(texts)
+    assert shown in sentence
+
+
+@pytest.mark.parametrize(
+    "texts", [DIGITS, WORDS, DIGITS[:40], ["12", "345"], [text[1:] for text in WORDS], ["TRUE"] * 9]
+)
+def test_texts_without_such_signs_get_no_advice(texts):
+    assert advice_on_spreadsheet(texts) == []
+
+
+def test_only_tables_are_suspected(tmp_path):
+    for number, text in enumerate(DIGITS):
+        draw(tmp_path, f"{int(text)}_.png", number % 256)
+    before = advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))
+    rows = [f"{int(text)}_.png,{int(text)}" for text in DIGITS]
+    (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
+    assert len(advice_on_images(inspect(tmp_path, ANY, ONE_WORKER))) == len(before) + 1
 
 
 def test_the_sample_is_repeatable_and_has_every_label_once(found):

@@ -22,7 +22,7 @@ from captcha_ocr.config import InputSize
 from captcha_ocr.errors import ImageError
 from captcha_ocr.data.images import to_array
 size = InputSize(60, 160, 1)
-for image_format in ("PNG", "JPEG", "GIF", "BMP", "WEBP"):  # so that all of Pillow is loaded
+for image_format in ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"):  # so that all of Pillow is loaded
     stream = io.BytesIO()
     Image.new("RGB", (160, 60)).save(stream, image_format)
     to_array(stream.getvalue(), size)

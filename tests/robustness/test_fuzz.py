@@ -37,11 +37,17 @@ def seeds() -> list[bytes]:
 EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 SECOND = Image.new("RGB", (160, 60))
 VARIANTS = {
-    "PNG": [{}, {"exif": EXIF, "icc_profile": b"profile"}, {"interlace": 1, "transparency": 0}],
+    "PNG": [
+        {},
+        {"exif": EXIF, "icc_profile": b"profile"},
+        {"interlace": 1},
+        {"save_all": True, "append_images": [SECOND]},
+    ],
     "JPEG": [{}, {"progressive": True, "exif": EXIF}, {"restart_marker_blocks": 3, "comment": b"text"}],
     "GIF": [{}, {"transparency": 0, "comment": b"text"}, {"save_all": True, "append_images": [SECOND]}],
     "BMP": [{}],
     "WEBP": [{}, {"lossless": True, "exif": EXIF}, {"save_all": True, "append_images": [SECOND]}],
+    "TIFF": [{}, {"compression": "tiff_lzw"}, {"compression": "jpeg"}, {"compression": "group4"}],
 }
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from captcha_ocr import Recognizer
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.labels import find_labels, read_labels, select_labels
+from captcha_ocr.data.labels import find_labels, read_labels
+from captcha_ocr.data.selection import select_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.system.documents import sealed
@@ -217,7 +218,6 @@ def test_labels_files(soak, figure, images, tmp_path, separator):
             labels, _ = read_labels(table, images)
             for label in labels:
                 assert Path(os.path.abspath(images / label.file)).is_relative_to(images)
-            found, _ = find_labels(images, table)
-            select_labels(found, PrepareConfig(preset="tiny"))
+            select_labels(find_labels(images, table).check().labels, PrepareConfig(preset="tiny"))
 
     check()

@@ -1,0 +1,124 @@
+import random
+
+import pytest
+from conftest import naming
+
+from captcha_ocr.data.names import NameReader
+from captcha_ocr.errors import LabelError
+
+CHOOSE = random.Random(0)
+
+
+def words(alphabet="ABCDEFGH0123", length=4, count=60):
+    return ["".join(CHOOSE.choices(alphabet, k=length)) for _ in range(count)]
+
+
+TEXTS = words()
+HEX = "0123456789abcdef"
+
+
+def read(stems, fits=None):
+    """Return the text in each name, None if there is none."""
+    reader, found = NameReader(stems, fits), []
+    for stem in stems:
+        try:
+            found.append(reader.text_of(stem))
+        except LabelError:
+            found.append(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "{text}",
+            "{text}_{number}",
+            "{number:04}_{text}",
+            "{number:05}-{text}",
+            "{number}-{text}",
+            "{text}-{number}",
+        ),
+        *("captcha_{text}", "captcha-{text}", "{text}_captcha", "img_{number}_{text}", "{text}_{number}_{number}"),
+        *("{text}_{hash}", "{hash}_{text}", "{time}_{text}", "{text}_{copy}", "{text}-{copy}"),
+    ],
+)
+def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
+    stems = [
+        name.format(text=text, number=number, hash=hash_, time=1_700_000_000 + 61 * number, copy=number % 3)
+        for number, (text, hash_) in enumerate(zip(TEXTS, words(HEX, 32), strict=True))
+    ]
+    assert read(stems) == TEXTS
+
+
+@pytest.mark.parametrize(
+    "stems",
+    [
+        [f"captcha{number}" for number in range(40)],
+        [f"img_{number:04}" for number in range(40)],
+        [f"IMG-{number:04}" for number in range(40)],
+        [f"image ({number})" for number in range(40)],
+        [f"{number:04}" for number in range(40)],
+        [str(number) for number in range(20, 60)],
+        [str(1_700_000_000 + 97 * number**2) for number in range(40)],
+        [str(1_700_000_000_123 + 97_000 * number**2) for number in range(40)],
+        words(HEX, 32, 40),
+        words(HEX, 40, 40),
+        [f"{a}-{b}-{c}-{d}-{e}" for a, b, c, d, e in zip(*(words(HEX, n, 20) for n in (8, 4, 4, 4, 12)), strict=True)],
+        ["Screenshot 2024-01-01 at 10.22.33", "Screenshot 2024-02-01 at 11.22.34"],
+        ["Bildschirmfoto 2024-01-01 um 10.22.33"],
+        ["IMG-20240101-WA0003", "IMG-20240101-WA0004"],
+        ["20240101_123456", "20240102_123456"],
+        ["2024-01-01 12:34:56"],
+        ["DSC_0001", "DSC_0002"],
+        ["captcha", "captcha(1)"],
+    ],
+    ids=lambda stems: stems[0],
+)
+def test_names_that_hold_no_text_are_no_labels(stems):
+    assert read(stems) == [None] * len(stems)
+    with pytest.raises(LabelError, match=naming("--label-pattern", r"labels.csv")):
+        NameReader(stems).text_of(stems[0])
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "stem", "text"),
+    [
+        ("0123456789-", "7-3", "7-3"),
+        ("0123456789", "7-3", None),
+        ("0123456789+-*", "12+3-4", "12+3-4"),
+        ("ABCDE12", "AB12-3", "AB12"),
+        ("0123456789", "AB-123", "123"),
+        ("ABCDE_", "A_B", "A_B"),
+        ("ABC", "A_1", "A"),
+        ("ABC", "x-ABC", "ABC"),
+    ],
+)
+def test_the_alphabet_decides_how_a_name_is_read(alphabet, stem, text):
+    assert read([stem], set(alphabet).issuperset) == [text]
+
+
+def test_the_lengths_decide_too():
+    assert read(["AB12-1", "CD3456_x-y"], lambda text: len(text) == 4) == ["AB12", None]
+
+
+@pytest.mark.parametrize("stem", ["7-3", "AB12-1", "12-34", "a-b", "x_y-z"])
+def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem):
+    with pytest.raises(LabelError, match=naming(repr(stem.partition("-")[0]), repr(stem.rpartition("-")[2]))):
+        NameReader([stem]).text_of(stem)
+
+
+@pytest.mark.parametrize("stem", ["00000-482915", "00012-7-3", "123456-a_b"])
+def test_names_that_generate_gives_are_known(stem):
+    assert read([stem]) == [stem.partition("-")[2]]
+
+
+@pytest.mark.parametrize("stem", ["R865", "1234", "captchaAB", "deadbeef", "20240101", "IMGX", "file9a", "été"])
+def test_a_single_name_that_could_be_a_text_is_one(stem):
+    assert read([stem, *TEXTS])[0] == stem
+
+
+def test_numbers_that_do_not_count_the_images_are_texts():
+    numbers = words("0123456789", 6)
+    assert read(numbers) == numbers
+    assert read([f"{number}" for number in range(0, 400, 7)]) == [f"{number}" for number in range(0, 400, 7)]

@@ -1,0 +1,151 @@
+import pytest
+from conftest import naming
+
+from captcha_ocr.data.tables import Row, encoding_of, excerpt, read_table
+from captcha_ocr.errors import CaptchaOcrError
+
+WORDS = [("a.png", "AB"), ("b.png", "é 1")]
+CSV = "filename,text\na.png,AB\nb.png,é 1\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read a table of the given content."""
+
+    def read_content(content):
+        path = tmp_path / "table.dat"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_table(path)
+
+    return read_content
+
+
+def words(rows):
+    assert not [row for row in rows if row.problem]
+    return [(row.filename, row.text) for row in rows]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding, end):
+    assert words(read(CSV.replace("\n", end).encode(encoding))) == WORDS
+
+
+def test_the_mark_of_big_endian_utf_16_is_known(read):
+    assert words(read(b"\xfe\xff" + CSV.encode("utf-16-be"))) == WORDS
+    assert [encoding_of(b"a"), encoding_of(b"a", "cp1252")] == ["utf-8", "cp1252"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("filename,text", "file_name,text", "File Name,Text", "image,label", "path,words", "image_path,label"),
+        *("file,transcription", "img,word", "image-name,solution", "name,code", "ID,ground_truth", "filepath,captcha"),
+    ],
+)
+def test_the_usual_names_of_columns_are_known(read, header):
+    assert words(read(f"{header}\na.png,AB\nb.png,é 1\n")) == WORDS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text,filename,author\nAB,a.png,me\né 1,b.png,you\n",
+        "filename;text\na.png;AB\nb.png;é 1\n",
+        "filename\ttext\na.png\tAB\nb.png\té 1\n",
+        " filename , text \n a.png , AB \n b.png , é 1 \n",
+        '"filename", "text"\n"a.png", "AB"\n"b.png", "é 1"\n',
+        "\n\nfilename,text\n\na.png,AB\n , \nb.png,é 1\n\n",
+        "a.png,AB\nb.png,é 1\n",  # no header
+        "AB;a.png\né 1;b.png\n",
+        "a.png\tAB\nb.png\té 1\n",
+        "a.png AB\nb.png   é 1\n",
+        '[{"filename": "a.png", "text": "AB"}, {"filename": "b.png", "text": "é 1"}]',
+        '{"image": "a.png", "label": "AB"}\n\n{"image": "b.png", "label": "é 1"}\n',
+        '{"a.png": "AB", "b.png": "é 1"}',
+        '{"path": "a.png", "text": "AB", "confidence": 1}\n{"path": "b.png", "text": "é 1"}\n'
+        '{"path": "c.png", "error": "x"}\n{"path": "d.png", "text": null}\n{"summary": {}}\n',
+    ],
+)
+def test_every_form_of_a_table_is_read(read, content):
+    assert words(read(content)) == WORDS
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('filename,text\na.png,"=""0012"""\n', "0012"),
+        ("filename,text\na.png,'0012\n", "0012"),
+        ("filename,text\na.png,'=3+4\n", "=3+4"),
+        ('filename;text\na.png;="1E5"\n', "1E5"),
+        ('[{"file": "a.png", "text": 12}]', "12"),
+        ("""[{"file": "a.png", "text": "'0012"}]""", "'0012"),
+        ("filename,text\na.png,'tis\n", "'tis"),
+        ('filename,text\na.png,"a,b"\n', "a,b"),
+        ('filename,text\na.png,","""\n', ',"'),
+        ("filename;text\na.png;a,b\n", "a,b"),
+        ("filename,text,split\na.png,AB\n", "AB"),  # fewer fields than the header: the others are empty
+    ],
+)
+def test_a_text_is_neither_cut_nor_changed(read, content, text):
+    assert words(read(content)) == [("a.png", text)]
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("filename,text\na.png,A,B\nb.png,CD\n", "a.png"),
+        ("filename;text;split\na.png;A;B;train\nb.png;CD;\n", "a.png"),
+        ("a.png,A,\nb.png,CD\n", None),
+        ("filename\ttext\na.png\tA\tB\nb.png\tCD\n", "a.png"),
+        ('[{"file": "a.png", "text": 1.5}, {"file": "b.png", "text": "CD"}]', "a.png"),
+        ('[{"file": "a.png", "text": true}, {"file": "b.png", "text": "CD"}]', "a.png"),
+        ('{"file": "a.png", "text": ["A"]}\n{"file": "b.png", "text": "CD"}\n', "a.png"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content, name):
+    if name is None:  # three fields in a table without a header: nothing says what the third one is
+        with pytest.raises(CaptchaOcrError, match=naming("table.dat", "a.png,A,")):
+            read(content)
+        return
+    first, second = read(content)
+    assert (first.filename, bool(first.problem)) == (name, True)
+    assert (second.filename, second.text, second.problem) == ("b.png", "CD", None)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("x,y\n1,2\n", "x,y"),
+        ("", "''"),
+        ("filename|text\na.png|AB\n", "filename|text"),
+        ("only words\n", "only words"),
+        ("y" * 500, "y" * 50),
+        ("filename,file,text,text\na.png,b.png,A,B\n", "text"),
+        ("path,image,text\na.png,b.png,A\n", "image"),
+        ("[1, 2]", "item 1"),
+        ('{"path": "a.png"', "line 1"),
+        ('filename,text\na.png,"A"B"\n', "table.dat"),
+        (b"filename,text\na.png,\xe9\n", "UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "spreadsheet"),
+        ("[" * 200_000, "table.dat"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_first_line(read, content, shown):
+    with pytest.raises(CaptchaOcrError, match=naming("table.dat", shown)) as refusal:
+        read(content)
+    assert len(str(refusal.value)) < 500
+
+
+def test_a_missing_table_is_named(tmp_path):
+    with pytest.raises(CaptchaOcrError, match=r"gone\.csv"):
+        read_table(tmp_path / "gone.csv")
+
+
+def test_rows_have_the_number_of_their_line(read):
+    assert read("filename,text\na.png,AB\n\nb.png,CD\n") == [Row(2, "a.png", "AB"), Row(4, "b.png", "CD")]
+
+
+def test_an_excerpt_is_short():
+    assert excerpt("short") == "short"
+    assert len(excerpt("x" * 1000)) < 150
