@@ -107,10 +107,6 @@ class Scores:
         wrong = [(true, read, count) for (true, read), count in self.pairs.items() if true != read]
         return sorted(wrong, key=lambda row: (-row[2], row[0], row[1]))[:limit]
 
-    def matrix(self, characters: Sequence[str]) -> np.ndarray:
-        """Return the (K, K) counts of true (rows) against read (columns) characters."""
-        return np.array([[self.pairs[true, read] for read in characters] for true in characters])
-
     def summary(self) -> dict[str, Any]:
         """Return the scores as JSON types."""
         low, high = self.interval

@@ -64,10 +64,9 @@ def test_the_counts_of_two_parts_add_up_and_come_back():
     assert both.pairs == parts[0].pairs + parts[1].pairs
 
 
-def test_confusions_are_sorted_and_form_a_matrix():
+def test_the_most_frequent_confusions_come_first():
     scores = Scores(9, 0, Counter({("O", "0"): 3, ("0", "O"): 5, ("A", "A"): 90}))
     assert scores.worst(1) == [("0", "O", 5)]
-    assert scores.matrix("0O").tolist() == [[0, 5], [3, 0]]
 
 
 def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():

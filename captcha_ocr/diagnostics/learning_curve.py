@@ -22,6 +22,7 @@ IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1,
 TARGETS = (0.95, 0.99)
 MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
 MAX_EXTRAPOLATION = 100  # times the largest number of images
+RESAMPLES = 200  # of the points, for the interval of the law
 CURVE_FILE, PICTURE_FILE, CURVE_FORMAT = "curve.json", "curve.png", "captcha-ocr curve"
 
 
@@ -79,7 +80,7 @@ def learning_curve(
     recipe: returns the configuration for a number of images. The run folders are `out`/images-100 …; finished runs are
     left as they are. Writes curve.json and curve.png to `out`.
     """
-    from captcha_ocr.training.plots import draw_learning_curve
+    from captcha_ocr.training.plots import draw_learning_curve, save_figure
 
     dataset = read_dataset([data])
     available = dataset.count("train")
@@ -97,7 +98,9 @@ def learning_curve(
         found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
         write_atomic(out / CURVE_FILE, sealed({"format": CURVE_FORMAT, "version": 1, **found}))
         marks = [(point.images, point.exact_match, point.interval) for point in points]
-        draw_learning_curve(marks, None if law is None else law.exact_match, TARGETS, out / PICTURE_FILE)
+        laws = [] if law is None else [law, *resampled_laws(points)]
+        figure = draw_learning_curve(marks, [each.exact_match for each in laws], TARGETS)
+        save_figure(figure, out / PICTURE_FILE)
     return points
 
 
@@ -113,6 +116,23 @@ def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:
     shares = errors / np.array([point.tested + 1 for point in usable])
     slope, height = np.polyfit(np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors))
     return PowerLaw(math.exp(height), -float(slope)) if slope < -0.05 else None
+
+
+def resampled_laws(points: Sequence[Point]) -> list[PowerLaw]:
+    """Return the laws of points that are as likely, for an interval of what to expect (parametric bootstrap).
+
+    The exact match of each is drawn from its distribution given the tested images, with Jeffreys' prior.
+    """
+    random = np.random.default_rng(0)
+    laws = []
+    for _ in range(RESAMPLES):
+        matches = [random.beta(point.exact + 0.5, point.tested - point.exact + 0.5) for point in points]
+        drawn = [
+            Point(point.images, round(match * point.tested), point.tested)
+            for point, match in zip(points, matches, strict=True)
+        ]
+        laws.append(fit_power_law(drawn))
+    return [law for law in laws if law is not None]
 
 
 def outlook(points: Sequence[Point]) -> list[str]:

@@ -170,13 +170,14 @@ class TrainingLoop:
 
     def write_end(self, finished: Finished, validated: Scores, test: Scores | None) -> None:
         """Complete the card, draw the pictures and write the end into run.json."""
-        from captcha_ocr.training.plots import draw_confusion, draw_curves
+        from captcha_ocr.training.plots import draw_confusions, draw_curves, save_figure
 
         out, trainer = self.run.out, self.trainer
         card = model_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)
         write_atomic(out / BEST / CARD_FILE, card.encode())
-        draw_curves([row for row in self.progress.rows if row["by"] == "epoch"], out / CURVES_FILE)
-        draw_confusion(test or validated, trainer.model.config.class_names, out / CONFUSION_FILE)
+        epochs = [row for row in self.progress.rows if row["by"] == "epoch"]
+        save_figure(draw_curves(epochs, finished.best_epoch, trainer.config), out / CURVES_FILE)
+        save_figure(draw_confusions(test or validated, trainer.model.config.class_names), out / CONFUSION_FILE)
         versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}
         facts = {
             "device": describe_device(trainer.device),
