@@ -211,7 +211,7 @@ def inspect_images(
     with deferred():
         from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
-        from captcha_ocr.diagnostics.contact_sheet import draw_sheet
+        from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import writing_to
@@ -226,7 +226,7 @@ def inspect_images(
     facts = found.summary()
     advice = facts["advice"]
     with writing_to(out):
-        tiles = [(folder / label.file, label.text) for label in inspection.sample(found.labels)]
+        tiles = [Tile(folder / label.file, label.file, label.text) for label in inspection.sample(found.labels)]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
         if model_folder is not None and recognizer is not None and found.texts:
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
@@ -246,7 +246,7 @@ def list_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
-    from captcha_ocr.diagnostics.contact_sheet import draw_sheet
+    from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
     from captcha_ocr.network.device import keep_freed_memory
     from captcha_ocr.system.console import ProgressBar
@@ -258,7 +258,8 @@ def list_wrong(
     lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
     lines += [f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}" for file, label, text, confidence in rows]
     if wrong:
-        tiles = [(found.folder / file, f"{label} read {text} {score:.2f}") for file, label, text, score in rows]
+        normalize = recognizer.config.charset.normalize
+        tiles = [Tile(found.folder / file, file, normalize(label), text, score) for file, label, text, score in rows]
         draw_sheet(tiles, out / WRONG_FILE, recognizer.max_bytes)
         lines.append(f"{'picture':14}{out / WRONG_FILE}")
     return [dict(zip(("file", "label", "text", "confidence"), row, strict=True)) for row in rows], lines

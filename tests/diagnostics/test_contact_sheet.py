@@ -1,17 +1,23 @@
 import numpy as np
+import pytest
 from PIL import Image
 
 from captcha_ocr.diagnostics.contact_sheet import (
     COLUMNS,
     GAP,
-    LINE,
+    INDENT,
     ROWS,
     TILE,
+    Tile,
+    align,
+    blocks_of,
+    clusters,
     draw_sheet,
-    fit_text,
-    font,
-    replace_missing_glyphs,
+    height_of,
+    width_of,
+    wrap,
 )
+from captcha_ocr.system.fonts import fonts_for
 
 
 def picture(path, size, colour):
@@ -19,13 +25,24 @@ def picture(path, size, colour):
     return path
 
 
+def lines_below(tile):
+    """The lines of text below an image, as they are drawn; every one fits below it."""
+    fonts = fonts_for(tile.name + tile.text + (tile.read or "") + "confidence 0.0123456789")
+    lines = []
+    for piece in (piece for block in blocks_of(tile) for piece in wrap(block, fonts)):
+        width = sum(width_of(column, piece.size, fonts) for column in piece.columns)
+        assert width + INDENT * bool(piece.before) <= TILE[0]
+        lines += ["".join(texts) for texts in zip(*piece.columns, strict=True)]
+    return lines
+
+
 def test_every_image_fits_its_tile(tmp_path):
     wide = picture(tmp_path / "wide.png", (400, 20), "red")
     high = picture(tmp_path / "high.png", (10, 300), "blue")
-    assert draw_sheet([(wide, "a"), (high, "b")], tmp_path / "sheet.png") == 2
+    draw_sheet([Tile(wide, "w", "a"), Tile(high, "h", "b")], tmp_path / "sheet.png")
     with Image.open(tmp_path / "sheet.png") as sheet:
         pixels = np.asarray(sheet).astype(int)
-    assert pixels.shape == (TILE[1] + LINE + 2 * GAP, COLUMNS * (TILE[0] + GAP) + GAP, 3)
+    assert pixels.shape[1:] == (2 * (TILE[0] + GAP) + GAP, 3)  # as wide as its tiles
     red, blue = ((pixels[..., channel] - pixels[..., 2 - channel]) > 200 for channel in (0, 2))
     first = slice(GAP, GAP + TILE[0])
     assert red[:, first].sum() == red.sum() == TILE[0] * (TILE[0] * 20 // 400)
@@ -34,12 +51,72 @@ def test_every_image_fits_its_tile(tmp_path):
 
 
 def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_path):
-    assert draw_sheet([(tmp_path / "none.png", "a")] * 1000, tmp_path / "sheet.png") == COLUMNS * ROWS
+    tile = Tile(tmp_path / "none.png", "n", "a")
+    below = sum(height_of(block) for block in blocks_of(tile))
+    for count in (COLUMNS * ROWS, 1000):
+        draw_sheet([tile] * count, tmp_path / "sheet.png")
+        with Image.open(tmp_path / "sheet.png") as sheet:
+            assert sheet.size == (COLUMNS * (TILE[0] + GAP) + GAP, ROWS * (TILE[1] + below + GAP) + GAP)
 
 
-def test_a_text_fits_below_its_tile():
-    assert replace_missing_glyphs("aß中") == "aß<U+4E2D>"  # which the font lacks
-    assert fit_text("A1B2") == "A1B2"
-    short = fit_text("W" * 40)
-    assert short.endswith("W…")
-    assert font().getlength(short) <= TILE[0] < font().getlength(short.replace("…", "W…"))
+@pytest.mark.parametrize(
+    ("name", "text", "least_lines"),
+    [
+        ("a.png", "A1B2", 2),
+        ("a.png", "", 1),  # an image without a label
+        ("train/550e8400-e29b-41d4-a716-446655440000.png", "W" * 64, 2 + 6),
+        ("x" * 255, "a b  c", 9 + 1),
+        ("e\u0301.png", "שלום12", 2),
+    ],
+)
+def test_names_and_texts_are_never_cut(name, text, least_lines):
+    lines = lines_below(Tile("none", name, text))
+    assert "".join(lines) == name + text
+    assert len(lines) >= least_lines
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [("a\nb.png", "aU+000Ab.png"), ("\udcff.png", "U+DCFF.png"), ("\u202ea.png", "U+202Ea.png"), ("\ufdd0", "U+FDD0")],
+)
+def test_what_cannot_be_drawn_is_named(name, drawn):
+    assert lines_below(Tile("none", name, "")) == [drawn]
+
+
+def test_what_was_read_stands_below_the_label_with_its_confidence():
+    tile = Tile("none", "492.png", "4gggiu", "4gggtu", 0.9825)
+    assert lines_below(tile) == ["492.png", "4gggiu", "4gggtu", "confidence 0.98"]
+    long = lines_below(Tile("none", "a.png", "W" * 30, "W" * 29, 0.5))
+    assert "".join(long[1:-1:2]) == "W" * 30  # label and reading in turn
+    assert "".join(long[2:-1:2]) == "W" * 29
+
+
+@pytest.mark.parametrize(
+    ("label", "read", "marked"),
+    [
+        ("4gggiu", "4gggtu", [(4, "i", "t")]),
+        ("82", "22", [(0, "8", "2")]),
+        ("3z2vsu", "3z2su", [(3, "v", "")]),
+        ("2su", "2vsu", [(1, "", "v")]),
+        ("0O0", "O", [(0, "0", ""), (2, "0", "")]),
+        ("AB", "", [(0, "A", ""), (1, "B", "")]),
+        ("a b", "ab", [(1, " ", "")]),
+        ("e\u0301a", "ea", [(0, "e\u0301", "e")]),
+        ("אב12", "אג12", [(2, "ב", "ג")]),  # seen from left to right: 1 2, then the letters from the right
+        ("中文", "中又", [(1, "文", "又")]),
+    ],
+)
+def test_the_characters_that_differ_are_marked(label, read, marked):
+    pairs = align(label, read)
+    assert [(place, *pair) for place, pair in enumerate(pairs) if len(set(pair)) > 1] == marked
+    for text, seen in zip((label, read), zip(*pairs, strict=True), strict=True):
+        assert sorted("".join(seen)) == sorted(text)
+
+
+def test_numbers_between_letters_from_the_right_keep_their_order():
+    assert "".join(label for label, _ in align("אב12ג", "אב12ג")) == "ג12בא"
+
+
+def test_marks_stay_with_their_characters():
+    assert clusters("e\u0301हिx") == ["e\u0301", "हि", "x"]
+    assert clusters("\u0301a") == ["\u0301", "a"]
