@@ -153,7 +153,7 @@ def draw_matrix(axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[s
     axes.tick_params(length=0)
     for row, column in zip(*matrix.nonzero(), strict=True):
         count = matrix[row, column]
-        colour = "white" if count > 0.6 * matrix.max() else "black"
+        colour = "white" if count > 0.8 * matrix.max() else "black"
         size = min(8, 24 / len(str(count)))
         axes.text(column + 0.5, row + 0.5, str(count), ha="center", va="center", fontsize=size, color=colour)
 

@@ -1,10 +1,18 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from conftest import QUIET
 
-from captcha_ocr.diagnostics.learning_curve import Point, fit_power_law, learning_curve, outlook
+from captcha_ocr.diagnostics.learning_curve import (
+    RESAMPLES,
+    Point,
+    fit_power_law,
+    learning_curve,
+    outlook,
+    resampled_laws,
+)
 
 
 def points_of(factor, power, numbers):
@@ -22,6 +30,16 @@ def test_the_law_behind_the_points_is_found():
     assert (law.factor, law.power) == (pytest.approx(4, rel=0.01), pytest.approx(0.5, rel=0.01))
     assert law.images_for(0.99) == pytest.approx(160_000, rel=0.05)
     assert law.exact_match(10_000) == pytest.approx(0.96, abs=0.001)
+
+
+@pytest.mark.parametrize("tested", [100, 10_000])
+def test_the_law_is_less_certain_the_fewer_images_are_tested(tested):
+    points = [Point(images, round(tested * (1 - 4 * images**-0.5)), tested) for images in (100, 1000, 10_000)]
+    expected = [law.exact_match(100_000) for law in resampled_laws(points)]
+    assert len(expected) == RESAMPLES
+    assert min(expected) < fit_power_law(points).exact_match(100_000) < max(expected)
+    assert 0.05 < np.std(expected) * tested**0.5 < 1
+    assert expected == [law.exact_match(100_000) for law in resampled_laws(points)]
 
 
 @pytest.mark.parametrize(
