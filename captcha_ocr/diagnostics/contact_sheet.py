@@ -17,14 +17,14 @@ from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.errors import ImageError
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.fonts import OWN_FONT, fonts_for, visible
+from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 COLUMNS, ROWS = 6, 12
 TILE = (190, 72)  # pixels, width and height, for an image
 GAP = 10  # pixels between tiles
 NAME_SIZE, TEXT_SIZE = 12, 16  # pixels, of fonts
 LEADING = 1.3  # height of a line, in sizes of its font
-INDENT = 42  # pixels, for the words before texts
+INDENT = 46  # pixels, for the words before texts
 GREY, MARK = "#555555", "#FFC45C"  # what differs stands on orange and is underlined: it takes no eye for colours
 
 Fonts = dict[str, FontEntry]
@@ -168,7 +168,7 @@ def width_of(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
 
 def font_of(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    return load_font(fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONT), size)
+    return load_font(fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0]), size)
 
 
 load_font = lru_cache(ImageFont.truetype)

@@ -1,4 +1,4 @@
-"""Which installed font has a character: DejaVu Sans, which comes with matplotlib, lacks many scripts."""
+"""Which installed font has a character: the fonts that come with matplotlib lack many scripts."""
 
 import logging
 import unicodedata
@@ -7,28 +7,32 @@ from pathlib import Path
 
 from matplotlib.font_manager import FontEntry, findfont, fontManager, get_font
 
-OWN_FONT = "DejaVu Sans"
+OWN_FONTS = ("DejaVu Sans Mono", "DejaVu Sans")  # the first tells 0 from O, and l from I; the second has more scripts
 # It warns of every font that has no weight of 400, which many fonts of other scripts lack.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
-    """Return for each character a font that has it: DejaVu Sans if it can; a character that no font has is left out."""
-    own = Path(findfont(OWN_FONT))
+    """Return for each character a font that has it: one of matplotlib's own if it can; what no font has is left out."""
+    missing = set(characters)
+    own = [FontEntry(fname=findfont(name), name=name) for name in OWN_FONTS]
+    # A text that mixes letters from right to left with digits needs both in one font: DejaVu Sans then comes first.
+    own.sort(key=lambda font: -len(held(font, missing)))
     # The regular fonts come first. Last Resort has a box for every character.
     others = sorted(fontManager.ttflist, key=lambda font: (font.style, font.weight) != ("normal", 400))
-    others = [font for font in others if not font.name.startswith("Last Resort")]
     found: dict[str, FontEntry] = {}
-    missing = set(characters)
-    for font in (FontEntry(fname=str(own), name=OWN_FONT), *others):
-        if not missing:
-            break
-        if Path(font.fname).exists():  # matplotlib's list may be older than the fonts
-            face = get_font(font.fname)
-            here = {character for character in missing if face.get_char_index(ord(character))}
-            found |= dict.fromkeys(here, font)
-            missing -= here
+    for font in (*own, *others):
+        # matplotlib's list may be older than the fonts
+        if missing and Path(font.fname).exists() and not font.name.startswith("Last Resort"):
+            found |= dict.fromkeys(held(font, missing), font)
+            missing -= found.keys()
     return found
+
+
+def held(font: FontEntry, characters: set[str]) -> list[str]:
+    """Return the characters that a font has."""
+    face = get_font(font.fname)
+    return [character for character in characters if face.get_char_index(ord(character))]
 
 
 def visible(character: str, fonts: dict[str, FontEntry]) -> str:

@@ -16,13 +16,14 @@ from captcha_ocr.config import TrainConfig
 from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.fonts import OWN_FONT, fonts_for, visible
+from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"  # also for the colour-blind (Okabe and Ito 2008)
+MAX_MARKED = 40  # epochs; the points of more make one thick line
 MAX_BARS = 20  # confusions
 MIN_CELLS, MAX_CELLS = 8, 36  # rows, and columns, that the confusion matrix has room for, and that it shows
 CELL, BARS_WIDTH = 0.25, 4.5  # inches: the side of a cell, and the width of all bars with their labels
-LEAST_ERROR = 0.01  # the end of an axis of exact match, unless an error is smaller: it shows 95 to 100 % at least
+LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -43,7 +44,8 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
     ):
         for kind, colour, line, size in (("training", RED, "--", 5), ("validation", BLUE, "-", 3)):
             values = np.array([row[f"{kind}_{what}"] for row in rows], dtype=float)
-            style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": "o", "markersize": size}
+            marker = "o" if len(rows) <= MAX_MARKED else ""
+            style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
             axes.plot(epochs, values, label=kind, clip_on=False, **style)
         axes.axvline(best_epoch, color=GREY, linestyle=":", label=f"best epoch {best_epoch}: {value}")
         axes.set_title(title)
@@ -105,7 +107,7 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     shown = rows | columns | {*chain.from_iterable(bars)}
     fonts = fonts_for(shown - {""})
     names = {character: visible(character, fonts) if character else "nothing" for character in shown}
-    families = [OWN_FONT, *{font.name for font in fonts.values()}]
+    families = [*dict.fromkeys(font.name for font in fonts.values()), *OWN_FONTS]
     width, height = (CELL * max(MIN_CELLS, len(side)) + 1 for side in (columns, rows))
     figure = Figure(figsize=(BARS_WIDTH + width, max(height, CELL * len(bars)) + 1), layout="constrained")
     figure.suptitle(title)
@@ -184,7 +186,7 @@ def draw_learning_curve(
         axes.fill_between(counts, low, high, color=RED, alpha=0.15, linewidth=0, label="95 % interval of the law")
         shown.append(expected[0].max())
     for target in targets:
-        axes.axhline(target, linewidth=1, linestyle=":", color=GREY)
+        axes.axhline(target, linewidth=1, linestyle=":", color=GREY, label=f"target {100 * target:g} %")
     scale_by_error(axes, shown)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
@@ -193,5 +195,5 @@ def draw_learning_curve(
     axes.set_xlabel("training images")
     axes.set_ylabel("exact match (log scale of the error)")
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend()
     return figure

@@ -64,7 +64,7 @@ def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_
     [
         ("a.png", "A1B2", 2),
         ("a.png", "", 1),  # an image without a label
-        ("train/550e8400-e29b-41d4-a716-446655440000.png", "W" * 64, 2 + 6),
+        ("train/550e8400-e29b-41d4-a716-446655440000.png", "W" * 64, 2 + 4),
         ("x" * 255, "a b  c", 9 + 1),
         ("e\u0301.png", "שלום12", 2),
     ],

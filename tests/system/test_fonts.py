@@ -3,21 +3,25 @@ from pathlib import Path
 import pytest
 from matplotlib.font_manager import FontEntry, findfont, fontManager, get_font
 
-from captcha_ocr.system.fonts import OWN_FONT, fonts_for, visible
+from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 
-@pytest.mark.parametrize("character", [*"aß→אяع\u0301"])
-def test_the_own_font_comes_first(character):
-    assert Path(fonts_for(character)[character].fname) == Path(findfont(OWN_FONT))
+@pytest.mark.parametrize(
+    ("characters", "name"),
+    [("0O", OWN_FONTS[0]), ("aßя\u0301", OWN_FONTS[0]), ("ש12", OWN_FONTS[1]), ("ֿאב", OWN_FONTS[1])],
+)
+def test_an_own_font_that_has_all_characters_comes_first(characters, name):
+    assert {Path(font.fname) for font in fonts_for(characters).values()} == {Path(findfont(name))}
 
 
-def test_what_the_own_font_lacks_comes_from_another_that_has_it():
-    lacking = [chr(code) for code in range(0x1D400, 0x1D800) if not get_font(findfont(OWN_FONT)).get_char_index(code)]
+def test_what_the_own_fonts_lack_comes_from_another_that_has_it():
+    own = [get_font(findfont(name)) for name in OWN_FONTS]
+    lacking = [chr(code) for code in range(0x1D400, 0x1D800) if not any(font.get_char_index(code) for font in own)]
     found = fonts_for(lacking)  # letters of mathematics, which matplotlib's STIX fonts have
     assert found
     for character, font in found.items():
         assert get_font(font.fname).get_char_index(ord(character))
-        assert font.name not in (OWN_FONT, "Last Resort High-Efficiency")
+        assert font.name not in (*OWN_FONTS, "Last Resort High-Efficiency")
 
 
 def test_what_no_font_has_is_left_out_even_if_a_font_of_the_list_is_gone(monkeypatch):
