@@ -43,7 +43,7 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
         (right, "exact", "exact match (log scale of the error)", f"{best['validation_exact']:.2%}"),
     ):
         for kind, colour, line, size in (("training", RED, "--", 5), ("validation", BLUE, "-", 3)):
-            values = np.array([row[f"{kind}_{what}"] for row in rows], dtype=float)
+            values = [row[f"{kind}_{what}"] for row in rows]
             marker = "o" if len(rows) <= MAX_MARKED else ""
             style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
             axes.plot(epochs, values, label=kind, clip_on=False, **style)

@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 
 import numpy as np
@@ -71,9 +72,14 @@ def test_curves_show_every_epoch_and_mark_the_best():
         assert (training.get_linestyle(), validation.get_linestyle()) == ("--", "-")  # told apart without colours
 
 
-@pytest.mark.parametrize(("epochs", "loss"), [(1, 1.0), (2, 0.0), (120, 0.02), (2, float("nan"))])
-def test_ticks_are_whole_epochs_and_plain_losses(epochs, loss, tmp_path):
-    figure = draw_curves(rows_of(*[0.5] * epochs, loss=loss), epochs, PRESETS["few"].training)
+@pytest.mark.parametrize(
+    ("epochs", "loss", "last"),
+    [(1, 1.0, 1.0), (2, 0.0, 0.0), (120, 0.02, 0.02), (2, 1.0, math.nan), (2, 1.0, math.inf)],
+)
+def test_ticks_are_whole_epochs_and_plain_losses(epochs, loss, last, tmp_path):
+    rows = rows_of(*[0.5] * epochs, loss=loss)
+    rows[-1]["validation_loss"] = last
+    figure = draw_curves(rows, epochs, PRESETS["few"].training)
     save_figure(figure, tmp_path / "curves.png")
     with Image.open(tmp_path / "curves.png") as image:
         assert (image.format, image.size) == ("PNG", (1000, 440))
