@@ -47,19 +47,21 @@ def positions_from_columns(columns: Tensor, length: int) -> Tensor:
     CTC usually trains on the probability of the whole text. Positions allow any loss and mixed labels (mixup), and were
     as accurate (docs/lab-notebook.md, 2026-11-22).
     """
-    batch, _, classes = columns.shape
+    classes = columns.shape[-1]
     probabilities = columns.softmax(-1)
-    blank = torch.arange(classes, device=columns.device) == classes - 1  # (K)
-    shift = columns.new_ones(length, length).tril(-1).triu(-1)  # shift @ (L, …) moves its rows down by one
+    # OpenCV 4 runs the exported network. It knows no boolean constants, no batch size copied from a shape, no products
+    # of one constant matrix with several others, and no empty slices.
+    blank = (torch.arange(classes, device=columns.device) == classes - 1).to(columns)  # (K)
     # (B, L, K): the probability of l characters so far, class k having been emitted last; at first there are none.
-    state = (blank * (torch.arange(length, device=columns.device) == 0)[:, None]).to(columns).expand(batch, -1, -1)
+    state = blank * (torch.arange(length, device=columns.device) == 0)[None, :, None]
     positions = torch.zeros_like(state)
-    repeatable = probabilities.masked_fill(blank, 0)
+    repeatable = probabilities * (1 - blank)
     for emitted, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeatable, 1, 1), strict=True):
         stays = repeated * state
         new = emitted * state.sum(-1, keepdim=True) - stays  # another character, or a blank
         positions = positions + new
-        state = stays + torch.where(blank, new, shift @ new)
+        longer = functional.pad(new, (0, 0, 1, 0))[:, :length]  # moved down by one row
+        state = stays + blank * new + (1 - blank) * longer
     ended = state.sum(-1, keepdim=True).cumsum(1)  # at this position or before it
     return torch.cat([positions[..., :-1], ended], -1).clamp_min(MIN_PROBABILITY).log()
 
@@ -103,7 +105,10 @@ class ResNet18(nn.Module):
         if self.config.network.pool == "global":
             logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
         else:
-            logits = positions_from_columns(self.head(x.mean(2).transpose(1, 2)).float(), longest)
+            columns = x.mean(2, keepdim=True).flatten(
+                2
+            )  # for OpenCV 4: without keepdim it fails where there is one row
+            logits = positions_from_columns(self.head(columns.transpose(1, 2)).float(), longest)
         return logits / self.temperature
 
     @property

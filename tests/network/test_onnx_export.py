@@ -11,8 +11,11 @@ import torch
 from conftest import contents
 
 from captcha_ocr import Recognizer
+from captcha_ocr.charset import Charset
+from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED
 from captcha_ocr.network import onnx_export as export
 from captcha_ocr.network.onnx_export import to_onnx
 from captcha_ocr.network.resnet import ResNet18
@@ -41,6 +44,39 @@ def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, 
     assert b".py" not in network.SerializeToString()
     for name in ("model.safetensors", "README.md"):
         assert (exported / name).read_bytes() == (run / "best" / name).read_bytes()
+
+
+def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):
+    assert unknown_to_opencv(onnx.load(exported / ONNX_FILE)) == []
+    assert unknown_to_opencv(onnx.load(PRETRAINED / ONNX_FILE)) == []
+
+
+@pytest.mark.parametrize(
+    ("pool", "lengths", "channels"),
+    [
+        ("global", (2, 2), 1),
+        ("global", (1, 3), 3),
+        ("columns", (1, 1), 1),
+        ("narrow", (2, 4), 3),
+        ("narrow", (3, 3), 1),
+    ],
+)
+def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(pool, lengths, channels):
+    shape = NetworkConfig(width=4, stem="3x3" if pool == "global" else "strided", pool=pool)
+    config = ModelConfig(Charset("01"), Lengths(*lengths), InputSize(8, 32, channels), shape)
+    assert unknown_to_opencv(to_onnx(ResNet18(config).eval())) == []
+
+
+def unknown_to_opencv(network: onnx.ModelProto) -> list[str]:
+    """What the dnn module of OpenCV 4.10 to 4.14 was seen to fail at."""
+    constants = {tensor.name for tensor in network.graph.initializer}
+    boolean = [tensor.name for tensor in network.graph.initializer if tensor.data_type == onnx.TensorProto.BOOL]
+    nodes = [
+        node.op_type
+        for node in network.graph.node
+        if node.op_type in ("Where", "Equal", "Expand") or (node.op_type == "MatMul" and node.input[0] in constants)
+    ]
+    return boolean + nodes
 
 
 def test_a_network_that_reads_other_codes_is_not_kept(run, images, labels, network, tmp_path):
