@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, get_args, overload
+from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -59,6 +59,8 @@ class Recognizer:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         check_max_bytes(max_bytes)
+        place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
+        self.arguments = place, device, engine, charset, length, max_bytes
         self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(Path(model))
@@ -68,6 +70,9 @@ class Recognizer:
         self.config = model.config
         ends = (length, length) if isinstance(length, int) else length
         self.allowed = allowed_classes(self.config, charset, None if ends is None else Lengths(*ends))
+
+    def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
+        return type(self), self.arguments  # another process opens the model again
 
     @overload
     def predict(self, source: Source) -> Reading: ...

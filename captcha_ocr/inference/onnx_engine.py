@@ -11,6 +11,7 @@ import numpy as np
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.inference.model_folder import ONNX_FILE, model_config_in, read_config
 from captcha_ocr.system.files import read_checked
+from captcha_ocr.system.forking import computing
 from captcha_ocr.system.parallel import available_workers
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class OnnxEngine:
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """Return the logits, (B, L, K) float32, of images, (B, C, H, W) uint8."""
-        with errors_named(self.folder / ONNX_FILE):
+        with errors_named(self.folder / ONNX_FILE), computing():
             return np.asarray(self.session.run(["logits"], {"images": images})[0])
 
     def __str__(self) -> str:

@@ -17,6 +17,28 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: 
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
+_forks = 0
+
+
+def forks() -> int:
+    """Return how often this process was forked since it imported this module, its parents included."""
+    return _forks
+
+
+def compute_alone() -> None:
+    """Make torch compute with one thread in a process that was just forked.
+
+    The other threads of OpenMP stayed in the parent, and the first parallel loop would wait for them forever.
+    """
+    global _forks
+    _forks += 1
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=compute_alone)
+
+
 def choose_device(name: str = "auto") -> torch.device:
     """Return the device of a name: `auto` (CUDA, else XPU, else MPS, else CPU), `cpu`, `cuda[:N]`, `mps` or `xpu[:N]`.
 

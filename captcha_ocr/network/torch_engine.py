@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from captcha_ocr.network.device import describe_device
+from captcha_ocr.errors import UsageError
+from captcha_ocr.network.device import describe_device, forks
 from captcha_ocr.network.resnet import BasicBlock, ResNet18, to_device
+from captcha_ocr.system.forking import computing
 
 
 def fuse_norms(model: ResNet18) -> ResNet18:
@@ -37,13 +39,22 @@ class TorchEngine:
 
     def __init__(self, model: ResNet18, device: torch.device) -> None:
         self.model = to_device(fuse_norms(model), device)
-        self.config, self.device = model.config, device
+        self.config, self.device, self.forks = model.config, device, forks()
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8."""
-        logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
-        return logits.cpu().numpy()
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8.
+
+        UsageError in a forked process if the engine was made before the fork on a device other than the CPU.
+        """
+        if self.device.type != "cpu" and self.forks != forks():
+            raise UsageError(
+                f"a recognizer on {self.device} cannot be used in a forked process; start the process with "
+                'multiprocessing.get_context("spawn")'
+            )
+        with computing():
+            logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
+            return logits.cpu().numpy()
 
     def __str__(self) -> str:
         return f"{describe_device(self.device)}, fp32"

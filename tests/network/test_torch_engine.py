@@ -1,12 +1,16 @@
+import os
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig, Stem
+from captcha_ocr.errors import UsageError
+from captcha_ocr.network import device
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.network.torch_engine import fuse_norms
+from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 
 
 def tiny(shortest: int = 3, **network) -> ResNet18:
@@ -26,3 +30,23 @@ def test_a_network_with_fused_norms_gives_the_same_logits(stem):
         [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)] for network in (fused, model)
     ]
     assert [len(found) > 0 for found in norms] == [False, True]
+
+
+def test_an_engine_on_another_device_refuses_to_compute_after_a_fork(monkeypatch):
+    engine, images = TorchEngine(tiny(), torch.device("meta")), np.zeros((1, 1, 20, 50), dtype=np.uint8)
+    with pytest.raises(NotImplementedError):  # the device meta has no values to return, but it computes
+        engine.logits(images)
+    monkeypatch.setattr(device, "_forks", device.forks() + 1)
+    with pytest.raises(UsageError, match=r"meta.*spawn"):
+        engine.logits(images)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_torch_computes_with_one_thread_after_a_fork(monkeypatch):
+    monkeypatch.setattr(device, "_forks", 0)
+    torch.set_num_threads(2)
+    try:
+        device.compute_alone()
+        assert (torch.get_num_threads(), device.forks()) == (1, 1)
+    finally:
+        torch.set_num_threads(1)
