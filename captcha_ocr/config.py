@@ -23,6 +23,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 MIN_INPUT_SIDE, MAX_INPUT_SIDE = 8, 1024  # pixels of a network's input
 MAX_AREA = 4_000_000  # pixels of an image, generated or read
 MAX_FEATURES = 2**26  # numbers in a feature map of one image: 256 MB in float32
+MAX_THREADS = 1024
 MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says otherwise
 MAX_LENGTH = 64  # characters of a text
 MAX_FOLDS = 100

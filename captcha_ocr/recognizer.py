@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
-from captcha_ocr.config import MAX_BYTES, EngineName, Lengths, ModelConfig, check_max_bytes
+from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
-from captcha_ocr.errors import DamagedError, ImageError, check
+from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
 from captcha_ocr.system.parallel import map_in_threads
@@ -45,6 +45,8 @@ class Recognizer:
     Both engines read the same texts, unless the network was exported with --int8.
     charset: characters or the name of an alphabet, and length: a number of characters or the smallest and the largest;
     only such texts are read, and the model must know them. max_bytes: larger image files are refused.
+    threads: how many threads compute, by default one for each processor that this process may use; with torch the
+    number holds for the whole process. With onnx a single image takes one.
 
     UsageError if there is no such model or device, DamagedError if a file of the model is damaged.
     """
@@ -57,15 +59,18 @@ class Recognizer:
         charset: str | None = None,
         length: int | tuple[int, int] | None = None,
         max_bytes: int = MAX_BYTES,
+        threads: int | None = None,
     ) -> None:
         check_max_bytes(max_bytes)
+        is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
+        check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
         place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
-        self.arguments = place, device, engine, charset, length, max_bytes
+        self.arguments = place, device, engine, charset, length, max_bytes, threads
         self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(Path(model))
             self.place = f" in {folder}"
-            model = open_engine(folder, device, engine)
+            model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
         ends = (length, length) if isinstance(length, int) else length
@@ -141,16 +146,17 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
     return result
 
 
-def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto") -> Engine:
+def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto", threads: int | None = None) -> Engine:
     """Return the engine for the model in `folder`; errors as for `Recognizer`."""
     if choose_engine(folder, device, wanted) == "onnx":
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
-        return OnnxEngine(folder)
-    from captcha_ocr.network.device import choose_device
+        return OnnxEngine(folder, threads)
+    from captcha_ocr.network.device import choose_device, set_threads
     from captcha_ocr.network.torch_engine import TorchEngine
     from captcha_ocr.network.weights import load_model
 
+    set_threads(threads)
     return TorchEngine(load_model(folder), choose_device(device))
 
 

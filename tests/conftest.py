@@ -60,6 +60,14 @@ def own_folder():
         yield
 
 
+@pytest.fixture
+def torch_threads():
+    """Restore the number of torch's threads, which a test or a command in its process sets."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def soak(request) -> bool:
     """Whether tests have the length of docs/reliability.md, and may look at the clock."""

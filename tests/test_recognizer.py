@@ -2,7 +2,9 @@ import base64
 import contextlib
 import gc
 import io
+import pickle
 import re
+import shutil
 import weakref
 from itertools import cycle, islice
 from pathlib import Path
@@ -15,6 +17,7 @@ from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.inference.model_folder import PRETRAINED
 
 CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global"))
 
@@ -96,11 +99,59 @@ def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_charact
         ({"length": 5}, r"\b5\b"),
         ({"length": (1, 2)}, "1-2"),
         ({"model": None, "engine": "tensorflow"}, "'tensorflow'"),
+        ({"threads": 0}, "not 0"),
+        ({"threads": 1.5}, r"not 1\.5"),
+        ({"threads": "2"}, "not '2'"),
     ],
 )
 def test_what_the_model_does_not_read_is_refused(options, named):
     with pytest.raises(UsageError, match=named):
         Recognizer(**{"model": BrightnessEngine(), **options})
+
+
+@pytest.mark.parametrize(
+    ("engine", "threads", "readers", "told"),
+    [
+        ("onnx", 1, 1, "threads: 1"),
+        ("onnx", 3, 3, "threads: 3"),
+        ("torch", 1, 1, "1 thread"),
+        ("torch", 2, 2, "2 threads"),
+        ("torch", 3, 2, "3 threads"),
+    ],
+)
+def test_a_recognizer_computes_with_the_wanted_threads(path, torch_threads, engine, threads, readers, told):
+    recognizer = Recognizer(engine=engine, threads=threads)
+    assert recognizer.engine.readers == readers
+    assert told in str(recognizer.engine)
+    texts = [reading.text for reading in recognizer.predict([path] * 3)]
+    assert texts == [Recognizer().predict(path).text] * 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"engine": "torch", "device": "cpu"},
+        {"charset": "digits", "length": 4},
+        {"length": (4, 5), "max_bytes": 1_000_000},
+        {"threads": 2},
+    ],
+)
+def test_a_pickled_recognizer_reads_the_same(path, torch_threads, options):
+    recognizer = Recognizer(**options)
+    sent = pickle.dumps(recognizer)
+    assert len(sent) < 1000
+    received = pickle.loads(sent)
+    assert received.predict(path) == recognizer.predict(path)
+    assert received.max_bytes == recognizer.max_bytes
+    assert str(received.engine) == str(recognizer.engine)
+
+
+def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch, tmp_path):
+    shutil.copytree(PRETRAINED, "model")
+    sent = pickle.dumps(Recognizer("model"))
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(sent).predict(path) == Recognizer().predict(path)
 
 
 def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, path, tmp_path):

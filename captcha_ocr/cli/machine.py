@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUN, json_option, option
+from captcha_ocr.cli.options import FOLDER, RUN, json_option, option, threads_option
 from captcha_ocr.config import PRESETS
 from captcha_ocr.inference.model_folder import default_model
 from captcha_ocr.system.signals import deferred
@@ -14,8 +14,9 @@ from captcha_ocr.system.signals import deferred
 
 @main.command()
 @option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Its network and batch size are used.")
+@threads_option
 @json_option
-def bench(preset: str, as_json: bool) -> None:
+def bench(preset: str, threads: int | None, as_json: bool) -> None:
     """Measure how many images per second each device trains on and reads.
 
     Takes less than a minute.
@@ -31,7 +32,7 @@ def bench(preset: str, as_json: bool) -> None:
     if not as_json:
         click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")
     for name in available_devices():
-        speed = measure_speed(name, preset)
+        speed = measure_speed(name, preset, threads)
         if as_json:
             click.echo(json.dumps(asdict(speed)))
         else:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from captcha_ocr.config import MAX_BYTES, Lengths
+from captcha_ocr.config import MAX_BYTES, MAX_THREADS, Lengths
 from captcha_ocr.errors import in_one_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -38,6 +38,9 @@ def add_options(*added: Callable[[Command], Command]) -> Callable[[Command], Com
 
 
 workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one per processor]")
+threads_option = option(
+    "--threads", type=click.IntRange(1, MAX_THREADS), help="Threads to compute with.  [default: one per processor]"
+)
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
 quiet_option = option("--quiet", is_flag=True, help="Print no progress.")

@@ -29,6 +29,7 @@ from captcha_ocr.cli.options import (
     next_command,
     option,
     report,
+    threads_option,
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
@@ -56,7 +57,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @length_option("Read only texts with this many characters.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
-@add_options(max_bytes_option, device_option, json_option)
+@add_options(max_bytes_option, device_option, threads_option, json_option)
 @option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
 @option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the table of --csv to this file.")
 def evaluate(
@@ -69,6 +70,7 @@ def evaluate(
     engine: EngineName,
     max_bytes: int,
     device: str,
+    threads: int | None,
     as_json: bool,
     as_csv: bool,
     out: Path | None,
@@ -92,7 +94,7 @@ def evaluate(
     with deferred():
         from captcha_ocr.recognizer import Recognizer
     with memory_errors(folder, device, engine):
-        recognizer = Recognizer(folder, device, engine, charset, length, max_bytes)
+        recognizer = Recognizer(folder, device, engine, charset, length, max_bytes, threads)
         click.echo(f"model      {'the one in the package' if folder == PRETRAINED else folder}", err=True)
         click.echo(f"device     {recognizer.engine}", err=True)
         printer = Printer(as_json, min_confidence)
@@ -324,9 +326,16 @@ def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], st
 @option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
 @option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else file names]")
 @option("--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy.")
-@max_bytes_option
-@json_option
-def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, max_bytes: int, as_json: bool) -> None:
+@add_options(max_bytes_option, threads_option, json_option)
+def export(
+    images: Path,
+    model_folder: Path,
+    labels: Path | None,
+    int8: bool,
+    max_bytes: int,
+    threads: int | None,
+    as_json: bool,
+) -> None:
     """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
     Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file only if all texts are
@@ -338,9 +347,11 @@ def export(images: Path, model_folder: Path, labels: Path | None, int8: bool, ma
 
     with deferred():
         from captcha_ocr.data.labels import find_labels
+        from captcha_ocr.network.device import set_threads
         from captcha_ocr.network.onnx_export import export as export_model
 
-    found = find_labels(images, labels)
+    set_threads(threads)
+    found = find_labels(images, labels).check()
     exported = export_model(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
     following = next_command("eval image.png", model_folder, RUN, "--model ")
     report(as_json, asdict(exported), str(exported), following)

@@ -22,6 +22,7 @@ from captcha_ocr.cli.options import (
     quiet_option,
     report,
     seed_option,
+    threads_option,
 )
 from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
 from captcha_ocr.errors import UsageError
@@ -62,7 +63,7 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 )
 @option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch.")
 @option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, into OUT.")
-@add_options(seed_option, device_option, force_option, quiet_option, json_option)
+@add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def train(
     data: tuple[Path, ...],
     out: Path,
@@ -74,6 +75,7 @@ def train(
     keep_every: int | None,
     tensorboard: bool,
     device: str,
+    threads: int | None,
     force: bool,
     quiet: bool,
     as_json: bool,
@@ -97,7 +99,7 @@ def train(
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
     config = recipe(preset, shards, init, options)
-    how = TrainOptions(device, init, resume, stream, force, quiet, keep_every, tensorboard)
+    how = TrainOptions(device, init, resume, stream, force, quiet, keep_every, tensorboard, threads)
     if cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         found = {"out": str(out), "test": scores.summary()}
@@ -145,7 +147,7 @@ def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, option
 @option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
 @option("--epochs", type=int, help="Maximum number of epochs, each time.  [default: from the number of images]")
 @option("--init", type=FOLDER, help="Start each time from this trained model's weights.")
-@add_options(seed_option, device_option, force_option, quiet_option, json_option)
+@add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def curve(
     data: Path,
     out: Path,
@@ -154,6 +156,7 @@ def curve(
     init: Path | None,
     seed: int,
     device: str,
+    threads: int | None,
     force: bool,
     quiet: bool,
     as_json: bool,
@@ -171,7 +174,7 @@ def curve(
     def recipe_for(number: int) -> TrainConfig:
         return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
 
-    options = TrainOptions(device=device, init=init, force=force, quiet=quiet)
+    options = TrainOptions(device=device, init=init, force=force, quiet=quiet, threads=threads)
     points = curves.learning_curve(data, out, recipe_for, images, options)
     outlook = curves.outlook(points)
     report(

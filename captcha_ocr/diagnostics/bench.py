@@ -14,7 +14,7 @@ from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_nam
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.fast_renderer import render
-from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
@@ -35,8 +35,9 @@ class Speed:
     reading: float
 
 
-def measure_speed(device_name: str, preset_name: str = "default") -> Speed:
+def measure_speed(device_name: str, preset_name: str = "default", threads: int | None = None) -> Speed:
     """Train on generated captchas, and read them, for some seconds; UsageError if there is no such device."""
+    set_threads(threads)
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
     captchas = GeneratorConfig()

@@ -13,7 +13,14 @@ import torch.distributed as dist
 
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.network.device import VISIBILITY_VARIABLES, available_devices, free_memory, has_native_bf16, memory_of
+from captcha_ocr.network.device import (
+    VISIBILITY_VARIABLES,
+    available_devices,
+    free_memory,
+    has_native_bf16,
+    memory_of,
+    set_threads,
+)
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.parallel import available_workers
 
@@ -24,6 +31,7 @@ COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 
 def examine(model: Path) -> dict[str, Any]:
     """Return versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
+    set_threads()
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",

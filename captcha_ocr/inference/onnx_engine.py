@@ -24,12 +24,12 @@ EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in anothe
 
 
 class OnnxEngine:
-    """An engine for a Recognizer that needs no torch.
+    """An engine for a Recognizer that needs no torch; threads: how many images it reads at once at most.
 
     onnxruntime computes in the calling thread alone; a Recognizer calls it from several threads at once.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, threads: int | None = None) -> None:
         document = read_config(folder)
         self.folder, self.config = folder, model_config_in(folder, document)
         exported = document["facts"].get("exported")
@@ -37,10 +37,10 @@ class OnnxEngine:
         network = read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE])
         with errors_named(folder / ONNX_FILE):
             self.session = open_session(network)
-        self.readers = available_workers()
+        self.threads, self.readers = threads, threads or available_workers()
 
-    def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path]]:
-        return OnnxEngine, (self.folder,)  # another process opens the folder again
+    def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[Path, int | None]]:
+        return OnnxEngine, (self.folder, self.threads)  # another process opens the folder again
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """Return the logits, (B, L, K) float32, of images, (B, C, H, W) uint8."""

@@ -12,6 +12,7 @@ import torch
 from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system.console import counted
+from captcha_ocr.system.parallel import available_workers
 
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -33,6 +34,16 @@ def compute_alone() -> None:
     global _forks
     _forks += 1
     torch.set_num_threads(1)
+
+
+def set_threads(threads: int | None = None) -> None:
+    """Let torch compute with so many threads on the CPU, in this whole process.
+
+    None: as many as torch takes itself, but no more than `available_workers`; torch sees no quota. A forked process
+    keeps one.
+    """
+    if not forks():
+        torch.set_num_threads(threads or min(torch.get_num_threads(), available_workers()))
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

@@ -35,11 +35,11 @@ class TorchEngine:
     It computes in float32, like the exported network: in bf16 one text in a thousand was another.
     """
 
-    readers = 2  # threads: one decodes images, which holds Python's lock, while the network computes for the other
-
     def __init__(self, model: ResNet18, device: torch.device) -> None:
         self.model = to_device(fuse_norms(model), device)
         self.config, self.device, self.forks = model.config, device, forks()
+        # One decodes images, which holds Python's lock, while the network computes for the other.
+        self.readers = min(2, torch.get_num_threads()) if device.type == "cpu" else 2
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Map a function over jobs in processes or threads; the results come in the order of the jobs."""
 
+import math
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.system.cgroups import processor_quota
 from captcha_ocr.system.signals import blocked, deferred
 
 Job = TypeVar("Job")
@@ -36,10 +38,10 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def available_workers() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of processors that this process may use, by its affinity and its quota, which is rounded up."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = processor_quota()
+    return processors if quota is None else min(processors, math.ceil(quota))
 
 
 def map_in_threads(

@@ -23,6 +23,7 @@ class TrainOptions:
 
     init: a trained model to start from. resume: `auto`, `never` or the path of a checkpoint. stream: read the images
     from disk in every epoch. force: replace another run. keep_every: keep the checkpoint of every Nth epoch.
+    threads: with how many torch computes on the CPU; None: one for each processor.
     """
 
     device: str = "auto"
@@ -33,6 +34,7 @@ class TrainOptions:
     quiet: bool = False
     keep_every: int | None = None
     tensorboard: bool = False
+    threads: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path
-from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
 from captcha_ocr.system.console import counted, duration
 from captcha_ocr.system.files import writing_to
@@ -44,6 +44,7 @@ def train(data: Sequence[Path], out: Path, config: TrainConfig, options: TrainOp
     On SIGINT or SIGTERM, training saves a checkpoint between two steps and raises KeyboardInterrupt or SystemExit.
     Under torchrun all processes train together; the main process decides, writes and prints.
     """
+    set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = read_dataset(data)
     available = dataset.count("train")

@@ -219,3 +219,19 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     assert "captcha-ocr train --data 'my shards'" in result.stderr
     prepared = json.loads(result.stdout)
     assert [prepared[name] for name in ("train", "val", "test", "left_out")] == [48, 6, 6, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_eval_computes_with_the_wanted_threads(some, torch_threads, engine, threads):
+    result = invoke("eval", "--engine", engine, "--threads", threads, some[0])
+    assert (result.exit_code, result.stdout.count("\n")) == (0, 1)
+    assert re.search(rf"\b{threads} thread|threads: {threads}\b", result.stderr)
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "all", "1000000"])
+@pytest.mark.parametrize("command", ["eval", "export", "train", "curve", "bench"])
+def test_a_number_of_threads_that_cannot_be_is_refused_by_the_option(command, wrong):
+    result = invoke(command, "--threads", wrong)
+    assert result.exit_code == 2
+    assert "--threads" in result.stderr

@@ -19,3 +19,9 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
     assert [point["images"] for point in found["points"]] == [10, 20]
     assert [line.split("%")[0] for line in found["outlook"]] == ["exact match 95", "exact match 99"]
     assert (tmp_path / "curve" / "curve.png").exists()
+
+
+def test_train_computes_with_the_wanted_threads(shards, tmp_path, torch_threads):
+    options = ["--data", shards, "--out", tmp_path / "run", "--preset", "tiny", "--epochs", 1, "--device", "cpu"]
+    result = invoke("train", *options, "--threads", 2)
+    assert (result.exit_code, "2 threads" in result.stderr) == (0, True)

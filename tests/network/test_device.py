@@ -12,9 +12,30 @@ from captcha_ocr.network.device import (
     choose_precision,
     describe_device,
     enough_memory,
+    set_threads,
 )
 
 CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("before", "processors", "wanted", "threads"),
+    [(4, 8, None, 4), (4, 2, None, 2), (1, 8, None, 1), (1, 2, 3, 3), (4, 8, 1, 1), (2, 1, None, 1)],
+)
+def test_torch_computes_with_the_wanted_threads_or_what_the_machine_grants(
+    monkeypatch, torch_threads, before, processors, wanted, threads
+):
+    monkeypatch.setattr(device, "available_workers", lambda: processors)
+    torch.set_num_threads(before)
+    set_threads(wanted)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_forked_process_keeps_its_one_thread(monkeypatch, torch_threads):
+    monkeypatch.setattr(device, "_forks", device.forks())
+    device.compute_alone()
+    set_threads(2)
+    assert (torch.get_num_threads(), device.forks()) == (1, 1)
 
 
 def test_auto_takes_the_first_device_and_the_cpu_is_always_there():

@@ -1,4 +1,3 @@
-import os
 from typing import get_args
 
 import numpy as np
@@ -39,14 +38,3 @@ def test_an_engine_on_another_device_refuses_to_compute_after_a_fork(monkeypatch
     monkeypatch.setattr(device, "_forks", device.forks() + 1)
     with pytest.raises(UsageError, match=r"meta.*spawn"):
         engine.logits(images)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_torch_computes_with_one_thread_after_a_fork(monkeypatch):
-    monkeypatch.setattr(device, "_forks", 0)
-    torch.set_num_threads(2)
-    try:
-        device.compute_alone()
-        assert (torch.get_num_threads(), device.forks()) == (1, 1)
-    finally:
-        torch.set_num_threads(1)

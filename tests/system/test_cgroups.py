@@ -1,0 +1,42 @@
+import pytest
+
+from captcha_ocr.system.cgroups import processor_quota
+
+HOST = "0::/user.slice/session-1.scope\n"
+OLD = "12:memory:/a\n4:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "quota"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),  # docker --cpus 1.5
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {}, None),  # the root group of a host has no such file
+        ("0::/kubepods/pod1/c1\n", {"kubepods/pod1/c1/cpu.max": "50000 100000\n"}, 0.5),
+        (
+            "0::/kubepods/pod1/c1\n",
+            {"kubepods/pod1/c1/cpu.max": "max 100000", "kubepods/cpu.max": "200000 100000"},
+            2.0,
+        ),
+        (HOST, {"user.slice/cpu.max": "300000 100000", "user.slice/session-1.scope/cpu.max": "100000 50000"}, 2.0),
+        ("0::/../..\n", {"cpu.max": "100000 100000\n"}, 1.0),  # a namespace that does not show the group
+        (OLD, {"cpu/docker/0123/cpu.cfs_quota_us": "250000\n", "cpu/docker/0123/cpu.cfs_period_us": "100000\n"}, 2.5),
+        (OLD, {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.0),  # docker, version 1
+        (OLD, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ("3:cpuacct,cpu:/\n", {"cpu/cpu.cfs_quota_us": "40000", "cpu/cpu.cfs_period_us": "20000"}, 2.0),
+        ("3:cpuset:/\n2:cpuacct:/\n", {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, None),
+        (OLD, {"cpu/cpu.cfs_quota_us": "100000\n"}, None),
+        ("0::/\n", {"cpu.max": "nonsense\n"}, None),
+    ],
+)
+def test_the_quota_of_a_process_is_the_smallest_of_its_control_groups(tmp_path, membership, files, quota):
+    (tmp_path / "membership").write_text(membership)
+    for name, text in files.items():
+        file = tmp_path / "mount" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert processor_quota(tmp_path / "membership", tmp_path / "mount") == quota
+
+
+def test_a_system_without_control_groups_has_no_quota(tmp_path):
+    assert processor_quota(tmp_path / "none", tmp_path) is None
