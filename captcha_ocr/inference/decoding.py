@@ -8,12 +8,16 @@ from captcha_ocr.charset import characters_of
 from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
 
+SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
+LAST = 1e-30  # a factor that keeps only the order among what is ranked last
+
 
 @dataclass(frozen=True)
 class Character:
-    """A character of a reading, and the second most probable one at its position (empty: the end of the text).
+    """A character of a reading, and the one that most probably stands in its place if it is wrong, `runner_up`.
 
-    Both confidences are probabilities from 0 to 1.
+    Both confidences are probabilities from 0 to 1. runner_up: empty if there is no other character; it may also mean
+    the end of the text in a model of preset `seed`.
     """
 
     character: str
@@ -65,10 +69,15 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     logits -= logits.max(-1, keepdims=True)
     probabilities = np.exp(logits)
     probabilities /= probabilities.sum(-1, keepdims=True)
-    ids, confidences = take_most_probable(probabilities)
-    runner_ids, runner_confidences = take_most_probable(probabilities)
+    ids, confidences = most_probable(probabilities)
     is_end = ids == len(config.charset)
     after_end = is_end.cumsum(1) > is_end
+    rank = probabilities.copy()
+    if config.network.pool != "global":
+        discount_shifts(rank, np.where(allowed, probabilities, 1.0), np.where(after_end, len(config.charset), ids))
+    np.put_along_axis(rank, ids[..., None], 0, -1)
+    runner_ids, _ = most_probable(rank)
+    runner_confidences = np.where(rank.max(-1) > 0, take(probabilities, runner_ids), 0.0)
     text_confidences = np.where(after_end, 1.0, confidences).prod(-1).tolist()
     names = np.array([*config.class_names, ""])
     runners_up = names[np.where(runner_confidences > 0, runner_ids, -1)].tolist()
@@ -86,9 +95,33 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     return readings
 
 
-def take_most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most probable class at each position of (B, L, K) and its probability, both (B, L); set that to 0."""
+def most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most probable class at each position of (B, L, K) and its probability, both (B, L)."""
     ids = probabilities.argmax(-1)
-    maxima = np.take_along_axis(probabilities, ids[..., None], -1)[..., 0]
-    np.put_along_axis(probabilities, ids[..., None], 0, -1)
-    return ids, maxima
+    return ids, take(probabilities, ids)
+
+
+def take(probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return the probability (B, L) of a class (B, L) at each position of (B, L, K)."""
+    return np.take_along_axis(probabilities, ids[..., None], -1)[..., 0]
+
+
+def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray) -> None:
+    """Rank last in `rank`, (B, L, K), what is probable at a position only because the text may be shifted there.
+
+    In CTC a character too few moves the next one to a position, and one too many moves the one before there. Both go on
+    to the end of the text, so the position after it tells how probable the shift is: if a neighbour is not much more
+    probable than that, it is no substitute. probabilities: 1 where a class is not allowed, since it then tells nothing.
+    ids: (B, L), the end class after the end of the text.
+    """
+    end = rank.shape[-1] - 1
+    text = np.pad(ids, ((0, 0), (1, 2)), constant_values=end)
+    later = np.pad(probabilities[:, 1:], ((0, 0), (0, 1), (0, 0)), constant_values=1.0)
+    before, here, following, second = (text[:, first : first + ids.shape[1]] for first in range(4))
+    for neighbour, moved in ((following, second), (before, here)):
+        probability = take(rank, neighbour)
+        is_shift = probability <= SHIFT_RATIO * take(later, moved)
+        np.put_along_axis(
+            rank, neighbour[..., None], np.where(is_shift, probability * LAST, probability)[..., None], -1
+        )
+    rank[..., end] = 0

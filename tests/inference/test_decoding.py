@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,48 @@ def test_lengths_that_the_model_does_not_read_are_refused():
             allowed_classes(CONFIG, lengths=lengths)
 
 
-def test_the_end_of_the_text_can_be_the_runner_up():
-    reading = read([[9, 0, 0], [0, 9, 8], [0, 0, 9]])
+# Logits of A B C D and the end, for "ABC": at each position what is read has 9, and these others.
+@pytest.mark.parametrize(
+    ("others", "runners"),
+    [
+        (
+            [{"B": 5, "D": 1}, {"C": 5, "D": 1}, {"": 5, "D": 1}],
+            "DDD",
+        ),  # a character too few moves the rest to the left
+        ([{"D": 1}, {"A": 5, "D": 1}, {"B": 5, "D": 1}], "DDD"),  # one too many moves it to the right
+        ([{"D": 1}, {"C": 5, "D": 1}, {"": 5, "D": 1}], "DDD"),  # too few, after the first
+        ([{"D": 1}, {"A": 7, "D": 1}, {"B": 2, "D": 1}], "DAD"),  # no shift: the next position knows nothing of it
+        ([{"B": 7, "D": 1}, {"C": 1, "D": 2}, {"D": 1}], "BDD"),
+        ([{"D": 1}, {"D": 1}, {"": 8, "D": 1}], "DDD"),  # the end is no character
+        ([{"C": 4, "D": 3}, {"D": 2}, {"A": 3, "D": 2}], "CDA"),  # further away than a neighbour
+    ],
+)
+@pytest.mark.parametrize("longest", [3, 4])
+def test_the_runner_up_is_what_could_stand_in_a_characters_place(others, runners, longest):
+    config = replace(CONFIG, charset=Charset("ABCD"), lengths=Lengths(1, longest))
+    rows = [
+        [{**other, read: 9}.get(name, 0) for name in config.class_names]
+        for other, read in zip(others, "ABC", strict=True)
+    ]
+    if longest == 4:  # a shift to the right goes on there
+        rows.append([0, 0, others[2].get("B", 0), 0, 9])
+    (reading,) = read_logits(np.array([rows], np.float32), config, allowed_classes(config))
+    assert reading.text == "ABC"
+    assert "".join(character.runner_up for character in reading.characters) == runners
+    for character in reading.characters:
+        assert 0 < character.runner_up_confidence < character.confidence
+
+
+def test_a_shift_is_named_where_there_is_no_other_character_and_nothing_where_there_is_none():
+    characters = read([[9, 8, 0], [8, 9, 0], [0, 0, 9]]).characters
+    assert [each.runner_up for each in characters] == ["B", "A"]
+    (only,) = read([[9, 1, 0], [0, 0, 9], [0, 0, 9]], charset="A").characters
+    assert (only.runner_up, only.runner_up_confidence) == ("", 0)
+
+
+def test_without_ctc_the_end_can_be_the_runner_up():
+    config = replace(CONFIG, network=NetworkConfig(pool="global"))
+    logits = np.array([[[9, 0, 0], [0, 9, 8], [0, 0, 9]]], np.float32)
+    (reading,) = read_logits(logits, config, allowed_classes(config))
     assert reading.text == "AB"
     assert [character.runner_up for character in reading.characters] == ["B", ""]
