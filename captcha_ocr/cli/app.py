@@ -1,7 +1,7 @@
 """The group of commands: imports a command when it runs, and turns errors and signals into a line and an exit code.
 
-Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2 wrong usage; 3 a file
-that captcha-ocr wrote is damaged; 130 Ctrl-C; 143 SIGTERM.
+Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2 nothing was done,
+because an option or an input is wrong; 3 a file that captcha-ocr wrote is damaged; 130 Ctrl-C; 143 SIGTERM.
 """
 
 import io

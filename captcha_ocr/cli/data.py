@@ -111,6 +111,7 @@ label_options = add_options(
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
 @option("--split", default="80/10/10", callback=parse_numbers("/"), help="Percentages for training/validation/test.")
 @option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make this many folds for train --cross-validate.")
+@option("--strict", is_flag=True, help="Exit with 1 if an image or a label is left out.")
 @add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def prepare(
     images: Path,
@@ -121,6 +122,7 @@ def prepare(
     size: tuple[int, int] | None,
     channels: str | None,
     folds: int | None,
+    strict: bool,
     workers: int | None,
     force: bool,
     quiet: bool,
@@ -154,13 +156,13 @@ def prepare(
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     rows += [("left out", line) for line in in_groups(prepared.problems)]
+    if prepared.copies:
+        rows.append(("left out", f"{prepared.copies:,} byte-identical copies of other images"))
     for name, words in rows:
         if words:
             click.echo(f"{name:14}{in_one_line(words)}", err=True)
-    if prepared.copies:
-        click.echo(f"left out {prepared.copies:,} byte-identical copies of other images", err=True)
     report_shards(out, replace(prepared, manifest=first.manifest), folds, as_json)
-    if prepared.problems:
+    if strict and first.manifest.left_out:
         sys.exit(1)
 
 

@@ -42,7 +42,7 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError, UsageError
+from captcha_ocr.errors import DamagedError, ImageError, UsageError
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
@@ -189,7 +189,7 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
         if not rows_of["train"]:
             why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
             few = f"{counted(len(kept.rows), 'usable image')}, too few for training, validation and test sets"
-            raise CaptchaOcrError(f"{few} ({why})" if why else few)
+            raise UsageError(f"{few} ({why})" if why else few)
         shards = write_shards(staging, pixels, rows_of, plan, options.workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
         manifest = replace(manifest, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import open_regular
 
 MARKS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
@@ -66,22 +66,22 @@ def encoding_of(start: bytes, default: str = "utf-8") -> str:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, or in the encoding of its byte-order mark; CaptchaOcrError for any other file."""
+    """Read a text file in UTF-8, or in the encoding of its byte-order mark; UsageError for any other file."""
     try:
         with open_regular(path) as stream:
             data = stream.read()
         return data.decode(encoding_of(data))
     except OSError as error:
-        raise CaptchaOcrError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         what = (
             "is a spreadsheet: save it as CSV" if data.startswith(b"PK") else f"is not text in UTF-8 ({error.reason})"
         )
-        raise CaptchaOcrError(f"{path} {what}") from None
+        raise UsageError(f"{path} {what}") from None
 
 
 def read_table(path: Path) -> list[Row]:
-    """Read the rows of a table; CaptchaOcrError, with its first line, if it is not understood.
+    """Read the rows of a table; UsageError, with its first line, if it is not understood.
 
     CSV with commas, semicolons or tabs, with a header (see COLUMNS) or rows of a file name and a text; a file name, a
     blank and a text a line; JSON: a list of objects, an object a line, or one object {file name: text}. `eval --csv`
@@ -91,7 +91,7 @@ def read_table(path: Path) -> list[Row]:
     try:
         rows = list(rows_of_json(text) if text.lstrip()[:1] in ("{", "[") else rows_of_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:
-        raise CaptchaOcrError(f"{path} cannot be read as a labels file: {error}") from None
+        raise UsageError(f"{path} cannot be read as a labels file: {error}") from None
     return rows
 
 

@@ -14,7 +14,7 @@ from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, count_kinds, find_labels, in_groups
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
 from captcha_ocr.data.selection import Selection, select_labels
-from captcha_ocr.errors import CaptchaOcrError, ImageError, in_one_line
+from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted
@@ -149,7 +149,7 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
     if not pairs:
         name, reason = next(iter(problems.items()))
-        raise CaptchaOcrError(f"no image below {folder} can be read; {name}: {reason}")
+        raise UsageError(f"no image below {folder} can be read; {name}: {reason}")
     by_hash: dict[str, list[Label]] = {}
     for label, file in pairs:
         by_hash.setdefault(file.sha256, []).append(label)

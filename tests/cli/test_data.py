@@ -1,6 +1,46 @@
 import json
+import shutil
+from pathlib import Path
 
+import pytest
 from conftest import invoke
+
+PREPARE = ["prepare", "mine", "--size", "48x16", "--workers", 1, "--json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("21.png", b"no image"),
+        ("22.png", b""),
+        ("labels.csv", b"gone.png,23\n"),
+        ("labels.csv", b"24.png,\n"),
+        ("labels.csv", b"25.png,1234567\n"),
+    ],
+)
+def test_prepare_names_and_counts_what_it_leaves_out_and_strict_alone_fails(images, file, content):
+    shutil.copytree(images, "mine")
+    path = Path("mine", file)
+    path.write_bytes((path.read_bytes() if path.exists() else b"") + content)
+    name = file if file.endswith("png") else content.decode().partition(",")[0]
+    for strict in (False, True, True):  # the third time all shards exist
+        result = invoke(*PREPARE, *["--strict"] * strict)
+        assert (result.exit_code, json.loads(result.stdout)["left_out"]) == (int(strict), 1), result.stderr
+    shutil.rmtree("data")
+    assert any(line.startswith("left out ") and name in line for line in invoke(*PREPARE).stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "table",
+    [b"\0,\n", b"filename,text,text\na.png,1,2\n", b'{"path":\n', b'filename,text\na.png,"1', b'{"path": ' * 10**5],
+)
+def test_what_was_not_done_at_all_is_wrong_usage(images, table):
+    shutil.copytree(images, "mine")
+    Path("mine", "labels.csv").write_bytes(table)
+    for command in (PREPARE, [*PREPARE, "--strict"], ["inspect", "mine"], ["eval", "--labels", "mine/labels.csv"]):
+        result = invoke(*command)
+        assert result.exit_code == 2
+        assert "mine/labels.csv" in result.stderr
 
 
 def test_inspect_counts_draws_and_names_what_was_read_wrong(images, run, tmp_path):

@@ -214,7 +214,7 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     Path("fixed.csv").write_text(result.stdout)
     options = ["--corrections", "fixed.csv", "--size", "48x16", "--out", "my shards", "--workers", 1, "--json"]
     result = invoke("prepare", "mine", *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 0
     assert "bad.png: " in result.stderr
     assert "captcha-ocr train --data 'my shards'" in result.stderr
     prepared = json.loads(result.stdout)

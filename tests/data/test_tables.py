@@ -2,7 +2,7 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.data.tables import Row, encoding_of, excerpt, read_table
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import UsageError
 
 WORDS = [("a.png", "AB"), ("b.png", "é 1")]
 CSV = "filename,text\na.png,AB\nb.png,é 1\n"
@@ -105,7 +105,7 @@ def test_a_text_is_neither_cut_nor_changed(read, content, text):
 )
 def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content, name):
     if name is None:  # three fields in a table without a header: nothing says what the third one is
-        with pytest.raises(CaptchaOcrError, match=naming("table.dat", "a.png,A,")):
+        with pytest.raises(UsageError, match=naming("table.dat", "a.png,A,")):
             read(content)
         return
     first, second = read(content)
@@ -132,13 +132,13 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content, name):
     ],
 )
 def test_what_is_no_table_is_refused_with_its_first_line(read, content, shown):
-    with pytest.raises(CaptchaOcrError, match=naming("table.dat", shown)) as refusal:
+    with pytest.raises(UsageError, match=naming("table.dat", shown)) as refusal:
         read(content)
     assert len(str(refusal.value)) < 500
 
 
 def test_a_missing_table_is_named(tmp_path):
-    with pytest.raises(CaptchaOcrError, match=r"gone\.csv"):
+    with pytest.raises(UsageError, match=r"gone\.csv"):
         read_table(tmp_path / "gone.csv")
 
 
