@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from captcha_ocr.errors import LabelError, check
@@ -154,3 +154,29 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
 def mixes_cases(characters: Iterable[str]) -> bool:
     """Tell whether `characters` holds letters of both cases."""
     return {"Lu", "Ll"} <= {unicodedata.category(character) for character in characters if character}
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Tell whether two texts may look the same: but for blanks, marks, case, look-alikes and what is not ASCII."""
+    both = [shape_of(text) for text in (one, other)]
+    return len(both[0]) == len(both[1]) and all(
+        a == b or not (a.isascii() and b.isascii()) for a, b in zip(*both, strict=True)
+    )
+
+
+def shape_of(text: str) -> str:
+    """Return a text without blanks, marks and what is invisible, its look-alikes and cases merged."""
+    merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
+    return "".join(character for character in merged if can_be_read(character))
+
+
+def how_they_differ(one: str, other: str) -> str:
+    """Return the rest of a sentence that names two texts: where they differ if they look alike, else nothing."""
+    if one == other or not look_alike(one, other):
+        return ""
+    place, pair = next((n, pair) for n, pair in enumerate(zip_longest(one, other, fillvalue=""), 1) if len({*pair}) > 1)
+    first, second = (
+        f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip() if character else "nothing"
+        for character in pair
+    )
+    return f" (they differ in character {place}: {first} and {second})"

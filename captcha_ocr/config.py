@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from captcha_ocr.charset import Charset
+from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.errors import UsageError, check, is_int
 
 Stem = Literal["3x3", "strided"]
@@ -38,7 +38,7 @@ def check_seed(seed: object) -> None:
 
 def check_max_bytes(max_bytes: object) -> None:
     """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
-    check(is_int(max_bytes, 1, 10**9), f"--max-bytes must be 1 to 1,000,000,000, not {max_bytes}")
+    check(is_int(max_bytes, 1, 10**9), f"max_bytes (--max-bytes) must be 1 to 1,000,000,000, not {max_bytes!r}")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class InputSize:
     def __post_init__(self) -> None:
         low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
         for side in (self.height, self.width):
-            check(is_int(side, low, high), f"an input side must be {low} to {high} pixels, not {side}")
+            check(is_int(side, low, high), f"a side of the input (--size) must be {low} to {high} pixels, not {side}")
         check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
 
     def __str__(self) -> str:
@@ -367,5 +367,5 @@ def differences(old: Any, new: Any) -> list[str]:
             words += differences(before, after)
         elif before != after:
             old_words, new_words = ("unset" if value is None else str(value) for value in (before, after))
-            words.append(f"{item.name}: {old_words} -> {new_words}")
+            words.append(f"{item.name}: {old_words} -> {new_words}{how_they_differ(old_words, new_words)}")
     return words

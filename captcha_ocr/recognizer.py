@@ -1,6 +1,7 @@
 """The class Recognizer: what programs import to read captchas."""
 
 import os
+import shlex
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
-from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
+from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
@@ -73,8 +74,7 @@ class Recognizer:
             model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
-        ends = (length, length) if isinstance(length, int) else length
-        self.allowed = allowed_classes(self.config, charset, None if ends is None else Lengths(*ends))
+        self.allowed = allowed_classes(self.config, charset, lengths_of(length))
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
@@ -137,6 +137,16 @@ class Recognizer:
         return readings
 
 
+def lengths_of(length: int | tuple[int, int] | None) -> Lengths | None:
+    """Return a number of characters, or the smallest and the largest, as Lengths; UsageError for anything else."""
+    if length is None:
+        return None
+    ends = tuple(length) if isinstance(length, (tuple, list)) else (length, length)
+    fine = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends) and ends[0] <= ends[1]
+    check(fine, f"length must be a number of characters, or the smallest and the largest, not {length!r}")
+    return Lengths(*ends)
+
+
 def _raise_if_error(result: Reading | ImageError) -> Reading:
     if isinstance(result, ImageError):
         try:
@@ -167,8 +177,9 @@ def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["tor
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
-        check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: captcha-ocr export --model {folder}")
-        check(on_cpu, f"the engine onnx computes on the CPU, not on {device}; use --engine torch")
+        command = f"captcha-ocr export IMAGES --model {shlex.quote(str(folder))}"
+        check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: {command}")
+        check(on_cpu, f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)")
         check(is_installed, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")
     if wanted == "onnx" or (wanted == "auto" and is_exported and on_cpu and is_installed):
         return "onnx"

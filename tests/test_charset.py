@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from captcha_ocr.charset import NAMED, Charset, characters_of, find_charset, merge_lookalikes
+from captcha_ocr.charset import NAMED, Charset, characters_of, find_charset, how_they_differ, merge_lookalikes
 from captcha_ocr.errors import LabelError, UsageError
 
 COMPOSED, DECOMPOSED = "é", "e\u0301"
@@ -89,3 +89,26 @@ def test_folding_never_changes_the_length_of_a_text(fold, character):
 @pytest.mark.parametrize(("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")])
 def test_look_alikes_become_the_first_of_their_group(text, merged):
     assert merge_lookalikes(text) == merged
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "named"),
+    [
+        ("\u00e9.png", "e\u0301.png", ["character 1", "U+00E9", "U+0065"]),  # composed and decomposed
+        ("A1.png", "\u04101.png", ["character 1", "U+0041 LATIN", "U+0410 CYRILLIC"]),
+        ("a.png", "a.png ", ["character 6", "nothing", "U+0020 SPACE"]),
+        ("a b.png", "a\u00a0b.png", ["character 2", "SPACE", "NO-BREAK SPACE"]),
+        ("ab.png", "a\u200bb.png", ["character 2", "U+200B"]),
+        ("a-b.png", "a\u2010b.png", ["HYPHEN-MINUS", "U+2010 HYPHEN"]),
+        ("O1.png", "0l.png", ["character 1", "U+004F", "U+0030"]),
+        ("A.PNG", "A.png", ["character 3", "CAPITAL LETTER P", "SMALL LETTER P"]),
+        ("1\r", "1", ["character 2", "U+000D", "nothing"]),
+    ],
+)
+def test_two_texts_that_look_the_same_are_told_apart(one, other, named):
+    assert all(name in how_they_differ(one, other) for name in named)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a.png", "a.png"), ("a.png", "b.png"), ("a.png", "aa.png"), ("", "ab")])
+def test_texts_that_look_different_need_no_words(one, other):
+    assert how_they_differ(one, other) == ""

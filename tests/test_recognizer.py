@@ -2,15 +2,18 @@ import base64
 import contextlib
 import gc
 import io
+import os
 import pickle
 import re
 import shutil
+import tempfile
 import weakref
 from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import naming
 from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
@@ -211,3 +214,39 @@ def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
         assert holds_an_array_and_catches_an_error()() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_file_that_was_read_to_its_end_is_no_empty_file(recognizer, images, tmp_path, left):
+    path = next(images.glob("*.png"))
+    with open(path, "rb") as file, io.BytesIO(path.read_bytes()) as buffer, tempfile.SpooledTemporaryFile() as spooled:
+        spooled.write(path.read_bytes())
+        for stream in (file, buffer, spooled):
+            stream.seek(-left, io.SEEK_END)
+            with pytest.raises(ImageError, match=r"not a PNG" if left else r"seek\(0\)"):
+                recognizer.predict(stream)
+            stream.seek(0)
+            assert recognizer.predict(stream).text
+    with pytest.raises(ImageError, match="empty"):
+        recognizer.predict(io.BytesIO())
+    reader, writer = os.pipe()  # cannot tell how much was read
+    os.close(writer)
+    with open(reader, "rb") as pipe, pytest.raises(ImageError, match="empty"):
+        recognizer.predict(pipe)
+
+
+@pytest.mark.parametrize("length", ["4", "4-6", 0, 65, True, 2.0, (4,), (6, 4), (1, 2, 3), (None, 4), {}])
+def test_a_length_that_is_none_is_refused_by_name(run, length):
+    with pytest.raises(UsageError, match=naming("length", repr(length))):
+        Recognizer(run, device="cpu", length=length)
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, 2e6, "10", None, True])
+def test_a_limit_that_is_none_is_refused_by_the_parameters_name(max_bytes):
+    with pytest.raises(UsageError, match=naming("max_bytes", repr(max_bytes))):
+        Recognizer(max_bytes=max_bytes)
+
+
+def test_too_large_a_file_names_the_parameter(run, images):
+    with pytest.raises(ImageError, match=naming("10 bytes", "max_bytes")):
+        Recognizer(run, device="cpu", max_bytes=10).predict(next(images.glob("*.png")))

@@ -26,6 +26,8 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "machine": ("bench", "doctor"),
 }
 UNDER_TORCHRUN = ("train", "doctor")
+RESUMED = ("generate", "train", "curve")  # after a signal the same command continues what is begun
+BEGUN_AGAIN = ("prepare", "inspect", "export")  # it starts over
 
 
 class CommandGroup(click.Group):
@@ -72,11 +74,10 @@ class CommandGroup(click.Group):
         except CaptchaOcrError as error:
             leave(error.exit_code, f"{name_of_process()}{error}")
         except KeyboardInterrupt:
-            hint = "" if ctx.invoked_subcommand == "eval" else "; run the same command again to resume"
-            leave(130, f"interrupted{hint}")
+            leave(130, f"interrupted{after_a_signal(ctx.invoked_subcommand)}")
         except SystemExit as leaving:
             if leaving.code == 128 + signal.SIGTERM:
-                click.echo("captcha-ocr: terminated", err=True)
+                click.echo(f"captcha-ocr: terminated{after_a_signal(ctx.invoked_subcommand)}", err=True)
             raise
         except BrokenPipeError:  # the reader of our output left (`| head`)
             silence_output()
@@ -96,6 +97,13 @@ def summary_and_example(command: click.Command) -> str:
     """Return the first paragraph of a command's help and its example, a line each; `\\b` stops click from wrapping."""
     paragraphs = (command.help or "").split("\n\n")
     return "\b\n" + "\n".join([" ".join(paragraphs[0].split()), paragraphs[-1].strip()])
+
+
+def after_a_signal(command: str | None) -> str:
+    """Say what the same command does after it was stopped; a command that prints as it goes needs no words."""
+    if command in RESUMED:
+        return "; run the same command again to resume"
+    return "; run the same command again, which starts over" if command in BEGUN_AGAIN else ""
 
 
 def leave(code: int, message: str) -> NoReturn:

@@ -16,6 +16,7 @@ from captcha_ocr.cli.options import (
     IMAGES,
     SHARDS,
     add_options,
+    charset_option,
     device_option,
     escape,
     force_option,
@@ -50,7 +51,7 @@ RENDERER_HELP = "Code that draws; fast makes the same pixels in half the time."
 @option("--count", default=GeneratorConfig.count, help="Number of images.")
 @option("--start", default=GeneratorConfig.start, help="Number of the first image, to share work over machines.")
 @length_option("Characters per text, or their minimum and maximum.", default=str(GeneratorConfig.lengths))
-@option("--charset", default="upper-alnum", help=f"Characters, or one of {', '.join(NAMED)}.")
+@charset_option(f"Characters, or one of {', '.join(NAMED)}.", default="upper-alnum")
 @size_option
 @option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be repeated.")
 @option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Font sizes to choose from at random.")
@@ -96,7 +97,7 @@ label_options = add_options(
     option("--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."),
     max_bytes_option,
     option("--label-pattern", metavar="REGEX", help="Regular expression that finds the text in a file name."),
-    option("--charset", help=f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
+    charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
     length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
     option("--case-sensitive", is_flag=True, help="Distinguish upper and lower case if the labels have both."),
 )

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
+from captcha_ocr.charset import Charset, characters_of
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, Lengths
-from captcha_ocr.errors import in_one_line
+from captcha_ocr.errors import UsageError, in_one_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Parsed = TypeVar("Parsed")
 
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -71,14 +73,36 @@ def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, s
     return parse
 
 
-def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> Lengths | None:
-    """Parse a number such as `4` or a range such as `4-6` as Lengths."""
-    return None if text is None else Lengths.parse(text)
+def named_option(
+    parse: Callable[[str], Parsed],
+) -> Callable[[click.Context, click.Parameter, str | None], Parsed | None]:
+    """Return a click callback that parses a value; what is wrong with it is said with the option's name."""
+
+    def callback(context: click.Context, parameter: click.Parameter, text: str | None) -> Parsed | None:
+        try:
+            return None if text is None else parse(text)
+        except UsageError as error:
+            raise UsageError(f"{parameter.opts[0]}: {error}") from None
+
+    return callback
+
+
+def check_charset(name_or_characters: str) -> str:
+    """Return the value of --charset; UsageError unless it is an alphabet, or the name of one."""
+    Charset(characters_of(name_or_characters))
+    return name_or_characters
+
+
+def charset_option(help_text: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option for an alphabet."""
+    return option("--charset", callback=named_option(check_charset), help=help_text, **settings)
 
 
 def length_option(help_text: str, **settings: Any) -> Callable[[Command], Command]:
     """Return an option for the number of characters of a text."""
-    return option("--length", "lengths", metavar="N|N-M", callback=parse_lengths, help=help_text, **settings)
+    return option(
+        "--length", "lengths", metavar="N|N-M", callback=named_option(Lengths.parse), help=help_text, **settings
+    )
 
 
 size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels.")

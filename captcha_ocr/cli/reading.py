@@ -21,6 +21,7 @@ from captcha_ocr.cli.options import (
     IMAGES,
     RUN,
     add_options,
+    charset_option,
     device_option,
     escape,
     json_option,
@@ -53,7 +54,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
     help=f"A model or run folder.  [default: {MODEL_VARIABLE}, else {RUN}, else the model in the package]",
 )
 @option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
-@option("--charset", help="Read only these characters, or those of this named alphabet.")
+@charset_option("Read only these characters, or those of this named alphabet.")
 @length_option("Read only texts with this many characters.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
@@ -212,6 +213,8 @@ class Printer:
     def print_error(self, path: str, error: ImageError) -> int:
         """Print an error, in plain output to stderr; returns 1."""
         reason = str(error).removeprefix(in_one_line(f"{path}: "))
+        if os.path.isdir(path):  # the images of a folder that has some come one by one
+            reason = "the folder holds no images"
         if self.as_json:
             click.echo(json.dumps({"path": path, "error": reason}, ensure_ascii=False))
         else:

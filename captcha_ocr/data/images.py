@@ -119,7 +119,9 @@ def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Re
         encoded = bytes_of_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        source = all_of(source, 2 * max_bytes)  # it may be base64, which is a third longer
+        stream, source = source, all_of(source, 2 * max_bytes)  # it may be base64, which is a third longer
+        if not source and position_of(stream):
+            raise ImageError("the file was read to its end before; rewind it with seek(0)")
     if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(source).__name__}"
@@ -140,6 +142,14 @@ def all_of(stream: Readable, most: int) -> bytes:
     while len(found) < most and (part := stream.read(most - len(found))):
         found += part
     return bytes(found)
+
+
+def position_of(stream: Readable) -> int:
+    """Return how many bytes of an open file were read; 0 for a pipe, which cannot tell."""
+    try:
+        return int(stream.tell())  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError, TypeError):
+        return 0
 
 
 def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:

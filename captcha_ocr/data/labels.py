@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
-from captcha_ocr.charset import characters_of
+from captcha_ocr.charset import characters_of, how_they_differ, look_alike
 from captcha_ocr.config import PrepareConfig, Split
 from captcha_ocr.data.images import ImageFiles, find_images
 from captcha_ocr.data.names import NO_TEXT, NameReader, Test
@@ -251,7 +251,9 @@ def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path
     """Raise UsageError if a labels file has rows, but none of them names one of the files below `images`."""
     named = [label.file for label in labels] + list(refused)
     if named and set(files).isdisjoint(named):
-        example = f"the first row names {named[0]!r}, and the folder has {files[0]!r}"
+        nearest = next((file for file in files if look_alike(named[0], file)), files[0])
+        both = f"the first row names {named[0]!r}, and the folder has {nearest!r}"
+        example = both + how_they_differ(named[0], nearest)
         raise UsageError(f"no row of {table} names an image below {images}: {example}")
 
 

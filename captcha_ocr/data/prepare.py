@@ -297,13 +297,26 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
         raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
-    changed = ["the images or labels differ"] if existing.inputs_sha256 != planned.inputs_sha256 else []
-    changed += ["the input size differs"] if existing.size != planned.size else []
-    changed += ["the options differ"] if existing.options != planned.options else []
+    both = existing.options | planned.options
+    names = [name for name in both if existing.options.get(name) != planned.options.get(name)]
+    changed = [
+        f"--{name.replace('_', '-')}: {shown(existing.options.get(name))} -> {shown(planned.options.get(name))}"
+        for name in names
+    ]
+    changed += [f"input size: {existing.size} -> {planned.size}"] if existing.size != planned.size else []
+    if existing.inputs_sha256 != planned.inputs_sha256 and not names:  # other options choose other labels
+        changed.append("the images or labels differ")
     raise UsageError(
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
         "choose another --out, or replace them with --force"
     )
+
+
+def shown(value: object) -> str:
+    """Return an option's value in a manifest as it is given to prepare."""
+    if isinstance(value, list):
+        return "/".join(map(str, value))
+    return "unset" if value is None or value is False else "set" if value is True else str(value)
 
 
 def clear(out: Path) -> None:

@@ -74,7 +74,7 @@ def is_image(start: bytes) -> bool:
 def check_size(size: int, max_bytes: int) -> None:
     """Refuse a file of more bytes."""
     if size > max_bytes:
-        raise ImageError(f"larger than {max_bytes:,} bytes; --max-bytes admits more")
+        raise ImageError(f"larger than {max_bytes:,} bytes; a larger max_bytes (--max-bytes) admits it")
 
 
 def check_sides(width: int, height: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from captcha_ocr.charset import Charset
+from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
 from captcha_ocr.system.documents import read_sealed, sealed
@@ -106,6 +106,7 @@ class Dataset:
             for name, word in (("charset", "alphabet"), ("lengths", "text length"), ("size", "input size")):
                 first, other = getattr(self, name), getattr(manifest, name)
                 differ = f"the {word} is {first} in {self.folders[0]} and {other} in {folder}"
+                differ += how_they_differ(str(first), str(other))
                 check(first == other, f"{differ}; name folders in which it is the same")
         number_of: dict[str, int] = {}  # by the hash of the inputs, which may be split in two ways, or of a shard
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):

@@ -38,11 +38,13 @@ class GeneratorConfig:
         object.__setattr__(self, "width", self.width or max(160, 40 * self.lengths.longest))
         check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
         check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
-        check(is_int(self.height, 16, 4096), f"the height must be 16 to 4096 pixels, not {self.height}")
+        check(is_int(self.height, 16, 4096), f"the height in --size must be 16 to 4096 pixels, not {self.height}")
         min_width = MIN_WIDTH_PER_CHARACTER * self.lengths.longest
         limits = f"{self.lengths.longest} characters need at least {min_width} pixels, and the maximum is 4096"
-        check(is_int(self.width, min_width, 4096), f"the width cannot be {self.width} pixels: {limits}")
-        check(self.width * self.height <= MAX_AREA, f"{self.width}x{self.height} is more than {MAX_AREA:,} pixels")
+        check(is_int(self.width, min_width, 4096), f"the width in --size cannot be {self.width} pixels: {limits}")
+        check(
+            self.width * self.height <= MAX_AREA, f"--size {self.width}x{self.height} is more than {MAX_AREA:,} pixels"
+        )
         check(bool(self.font_sizes), "--font-sizes names no size")
         check(all(is_int(size, 4, 512) for size in self.font_sizes), "--font-sizes must be 4 to 512, such as 42,50")
         check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")

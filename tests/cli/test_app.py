@@ -7,10 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 from conftest import invoke, naming
 
 from captcha_ocr.cli.app import COMMANDS as GROUPS
+from captcha_ocr.cli.app import main
 
 from .conftest import COMMAND, after_device
 
@@ -66,7 +68,33 @@ def test_signals_have_their_sentences_and_exit_codes(send, number, times):
     assert process.returncode == 128 + number
     assert errors.startswith(b"captcha-ocr: ")
     assert errors.count(b"\n") == 1
+    assert b"same command again to resume" in errors
     assert not Path("images", "labels.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        *((name, "same command again to resume") for name in ("generate", "train", "curve")),
+        *((name, "same command again") for name in ("prepare", "inspect", "export")),
+        *((name, "") for name in ("eval", "bench", "doctor")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("stop", "code", "word"), [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")]
+)
+def test_every_command_says_how_to_go_on_after_either_signal(monkeypatch, command, said, stop, code, word):
+    def stopped(*_):
+        raise stop
+
+    main.get_command(click.Context(main), command)  # imports it
+    monkeypatch.setattr(main.commands[command], "invoke", stopped)
+    result = invoke(command)
+    assert result.exit_code == code
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"captcha-ocr: {word}")
+    assert said in line
+    assert ("again" in line) == bool(said)
 
 
 # Sends itself a signal when the import of numpy begins. An unguarded import may swallow it, or may not.
