@@ -8,17 +8,18 @@ from captcha_ocr.errors import LabelError
 Test = Callable[[str], bool]
 WORD = (
     "img|imgs|image|images|captcha|captchas|pic|pics|picture|photo|foto|bild|scan|sample|file|frame|page|item|data"
-    "|dsc|dscn|dscf|pxl|mvimg|vid|p|screenshot|screen shot|bildschirmfoto|capture|snap|snapshot|download|unnamed"
-    "|untitled|unbenannt|train|test|val|valid"
+    "|dsc|dscn|dscf|gopr|dji|pxl|mvi|mvimg|vid|p|screenshot|screen shot|bildschirmfoto|capture|snap|snapshot|download"
+    "|unnamed|untitled|unbenannt|train|test|val|valid"
 )
 NO_TEXT = re.compile(
     rf"(?:{WORD})(?:[ .]*\(?\d+\)?)?"  # browsers and scripts: captcha, captcha17, image (3)
     r"|(?:img|pxl|mvimg|vid|screenshot|screen shot|bildschirmfoto)[-_ ]*(?:19|20)\d\d.*"
-    r"|(?:19|20)\d\d-?[01]\d-?[0-3]\d[-_ T]*(?:at )?[0-2]\d[-_.:h]?[0-5]\d.*"  # a date and a time
+    r"|(?:.*\D)?(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*[0-2]\d[-_.:h]?[0-5]\d.*)?"  # a date, with a time or without
     r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # a UUID
-    r"|(?=.*\d)(?=.*[a-f])[0-9a-f]{16,}",  # a hash
+    r"|(?=.*\d)(?=.*[a-f])[0-9a-f]{16,}|(?=.*\d)(?=.*[a-z])[0-9a-z]{20,}",  # a hash, a long identifier
     re.IGNORECASE,
 )
+COPY = re.compile(r"(.+\S) ?\(\d+\)")  # a name that a browser or a file manager gives to a copy
 GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
 SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 SHARE = 20  # such names are no accident if 1 in 20 matches
@@ -49,6 +50,9 @@ class NameReader:
 
     def text_of(self, stem: str) -> str:
         """Return the text in a name; LabelError if there is none, or if the name can be read in two ways."""
+        copy = COPY.fullmatch(stem)
+        if copy and not (self.fits is not None and self.fits(stem)):
+            return self.text_of(copy[1])
         if generated := GENERATED.fullmatch(stem):
             return generated[1]
         if not self.is_text(stem):
@@ -69,7 +73,8 @@ class NameReader:
             return candidates[self.differs_more["_"] or 0]
         if separators == "-" and (part := self.differs_more["-"]) is not None:
             return candidates[part]
-        raise LabelError(f"its name can be read as {' or '.join(map(repr, candidates))}; {HINT}")
+        both = " or ".join(map(repr, candidates))
+        raise LabelError(f"its name can be read as {both}; name the alphabet with --charset, {HINT}")
 
     def parts_with_text(self, stem: str, separator: str) -> list[str]:
         """Return the parts of a name, at its first or last separator, that can be a text."""
@@ -87,7 +92,7 @@ def separators_in(stem: str) -> str:
 
 def parts_of(stem: str, separator: str) -> tuple[str, str]:
     """Return the parts of a name before the first and after the last separator."""
-    return stem.split(separator, 1)[0], stem.rsplit(separator, 1)[1]
+    return stem.split(separator, 1)[0].strip(), stem.rsplit(separator, 1)[1].strip()
 
 
 def text_test(values: Sequence[str], least: int) -> Test:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import onnx
@@ -79,6 +80,19 @@ def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a
     assert [text_of(str(tmp_path / place / "1.png")) for place in "abc"] == ["A", "B", None]
     assert text_of(str(tmp_path / "b" / "2.png")) is None
     assert (text_of("elsewhere/1.png"), text_of("elsewhere/2.png")) == (None, "C")
+
+
+@pytest.mark.parametrize("name", ["é.png", "이미지", "{}", "sub/é"])
+def test_scores_find_images_whose_names_are_written_otherwise(read, some, name):
+    """In another Unicode form, or without the extension."""
+    stem = unicodedata.normalize("NFD", name).format(some[0].stem).removesuffix(".png")
+    path = some[0].parent / f"{stem}.png"
+    path.parent.mkdir(exist_ok=True)
+    some[0].rename(path)
+    (some[0].parent / "labels.csv").write_text(f"filename,text\n{name.format(path.stem)},12\n")
+    for paths in ((), (path,)):
+        result = read("--labels", some[0].parent / "labels.csv", *paths, "--json")
+        assert (result.exit_code, rows(result)[-1]["summary"]["images"]) == (0, 1)
 
 
 def test_a_reading_below_the_least_confidence_is_left_unread_and_unscored(read, images, some):

@@ -67,6 +67,12 @@ def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
         [f"{a}-{b}-{c}-{d}-{e}" for a, b, c, d, e in zip(*(words(HEX, n, 20) for n in (8, 4, 4, 4, 12)), strict=True)],
         ["Screenshot 2024-01-01 at 10.22.33", "Screenshot 2024-02-01 at 11.22.34"],
         ["Bildschirmfoto 2024-01-01 um 10.22.33"],
+        ["WhatsApp Image 2024-01-01 at 10.22.33"],
+        ["2024-01-01", "2024-01-02"],
+        ["20240101123456", "20240101123457"],
+        ["GOPR0012", "GOPR0013"],
+        ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+        ["Screenshot (12)", "Screenshot (13)"],
         ["IMG-20240101-WA0003", "IMG-20240101-WA0004"],
         ["20240101_123456", "20240102_123456"],
         ["2024-01-01 12:34:56"],
@@ -92,6 +98,7 @@ def test_names_that_hold_no_text_are_no_labels(stems):
         ("ABCDE_", "A_B", "A_B"),
         ("ABC", "A_1", "A"),
         ("ABC", "x-ABC", "ABC"),
+        ("AB (1)", "AB (1)", "AB (1)"),
     ],
 )
 def test_the_alphabet_decides_how_a_name_is_read(alphabet, stem, text):
@@ -116,6 +123,11 @@ def test_names_that_generate_gives_are_known(stem):
 @pytest.mark.parametrize("stem", ["R865", "1234", "captchaAB", "deadbeef", "20240101", "IMGX", "file9a", "été"])
 def test_a_single_name_that_could_be_a_text_is_one(stem):
     assert read([stem, *TEXTS])[0] == stem
+
+
+@pytest.mark.parametrize("stem", ["AB12 (1)", "AB12(2)", "AB12_x (3)", "00001-AB12 (1)"])
+def test_the_number_of_a_copy_is_no_part_of_the_text(stem):
+    assert read([stem]) == ["AB12"]
 
 
 def test_numbers_that_do_not_count_the_images_are_texts():
