@@ -143,10 +143,11 @@ class ModelConfig:
 
     @property
     def features(self) -> int:
-        """The number of values in the largest feature map, or in the logits, of one image."""
-        shrunk = 1 if self.network.stem == "3x3" else 16
-        first = self.network.width * self.size.height * self.size.width // shrunk
-        return max(first, self.lengths.longest * self.classes)
+        """The number of values in the largest feature map, or in the logits of positions or columns, of one image."""
+        shrunk = 1 if self.network.stem == "3x3" else 4
+        first = self.network.width * self.size.height * self.size.width // shrunk**2
+        columns = 0 if self.network.pool == "global" else self.size.width // shrunk
+        return max(first, columns * self.classes, self.lengths.longest * self.classes)
 
     @property
     def classes(self) -> int:

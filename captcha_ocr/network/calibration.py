@@ -12,6 +12,7 @@ from captcha_ocr.network.losses import smooth
 from captcha_ocr.network.resnet import ResNet18
 
 MAX_IMAGES = 5000  # more do not change one number
+MAX_LOGITS = 2**23
 BISECTION_STEPS = 30
 
 
@@ -28,7 +29,7 @@ def calibrate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> ResN
         with autocast(model.device, precision):
             logits.append(model(images))
         labels.append(batch_labels)
-        if sum(map(len, labels)) >= MAX_IMAGES:
+        if sum(map(len, labels)) >= MAX_IMAGES or sum(map(Tensor.numel, logits)) >= MAX_LOGITS:
             break
     if labels:  # one of several processes may have no validation image
         model.temperature.mul_(temperature_of(torch.cat(logits).flatten(0, 1), torch.cat(labels).flatten()))

@@ -10,6 +10,8 @@ from captcha_ocr.config import ModelConfig, NetworkConfig
 
 Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
+MAX_EXACT = 256  # classes: CTC of more sums over likely ones
+LIKELY = 64  # characters
 
 
 class BasicBlock(nn.Module):
@@ -44,26 +46,53 @@ def positions_from_columns(columns: Tensor, length: int) -> Tensor:
     c is that of a column emitting c after l - 1 characters, the column before it having emitted another class. The
     exact sum over all alignments takes one pass from left to right. A position's last class is the end of the text.
 
+    A large alphabet takes this pass with the `LIKELY` characters that are likeliest in some column of the image. Those
+    of the others that two neighbouring columns emit count twice; their probability is close to 0.
+
     CTC usually trains on the probability of the whole text. Positions allow any loss and mixed labels (mixup), and were
     as accurate (docs/lab-notebook.md, 2026-11-22).
     """
-    classes = columns.shape[-1]
     probabilities = columns.softmax(-1)
+    if columns.shape[-1] <= MAX_EXACT:
+        positions, _ = emit(probabilities, length, 1)
+    else:
+        likely = probabilities[..., :-1].detach().amax(1).topk(LIKELY).indices
+        chosen = functional.pad(likely, (0, 1), value=columns.shape[-1] - 1)[:, None]  # (B, 1, LIKELY and the blank)
+        compact = probabilities.gather(2, chosen.expand(-1, columns.shape[1], -1))
+        others = (1 - compact.sum(-1, keepdim=True)).clamp_min(0)
+        compact = torch.cat([compact[..., :-1], others, compact[..., -1:]], -1)
+        emitted, totals = emit(compact, length, 2)
+        positions = (totals.transpose(1, 2) @ probabilities).to(emitted)  # from bf16 under autocast
+        emitted = torch.cat([emitted[..., :-2], emitted[..., -1:]], -1)
+        positions = positions.scatter(2, chosen.expand(-1, length, -1), emitted)
+    return positions.clamp_min(MIN_PROBABILITY).log()
+
+
+def emit(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of positions (B, L, K) from those of columns (B, columns, K), by CTC.
+
+    unrepeated: the number of classes at the end, of which the last is the blank, that two columns in a row emit as two.
+    Also returns the probability of l characters before each column, (B, columns, L).
+    """
     # OpenCV 4 runs the exported network. It knows no boolean constants, no batch size copied from a shape, no products
     # of one constant matrix with several others, and no empty slices.
-    blank = (torch.arange(classes, device=columns.device) == classes - 1).to(columns)  # (K)
+    batch, _, classes = probabilities.shape
+    number = torch.arange(classes, device=probabilities.device)
+    blank = (number == classes - 1).to(probabilities)  # (K)
     # (B, L, K): the probability of l characters so far, class k having been emitted last; at first there are none.
-    state = blank * (torch.arange(length, device=columns.device) == 0)[None, :, None]
-    positions = torch.zeros_like(state)
-    repeatable = probabilities * (1 - blank)
+    state = blank * (torch.arange(length, device=blank.device) == 0)[None, :, None]
+    positions, totals = torch.zeros_like(state), []
+    repeatable = probabilities * (number < classes - unrepeated).to(probabilities)
     for emitted, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeatable, 1, 1), strict=True):
         stays = repeated * state
-        new = emitted * state.sum(-1, keepdim=True) - stays  # another character, or a blank
+        totals.append(state.sum(-1, keepdim=True))
+        new = emitted * totals[-1] - stays  # another character, or a blank
         positions = positions + new
         longer = functional.pad(new, (0, 0, 1, 0))[:, :length]  # moved down by one row
         state = stays + blank * new + (1 - blank) * longer
     ended = state.sum(-1, keepdim=True).cumsum(1)  # at this position or before it
-    return torch.cat([positions[..., :-1], ended], -1).clamp_min(MIN_PROBABILITY).log()
+    all_totals = torch.cat([total.expand(batch, -1, -1) for total in totals], -1)
+    return torch.cat([positions[..., :-1], ended], -1), all_totals.transpose(1, 2)
 
 
 class ResNet18(nn.Module):

@@ -62,6 +62,17 @@ class ProcessGroup:
             for tensor in tensors:
                 dist.all_reduce(tensor)
 
+    def concatenate(self, numbers: Tensor) -> Tensor:
+        """Return the integers (N,) of all processes, in the order of their ranks; N may differ."""
+        counts = numbers.new_zeros(self.world_size)
+        counts[self.rank] = len(numbers)
+        self.all_reduce(counts)
+        before, total = int(counts[: self.rank].sum()), int(counts.sum())
+        together = numbers.new_zeros(total)
+        together[before : before + len(numbers)] = numbers
+        self.all_reduce(together)
+        return together
+
     def agree_on_signal(self, number: int | None, step: int) -> int | None:
         """Return a signal's number that one process has received, at the same step in all of them."""
         if self.world_size > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_SIGNAL_CHECKS:

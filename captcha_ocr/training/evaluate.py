@@ -7,15 +7,21 @@ import torch
 from torch import Tensor
 
 from captcha_ocr.charset import merge_lookalikes
-from captcha_ocr.config import Loss
+from captcha_ocr.config import Loss, ModelConfig
 from captcha_ocr.inference.decoding import allowed_classes
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import LOSSES
-from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.resnet import MAX_EXACT, ResNet18
 from captcha_ocr.training.distributed import ProcessGroup
 
 EVALUATION_BATCH = 250
+EVALUATION_BATCH_OF_MANY = 50  # with a large alphabet, whose probabilities take 0.6 MB an image
+
+
+def evaluation_batch(config: ModelConfig) -> int:
+    """Return how many images of a model to score at a time."""
+    return EVALUATION_BATCH if config.classes <= MAX_EXACT else EVALUATION_BATCH_OF_MANY
 
 
 @torch.inference_mode()
@@ -33,7 +39,7 @@ def evaluate(
     characters, classes = config.class_names, config.classes
     forbidden = torch.from_numpy(~allowed_classes(config)).to(device)  # (L, K)
     precision = choose_precision("auto", device)
-    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
+    cells: list[Tensor] = []
     case, merge = (merged_classes(characters, rule).to(device) for rule in (str.casefold, merge_lookalikes))
     images, exact, folded, merged = torch.zeros((4,), dtype=torch.int64, device=device)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
@@ -45,15 +51,17 @@ def evaluate(
         exact += (read == labels).all(1).sum()
         folded += (case[read] == case[labels]).all(1).sum()
         merged += (merge[read] == merge[labels]).all(1).sum()
-        cells = (labels * classes + read).flatten()
-        confusion.index_add_(0, cells, torch.ones_like(cells))
+        cells.append((labels * classes + read).flatten())
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
         images += len(inputs)
+    all_cells = torch.cat([images.new_empty(0), *cells])
     if group is not None:
-        group.all_reduce(confusion, exact, folded, merged, loss_sum, images)
-    cells = confusion.nonzero().flatten()  # the first wait for the device
+        group.all_reduce(exact, folded, merged, loss_sum, images)
+        all_cells = group.concatenate(all_cells)
+    # Of thousands of characters only these pairs are counted, not the millions that could be confused.
+    found, counts = all_cells.unique(return_counts=True)  # the first wait for the device  # type: ignore[no-untyped-call]
     pairs: Counter[tuple[str, str]] = Counter()
-    for cell, count in zip(cells.tolist(), confusion[cells].tolist(), strict=True):
+    for cell, count in zip(found.tolist(), counts.tolist(), strict=True):
         pairs[characters[cell // classes], characters[cell % classes]] = count
     del pairs["", ""]  # positions after both texts have ended
     mean_loss = float(loss_sum) / max(1, int(images))
@@ -62,5 +70,5 @@ def evaluate(
 
 def merged_classes(characters: Sequence[str], rule: Callable[[str], str]) -> Tensor:
     """Return for each class the first one that `rule` makes the same, (K,) int64."""
-    merged = [rule(character) for character in characters]
-    return torch.tensor([merged.index(character) for character in merged])
+    first: dict[str, int] = {}
+    return torch.tensor([first.setdefault(rule(character), number) for number, character in enumerate(characters)])

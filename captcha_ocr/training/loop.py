@@ -23,7 +23,7 @@ from captcha_ocr.training.advice import advice
 from captcha_ocr.training.batches import Batches, Samples, load_split
 from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.evaluate import EVALUATION_BATCH, evaluate
+from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.model_card import model_card
 from captcha_ocr.training.run import Run
@@ -124,7 +124,9 @@ class TrainingLoop:
         """Write the folder `best`: a complete model with calibrated confidences, and a model card."""
         trainer, alone = self.trainer, self.group.world_size == 1
         # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
-        batches = self.watched(self.validation) if alone else self.validation.in_order(EVALUATION_BATCH)
+        batches = (
+            self.watched(self.validation) if alone else self.validation.in_order(evaluation_batch(trainer.model.config))
+        )
         model = calibrate(trainer.model, batches)
         epoch = self.progress.epoch + 1
         facts = {
@@ -193,7 +195,9 @@ class TrainingLoop:
 
     def watched(self, batches: Batches, limit: int | None = None) -> Iterator[Samples]:
         """Yield this process's batches, in order, until a signal ends the run."""
-        return until_signal(batches.in_order(EVALUATION_BATCH), self.group, self.interruption, limit)
+        return until_signal(
+            batches.in_order(evaluation_batch(self.trainer.model.config)), self.group, self.interruption, limit
+        )
 
 
 def until_signal(

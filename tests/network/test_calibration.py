@@ -38,8 +38,9 @@ def test_calibration_scales_the_logits_of_a_copy():
     assert abs(factors.mean() - 1) > 0.01
 
 
-def test_calibration_stops_after_enough_images(monkeypatch):
-    monkeypatch.setattr("captcha_ocr.network.calibration.MAX_IMAGES", 10)
+@pytest.mark.parametrize(("limit", "value"), [("MAX_IMAGES", 10), ("MAX_LOGITS", 10 * 2 * 4)])
+def test_calibration_stops_after_enough_images(limit, value, monkeypatch):
+    monkeypatch.setattr(f"captcha_ocr.network.calibration.{limit}", value)
     batches = iter([(torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64))] * 3)
     calibrate(ResNet18(CONFIG), batches)
     assert len(list(batches)) == 1

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
+from captcha_ocr.network import resnet
 from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, positions_from_columns, standardise
 from captcha_ocr.network.torch_engine import TorchEngine
 
@@ -85,6 +86,27 @@ def test_the_probabilities_of_places_are_sums_over_all_ctc_paths():
         for place in range(3):
             expected[:, place, text[place] if place < len(text) else 3] += probability
     assert torch.allclose(positions_from_columns(columns, 3).exp(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "peak", "tolerance"),
+    [(257, 0, 2e-3), (257, 3, 1e-3), (1000, 30, 1e-6), (3756, 0, 1e-4), (3756, 20, 1e-4), (3756, 40, 1e-6)],
+)
+def test_a_large_alphabet_gets_the_sums_over_all_ctc_paths_too(classes, peak, tolerance, monkeypatch):
+    generator = torch.Generator().manual_seed(classes + peak)
+    path = torch.randint(classes, (3, 5), generator=generator).repeat_interleave(2, 1)  # each class in two columns
+    columns = torch.randn(3, 10, classes, generator=generator) + peak * functional.one_hot(path, classes)
+    slopes = torch.randn(3, 4, classes, generator=generator)
+    results = []
+    for limit in (resnet.MAX_EXACT, classes):
+        monkeypatch.setattr(resnet, "MAX_EXACT", limit)
+        leaf = columns.clone().requires_grad_()
+        probabilities = positions_from_columns(leaf, 4).exp()
+        assert torch.allclose(probabilities.sum(-1), torch.ones(3, 4), atol=1e-4)
+        (probabilities * slopes).sum().backward()
+        results += [probabilities, leaf.grad]
+    assert torch.allclose(results[0], results[2], atol=tolerance)
+    assert torch.allclose(results[1], results[3], atol=10 * tolerance)
 
 
 def test_ctc_merges_equal_columns_that_no_blank_separates():

@@ -79,7 +79,8 @@ with process_group(torch.device("cpu")) as group:
             interruption.wanted = 15 if rank == 1 else None
     except SystemExit as leaving:
         seen.append(leaving.code)
-    found = [sums.item(), sent.sum().item(), told, agreed, seen]
+    joined = group.concatenate(torch.arange(3 * rank, 3 * rank + 2 + rank)).tolist()
+    found = [sums.item(), sent.sum().item(), told, agreed, seen, joined]
     os.write(1, (json.dumps(found) + "\\n").encode())
 
     def refuse():
@@ -149,7 +150,7 @@ def test_what_processes_exchange_arrives(tmp_path):
     (tmp_path / "exchange.py").write_text(EXCHANGE)
     result = run_two(tmp_path / "exchange.py")
     lines = sorted(result.stdout.splitlines())
-    found = [3.0, 0.0, "only the main process does this", [15, None], [2, 0, 143]]
+    found = [3.0, 0.0, "only the main process does this", [15, None], [2, 0, 143], [0, 1, 3, 4, 5]]
     assert lines[:2] == ["0 no", "1 2"]  # the first says why, and the other leaves with the same exit status
     assert [json.loads(line) for line in lines[2:]] == [found, found]
 
