@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system.cgroups import processor_quota
+from captcha_ocr.system.console import say
 from captcha_ocr.system.signals import blocked, deferred
 
 Job = TypeVar("Job")
@@ -105,8 +106,9 @@ class Slices(Iterator[list[Job]]):
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
     """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
 
-    `function` must be a function of a module, since the workers are new processes ("spawn": the same on every system,
-    and safe with threads).
+    This process works alone, and says so, where the system has no semaphores for others: /dev/shm is read-only or full,
+    or AWS Lambda. `function` must be a function of a module, since the workers are new processes ("spawn": the same on
+    every system, and safe with threads).
     """
     workers = min(workers or available_workers(), len(jobs))
     if workers <= 1:
@@ -118,7 +120,12 @@ def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     from concurrent.futures.process import BrokenProcessPool
 
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
+    try:
+        pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
+    except OSError as error:
+        say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
+        yield from map(function, jobs)
+        return
     try:
         # All workers start here and inherit the blocked signal. This process defers it as well, because another of its
         # threads may receive it while the workers start.

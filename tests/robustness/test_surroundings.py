@@ -55,6 +55,36 @@ def test_every_odd_name_can_be_named_takes_one_line_and_is_given_back_as_it_is(o
     assert done.stderr.count(rb"new\nline.png") == 1
 
 
+@pytest.mark.parametrize("options", ["ro", "size=4k", "size=64k,nr_inodes=1", "ro,mode=000"])
+def test_commands_with_workers_run_where_dev_shm_takes_no_files(tmp_path, options):
+    mount = f"mount -t tmpfs -o {options} none /dev/shm"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("this machine forbids to mount in a namespace of one's own")
+    command = [*OCR, "generate", "--count", "300", "--workers", "2", *DRAWN_ALIKE, "--out", tmp_path / "images"]
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", mount + ' && "$@"', "sh", *command], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"/dev/shm" in done.stderr
+    assert len(list((tmp_path / "images").glob("*.png"))) == 300
+
+
+@pytest.mark.parametrize(
+    ("command", "home"),
+    [
+        ("eval", None),
+        ("eval", ""),
+        ("eval", "/nowhere"),
+        ("eval", "/dev/null"),
+        ("inspect", None),
+        ("inspect", "/nowhere"),
+    ],
+)
+def test_no_command_needs_a_home(images, tmp_path, command, home):
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    paths = [images] if command == "eval" else [images, "--out", tmp_path / "inspected", "--workers", "1"]
+    done = ocr(command, *paths, env=environment if home is None else {**environment, "HOME": home})
+    assert done.returncode == 0, done.stderr
+
+
 def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
     folder = tmp_path / "an odd\nfolder \udcff"
     shutil.copytree(images, folder / "images")

@@ -1,5 +1,7 @@
+import errno
 import gc
 import itertools
+import multiprocessing.synchronize
 import os
 import threading
 import weakref
@@ -31,6 +33,17 @@ def test_there_are_as_many_workers_as_processors_and_quota_allow(monkeypatch, pr
 @pytest.mark.parametrize(("jobs", "workers"), [([], 2), ([1], 8), ([1, 2], 1)])
 def test_one_worker_or_job_needs_no_other_process(jobs, workers):
     assert list(map_jobs(with_process, jobs, workers)) == [(job, os.getpid()) for job in jobs]
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.ENOSYS, errno.EACCES, errno.ENOENT, errno.EMFILE])
+def test_one_process_works_where_the_system_has_no_semaphores(monkeypatch, capsys, code):
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", refuse)
+    assert list(map_jobs(with_process, range(3), 2)) == [(job, os.getpid()) for job in range(3)]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert all(word in line for word in ("/dev/shm", "2", os.strerror(code)))
 
 
 def test_one_worker_does_no_job_ahead():
