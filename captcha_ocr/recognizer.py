@@ -91,8 +91,8 @@ class Recognizer:
     ) -> Reading | list[Reading] | Iterator[Reading]:
         """Read one image, or a list or an iterator of images in batches; ImageError if one cannot be read.
 
-        An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI, a PIL image, or an
-        array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator gives an iterator.
+        An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI or escaped, a PIL image, or
+        an array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator gives an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
             print(reading.text, reading.confidence, [c.runner_up for c in reading.characters])

@@ -6,6 +6,7 @@
 import base64
 import io
 import os
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
@@ -35,8 +36,12 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Im
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff")
 GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
-BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR")  # the first bytes of the five formats, in base64
+BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")  # of each format
 ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
+BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
+BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
+LONGEST_HEAD = 200  # characters before the image in a `data:` URI
+ESCAPE = re.compile(rb"(?:\\+u00|%|&#[xX])([0-9a-fA-F]{2});?|&#([0-9]{1,3});|\\+([/nrt])")
 LEAST_BASE64 = 50  # characters; no image file is smaller
 LONGEST_NAME = 200  # characters of a path in a message
 TURNS = {  # EXIF orientation -> the operation that turns the image upright
@@ -161,17 +166,46 @@ def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) ->
 def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     """Decode an image file from base64, of either alphabet, or from a `data:` URI; None for anything else.
 
-    A `data:` URI without an image is returned unchanged, since it is not a path either.
+    The text may be escaped once or twice, as `unescape` undoes it. A `data:` URI without an image is returned
+    unchanged, since it is not a path either.
     """
-    text = text.strip()
-    is_uri = text[:5].lower() == b"data:"
-    encoded = text.partition(b";base64,")[2] if is_uri else text
-    if len(encoded) >= LEAST_BASE64 and encoded.startswith(BASE64_STARTS):
+    text = text.strip(BESIDE_BASE64)
+    head = unescape(text[:LONGEST_HEAD])  # of an image file, too: the whole would take long
+    mark = BASE64_MARK.match(head)
+    start = mark.end() if mark else 0
+    if len(text) >= LEAST_BASE64 and head[start:].startswith(BASE64_STARTS):
+        encoded = unescape(text)[start:]
         check_size(len(encoded) // 2, max_bytes)
-        encoded = b"".join(encoded.split()).translate(bytes.maketrans(b"-_", b"+/"))
+        encoded = join_parts(encoded).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
-    return text if is_uri else None
+    return text if text[:5].lower() == b"data:" else None
+
+
+def unescape(text: bytes) -> bytes:
+    """Undo the escapes of URLs (%2B), JSON (\\/, \\n, \\u002b) and HTML (&#43;, &#x2B;), also of an escaped text."""
+
+    def character(found: re.Match[bytes]) -> bytes:
+        in_hex, in_decimal, letter = found.groups()
+        if letter:
+            return b"/" if letter == b"/" else b"\n"
+        return bytes([int(in_hex, 16) if in_hex else int(in_decimal) % 256])
+
+    for _ in range(2):
+        text = ESCAPE.sub(character, text)
+    return text
+
+
+def join_parts(encoded: bytes) -> bytes:
+    """Join the lines of base64. A blank is a + that the decoding of a form lost, unless it indents or ends lines."""
+    lines = encoded.strip().splitlines()
+    if all(line[:1].isspace() for line in lines[1:]):
+        lines = [line.lstrip() for line in lines]
+    text = b"".join(lines)
+    parts = text.split(b" ")
+    are_lines = len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1
+    fits_without = len(text) % 4 > 0 and sum(map(len, parts)) % 4 == 0
+    return (b"" if b"+" in text or are_lines or fits_without else b"+").join(parts)
 
 
 def name_of(source: Source) -> str:

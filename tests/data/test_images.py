@@ -1,6 +1,10 @@
+import base64
 import io
+import json
 import os
+import random
 import re
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -8,7 +12,16 @@ from hostile import FORMATS, chunk, in_format, png
 from PIL import Image
 
 from captcha_ocr.config import ImageKind, InputSize
-from captcha_ocr.data.images import MAX_BYTES, find_images, oddities_of, open_image, survey, to_array
+from captcha_ocr.data.images import (
+    MAX_BYTES,
+    bytes_of_text,
+    file_in,
+    find_images,
+    oddities_of,
+    open_image,
+    survey,
+    to_array,
+)
 from captcha_ocr.errors import ImageError
 
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
@@ -163,6 +176,43 @@ def test_a_file_is_known_by_its_content_and_not_by_its_extension(tmp_path, name)
 def test_an_array_of_another_type_or_shape_is_refused(shape, dtype):
     with pytest.raises(ImageError, match=re.escape(str(shape))):
         to_array(np.zeros(shape, dtype), GREY)
+
+
+FORMS = {
+    "as it is": lambda text: text,
+    "percent-encoded": lambda text: quote(text, safe=""),
+    "a percent-encoded data: URI": lambda text: quote("data:image/png;base64," + text, safe=""),
+    "percent-encoded twice": lambda text: quote(quote("data:image/png;base64," + text, safe=""), safe=""),
+    "escaped slashes": lambda text: "data:image\\/png;base64," + text.replace("/", "\\/"),
+    "a value of JSON": lambda text: json.dumps("data:image/png;base64," + text),
+    "a value of JSON in JSON": lambda text: json.dumps(json.dumps(text.replace("/", "\\/"))),
+    "JSON of PHP": lambda text: '"' + text.replace("/", "\\/").replace("+", "\\u002b").replace("=", "\\u003D") + '"',
+    "HTML": lambda text: text.replace("=", "&#x3D;").replace("/", "&#x2F;").replace("+", "&#43;"),
+    "line breaks": lambda text: re.sub("(.{76})", r"\1\r\n", text),
+    "escaped line breaks": lambda text: re.sub("(.{64})", r"\1\\r\\n", text),
+    "percent-encoded line breaks": lambda text: quote(re.sub("(.{76})", r"\1\n", text), safe=""),
+    "indented lines": lambda text: "\n      " + re.sub("(.{60})", r"\1\n      ", text) + "\n    ",
+    "lines joined by blanks": lambda text: re.sub("(.{76})", r"\1 ", text),
+    "blanks for +": lambda text: text.replace("+", " "),
+    "blanks for +, in lines": lambda text: re.sub("(.{76})", r"\1\r\n", text).replace("+", " "),
+    "blanks for +, in a data: URI": lambda text: "data:image/png;base64," + text.replace("+", " "),
+    "the alphabet of URLs, without =": lambda text: text.replace("+", "-").replace("/", "_").rstrip("="),
+    "without data:": lambda text: "image/png;base64," + text,
+    "only base64,": lambda text: "base64," + text,
+    "a blank after the comma": lambda text: "data:image/png;base64, " + text,
+    "parameters": lambda text: "data:image/png;charset=utf-8;BASE64," + text,
+    "CSS": lambda text: f"url('data:image/png;base64,{text}');",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("length", [38, 39, 40, 400, 1501])
+def test_base64_is_read_in_every_form_that_pages_have(form, length):
+    for seed in range(10):
+        data = b"\x89PNG\r\n\x1a\n\0" + random.Random(seed).randbytes(length)
+        text = FORMS[form](base64.b64encode(data).decode())
+        assert bytes_of_text(text) == data
+        assert file_in(text.encode(), MAX_BYTES) == data
 
 
 BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "PPM")]
