@@ -15,7 +15,7 @@ from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, L
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
-from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, read_config
+from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -40,7 +40,7 @@ class Recognizer:
         recognizer.predict("image.png").text
         for reading in recognizer.predict(Path("images").glob("*.png")): ...
 
-    model: a folder, None for the model in the package, or an Engine.
+    model: a folder, None or "pretrained" for the model in the package, or an Engine.
     device: where torch computes: auto, cpu, cuda[:N], mps, xpu[:N].
     engine: onnx (on the CPU), torch, or auto: onnx if the folder has an exported network and `device` allows the CPU.
     Both engines read the same texts, unless the network was exported with --int8.
@@ -69,7 +69,7 @@ class Recognizer:
         self.arguments = place, device, engine, charset, length, max_bytes, threads
         self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
-            folder = PRETRAINED if model is None else find_model_folder(Path(model))
+            folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
             self.place = f" in {folder}"
             model = open_engine(folder, device, engine, threads)
         self.engine = model
@@ -78,6 +78,11 @@ class Recognizer:
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
+
+    def __repr__(self) -> str:
+        model = f"model{self.place}" if self.place else "own model"
+        texts = f"texts of {self.config.lengths} of {len(self.config.charset)} characters"
+        return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
 
     @overload
     def predict(self, source: Source) -> Reading: ...

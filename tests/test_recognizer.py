@@ -20,6 +20,7 @@ from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.inference.decoding import Character
 from captcha_ocr.inference.model_folder import PRETRAINED
 
 CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global"))
@@ -214,6 +215,18 @@ def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
         assert holds_an_array_and_catches_an_error()() is None
     finally:
         gc.enable()
+
+
+def test_a_recognizer_and_its_results_tell_what_they_are(run, recognizer, path):
+    assert repr(Recognizer(BrightnessEngine())).startswith("<Recognizer with the own model: texts of 2 of 3 characters")
+    assert all(word in repr(recognizer) for word in ("pretrained", "4-6", "36", "160x60, grey", "cpu"))
+    assert str(run) in repr(Recognizer(run, device="cpu"))
+    assert repr(Recognizer("pretrained")) == repr(recognizer)
+    reading = recognizer.predict(path)
+    assert repr(reading) == f"<Reading {reading.text!r}, confidence {reading.confidence:.4f}>"
+    first = reading.characters[0]
+    assert repr(first).startswith(f"<Character {first.character!r}, confidence {first.confidence:.4f}; runner-up ")
+    assert repr(Character("7", 1.0, "", 0.0)) == "<Character '7', confidence 1.0000>"
 
 
 @pytest.mark.parametrize("left", [0, 1])

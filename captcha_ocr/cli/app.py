@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
+from captcha_ocr.cli.options import ARGUMENTS
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.version import __version__
@@ -52,6 +53,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = super().resolve_command(ctx, args)
+        ctx.meta[ARGUMENTS] = list(found[2])  # click empties it
         if found[0] not in UNDER_TORCHRUN and rank_and_world_size()[1] > 1:
             raise UsageError(f"{found[0]} does not share its work over the processes of torchrun; start it once")
         return found

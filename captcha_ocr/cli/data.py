@@ -1,7 +1,7 @@
 """The commands for images: generate, prepare, inspect."""
 
-import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,18 +14,22 @@ from captcha_ocr.cli.options import (
     FILE,
     FOLDER,
     IMAGES,
+    MODEL,
+    RUN,
     SHARDS,
     add_options,
     charset_option,
     device_option,
     escape,
     force_option,
+    given,
     json_option,
     length_option,
     max_bytes_option,
     next_command,
     option,
     parse_numbers,
+    place,
     quiet_option,
     report,
     seed_option,
@@ -33,15 +37,19 @@ from captcha_ocr.cli.options import (
     workers_option,
 )
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
-from captcha_ocr.errors import check, in_one_line
+from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
+from captcha_ocr.inference.model_folder import name_of_model
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.data.prepare import Prepared
+    from captcha_ocr.data.shards import Manifest
     from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
 
+LEAST = 4  # images that prepare and train need
+LABEL_OPTIONS = ("labels", "corrections", "max_bytes", "label_pattern", "charset", "lengths", "case_sensitive")
 WARP_HELP = "Warp of the installed captcha package, or the stronger one of 0.7.0."
 RENDERER_HELP = "Code that draws; fast makes the same pixels in half the time."
 
@@ -88,8 +96,40 @@ def generate(
         as_json,
         {"out": str(out), "images": config.count, "drawn": drawn},
         f"{out}: {counted(config.count, 'image')} of {kind}; {done}",
-        next_command("prepare", out, IMAGES),
+        following_preparation(out)
+        if len(config.charset) > 1 and config.count >= LEAST
+        else next_command("eval", *place(out)),
     )
+
+
+def following_preparation(images: Path, *words: str) -> str:
+    """Return the command that prepares the images in a folder, and leaves the shards of other images as they are."""
+    from captcha_ocr.data.prepare import printable
+    from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
+    from captcha_ocr.system.files import unused
+
+    more = given("workers")
+    if (SHARDS / MANIFEST_FILE).exists():
+        with suppress(CaptchaOcrError):  # damaged shards may be replaced, too
+            if read_manifest(SHARDS).source != printable(images):
+                return next_command("prepare", *place(images, IMAGES), "--out", str(unused(SHARDS)), *words, *more)
+        more.append("--force")
+    return next_command("prepare", *place(images, IMAGES), *words, *more)
+
+
+def following_training(out: Path, manifest: "Manifest", folds: int | None) -> str:
+    """Return the command that trains on shards, and leaves a run on other shards as it is."""
+    from captcha_ocr.data.shards import Dataset
+    from captcha_ocr.system.documents import read_json
+    from captcha_ocr.system.files import unused
+
+    words = place(out, SHARDS, "--data") + given("preset")
+    part = "fold-1" if folds else ""
+    if (RUN / part / "run.json").exists():
+        with suppress(CaptchaOcrError):
+            if read_json(RUN / part / "run.json").get("data") != Dataset((out / part,), (manifest,)).sha256:
+                words += ["--out", str(unused(RUN))]
+    return next_command("train", *["--cross-validate"] * bool(folds), *words)
 
 
 label_options = add_options(
@@ -162,12 +202,12 @@ def prepare(
     for name, words in rows:
         if words:
             click.echo(f"{name:14}{in_one_line(words)}", err=True)
-    report_shards(out, replace(prepared, manifest=first.manifest), folds, as_json)
+    report_shards(images, out, replace(prepared, manifest=first.manifest), folds, as_json)
     if strict and first.manifest.left_out:
         sys.exit(1)
 
 
-def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: bool) -> None:
+def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | None, as_json: bool) -> None:
     """Print the result of prepare."""
     manifest = prepared.manifest
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
@@ -182,14 +222,16 @@ def report_shards(out: Path, prepared: "Prepared", folds: int | None, as_json: b
         f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
         + (f", both cases read as {case} case" if case else "")
         + ("; all shards existed" if prepared.already_there else ""),
-        next_command("train --cross-validate" if folds else "train", out, SHARDS, "--data "),
+        following_training(out, manifest, folds)
+        if manifest.count("train") > 1
+        else next_command("inspect", *place(images)),
     )
 
 
 @main.command(name="inspect")
 @click.argument("folder", type=FOLDER, default=IMAGES)
 @label_options
-@option("--model", "model_folder", type=FOLDER, help="List the images that this model reads differently.")
+@option("--model", "model_folder", type=MODEL, help="List the images that this model reads differently.")
 @option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
 @add_options(device_option, workers_option, quiet_option, json_option)
 def inspect_images(
@@ -212,6 +254,7 @@ def inspect_images(
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
     with deferred():
+        from captcha_ocr.data.labels import LABELS_FILE
         from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
         from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
@@ -234,14 +277,18 @@ def inspect_images(
         if model_folder is not None and recognizer is not None and found.texts:
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
-            advice += advice_on_run(model_folder)
+            advice += advice_on_run(model_folder, SHARDS)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
-    if not found.texts:
-        following = next_command(f"eval --out {shlex.quote(str(folder / 'labels.csv'))}", folder, Path())
-    elif model_folder is None:
-        following = next_command("prepare", folder, IMAGES)
+    if not found.texts:  # a draft of the labels
+        table = ["--out", str(folder / LABELS_FILE)]
+        following = next_command("eval", *place(folder), *table, *given("model_folder", "max_bytes", "device"))
+    elif model_folder is not None:  # the table in which labels are corrected
+        words = ["--model", *place(Path(name_of_model(model_folder))), "--csv", *given("max_bytes", "device")]
+        following = next_command("eval", *place(folder), *words)
+    elif len(found.labels) >= LEAST:
+        following = following_preparation(folder, *given(*LABEL_OPTIONS))
     else:
-        following = next_command("curve", SHARDS, SHARDS)
+        following = None
     report(as_json, facts, "\n".join(lines), following)
 
 

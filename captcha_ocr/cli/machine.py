@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUN, json_option, option, threads_option
+from captcha_ocr.cli.options import MODEL, RUN, json_option, option, threads_option
 from captcha_ocr.config import PRESETS
 from captcha_ocr.inference.model_folder import default_model
 from captcha_ocr.system.signals import deferred
@@ -28,19 +28,21 @@ def bench(preset: str, threads: int | None, as_json: bool) -> None:
     with deferred():
         from captcha_ocr.diagnostics.bench import measure_speed
         from captcha_ocr.network.device import available_devices
+        from captcha_ocr.system.console import Table
 
+    speeds = Table({f"{'device':44}": 44, "training": 12, "reading": 12})
     if not as_json:
-        click.echo(f"{'images/s with preset ' + preset:44}{'training':>12}{'reading':>12}")
+        click.echo(f"images/s with preset {preset}\n{speeds.header}")
     for name in available_devices():
         speed = measure_speed(name, preset, threads)
         if as_json:
             click.echo(json.dumps(asdict(speed)))
         else:
-            click.echo(f"{speed.device:44}{speed.training:12,.0f}{speed.reading:12,.0f}")
+            click.echo(speeds.row(f"{speed.device:44}", f"{speed.training:,.0f}", f"{speed.reading:,.0f}"))
 
 
 @main.command()
-@option("--model", "model_folder", type=FOLDER, help="A model or run folder.  [default: as for eval]")
+@option("--model", "model_folder", type=MODEL, help="A model or run folder, or pretrained.  [default: as for eval]")
 @json_option
 def doctor(model_folder: Path | None, as_json: bool) -> None:
     """Print the devices and versions of this machine, and the model that eval uses.

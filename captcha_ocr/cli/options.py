@@ -13,6 +13,7 @@ import click
 from captcha_ocr.charset import Charset, characters_of
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
+from captcha_ocr.inference.model_folder import MODEL_VARIABLE, folder_named, name_of_model
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parsed = TypeVar("Parsed")
@@ -20,6 +21,19 @@ Parsed = TypeVar("Parsed")
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
+
+
+class ModelFolder(click.Path):
+    """The folder of a model or a run; `pretrained` is the model in the package."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the folder."""
+        folder = super().convert(value, parameter, context)
+        return folder_named(value) if isinstance(value, str) else folder
+
+
+MODEL = ModelFolder(file_okay=False, path_type=Path)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -108,16 +122,45 @@ def length_option(help_text: str, **settings: Any) -> Callable[[Command], Comman
 size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels.")
 
 
-def report(as_json: bool, document: dict[str, Any], text: str, following: str) -> None:
-    """Print the result of a command to stdout and the next command to stderr."""
+def report(as_json: bool, document: dict[str, Any], text: str, following: str | None) -> None:
+    """Print the result of a command to stdout, and the next command, if there is one, to stderr."""
     click.echo(json.dumps(document, ensure_ascii=False) if as_json else text)
-    click.echo(f"next: {following}", err=True)
+    if following is not None:
+        click.echo(f"next: {following}", err=True)
 
 
-def next_command(name: str, folder: Path, default: Path, option_name: str = "") -> str:
-    """Return the next command, with the folder unless it is the default."""
-    argument = f"./{folder}" if str(folder).startswith("-") else str(folder)
-    return f"captcha-ocr {name}" + ("" if folder == default else f" {option_name}{shlex.quote(argument)}")
+def next_command(name: str, *words: str) -> str:
+    """Return a command that works as it stands in a shell."""
+    return shlex.join(["captcha-ocr", *name.split(), *words])
+
+
+def place(folder: Path, default: Path | None = None, option_name: str = "") -> list[str]:
+    """Return the words that name a folder in a command, none for the default one."""
+    path = f"./{folder}" if str(folder).startswith("-") else str(folder)
+    return [] if folder == default else [*option_name.split(), path]
+
+
+def given(*names: str) -> list[str]:
+    """Return those options of the running command that were given, by their parameters' names, as they were given."""
+    context = click.get_current_context()
+    values, _, _ = context.command.make_parser(context).parse_args(list(context.meta[ARGUMENTS]))
+    words = []
+    for parameter in context.command.params:
+        if parameter.name in names and parameter.name in values:
+            value = values[parameter.name]
+            for each in value if isinstance(value, list) else [value]:
+                words += [parameter.opts[0]] if each is True else [f"{parameter.opts[0]}={each}"]
+    return words
+
+
+def read_command(model: Path, images: Path) -> str:
+    """Return the command that reads an image below `images`, or asks for one, with a model."""
+    from captcha_ocr.data.images import find_images
+
+    is_default = model == RUN and MODEL_VARIABLE not in os.environ
+    words = [] if is_default else ["--model", *place(Path(name_of_model(model)))]
+    found = find_images(images).images[:1] if images.is_dir() else []
+    return next_command("eval", *(place(images / file)[0] for file in found), *words, *given("device", "max_bytes"))
 
 
 def escape(path: str) -> str:

@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import click
 
@@ -19,6 +20,7 @@ from captcha_ocr.cli.options import (
     FILE,
     FOLDER,
     IMAGES,
+    MODEL,
     RUN,
     add_options,
     charset_option,
@@ -27,14 +29,15 @@ from captcha_ocr.cli.options import (
     json_option,
     length_option,
     max_bytes_option,
-    next_command,
     option,
+    quiet_option,
+    read_command,
     report,
     threads_option,
 )
 from captcha_ocr.config import EngineName, Lengths, ModelConfig
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
-from captcha_ocr.inference.model_folder import MODEL_VARIABLE, PRETRAINED, default_model, find_model_folder
+from captcha_ocr.inference.model_folder import MODEL_VARIABLE, default_model, describe_model, find_model_folder
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from captcha_ocr.inference.decoding import Reading
     from captcha_ocr.recognizer import Recognizer
 
+Result: TypeAlias = tuple[str, "Reading | ImageError"]
 PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other formats have a NUL in theirs
 
 
@@ -50,15 +54,15 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @option(
     "--model",
     "model_folder",
-    type=FOLDER,
-    help=f"A model or run folder.  [default: {MODEL_VARIABLE}, else {RUN}, else the model in the package]",
+    type=MODEL,
+    help=f"A model or run folder, or pretrained.  [default: {MODEL_VARIABLE}, else {RUN}, else pretrained]",
 )
 @option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
 @charset_option("Read only these characters, or those of this named alphabet.")
 @length_option("Read only texts with this many characters.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
-@add_options(max_bytes_option, device_option, threads_option, json_option)
+@add_options(max_bytes_option, device_option, threads_option, quiet_option, json_option)
 @option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
 @option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the table of --csv to this file.")
 def evaluate(
@@ -72,6 +76,7 @@ def evaluate(
     max_bytes: int,
     device: str,
     threads: int | None,
+    quiet: bool,
     as_json: bool,
     as_csv: bool,
     out: Path | None,
@@ -96,15 +101,19 @@ def evaluate(
         from captcha_ocr.recognizer import Recognizer
     with memory_errors(folder, device, engine):
         recognizer = Recognizer(folder, device, engine, charset, length, max_bytes, threads)
-        click.echo(f"model      {'the one in the package' if folder == PRETRAINED else folder}", err=True)
-        click.echo(f"device     {recognizer.engine}", err=True)
+        if not quiet:
+            click.echo(f"model      {describe_model(folder)}", err=True)
+            click.echo(f"device     {recognizer.engine}", err=True)
         printer = Printer(as_json, min_confidence)
+        # Results that are printed as they come to the terminal show the progress themselves.
+        hidden = quiet or (sys.stdout.isatty() and not as_csv and labels is None)
         if labels is not None:
-            failed = score_files(recognizer, labels, paths, printer)
+            failed = score_files(recognizer, labels, paths, printer, hidden)
         elif not paths and sys.stdin.isatty() and not as_csv:
             failed = read_at_prompt(recognizer, printer)
         else:
-            results = read_paths(recognizer, expand(paths or lines_of_stdin()))
+            sources = list(expand(paths, quiet)) if paths else expand(lines_of_stdin(), quiet)
+            results = with_progress(read_paths(recognizer, iter(sources)), sources, hidden)
             failed = print_table(results, printer, out) if as_csv else sum(printer(*result) for result in results)
         printer.print_unread()
     if failed:
@@ -141,8 +150,11 @@ def lines_of_stdin() -> Iterator[str]:
             yield path
 
 
-def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob."""
+def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
+    """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob.
+
+    What a folder holds is printed to stderr unless `quiet` is set.
+    """
     from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import OPTIONS_FILE, TABLES, count_kinds
 
@@ -151,17 +163,30 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             found = find_images(Path(path))
             others = count_kinds(found.kinds(used={OPTIONS_FILE, *TABLES}))
             more = f"; other files {others}" if others else ""
-            if found.images:
+            if found.images and not quiet:
                 click.echo(f"{'images':11}{len(found.images):,} in {escape(path)}{more}", err=True)
             yield from (str(Path(path, file)) for file in found.images) if found.images else (path,)
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path) and "\0" not in path:
             matches = sorted(glob.glob(path, recursive=True))
-            yield from expand(tuple(matches)) if matches else (path,)
+            yield from expand(tuple(matches), quiet) if matches else (path,)
         else:
             yield path
 
 
-def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[tuple[str, "Reading | ImageError"]]:
+def with_progress(results: Iterator[Result], sources: Iterable[str], quiet: bool) -> Iterator[Result]:
+    """Yield results, and show on a terminal how many of the sources are read if that number is known."""
+    if quiet or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
+        yield from results
+        return
+    from captcha_ocr.system.console import ProgressBar
+
+    with ProgressBar("read") as bar:
+        for number, result in enumerate(results, 1):
+            bar.show(number, len(sources))
+            yield result
+
+
+def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
     """Yield each path with its reading; `-` is the image on standard input."""
     names, sources = tee(paths)
     limit = 2 * recognizer.max_bytes  # standard input may be endless, and base64 is a third longer than its image
@@ -206,7 +231,9 @@ class Printer:
         """Print one reading, without its text unless it is accepted."""
         text = reading.text if accepted else None
         if self.as_json:
-            click.echo(json.dumps({"path": path, "text": text, "confidence": reading.confidence}, ensure_ascii=False))
+            characters = [asdict(character) for character in reading.characters] if accepted else None
+            row = {"path": path, "text": text, "confidence": reading.confidence, "characters": characters}
+            click.echo(json.dumps(row, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
 
@@ -230,9 +257,7 @@ class Printer:
             )
 
 
-def print_table(
-    results: Iterable[tuple[str, "Reading | ImageError"]], printer: Printer, out: Path | None = None
-) -> int:
+def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
     """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
     from captcha_ocr.data.tables import marked
     from captcha_ocr.system.files import write_atomic
@@ -255,7 +280,9 @@ def print_table(
     return failed
 
 
-def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], printer: Printer) -> int:
+def score_files(
+    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], printer: Printer, quiet: bool
+) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
     from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import in_groups, read_labels
@@ -264,10 +291,10 @@ def score_files(recognizer: "Recognizer", labels_file: Path, paths: tuple[str, .
     rows, problems = read_labels(labels_file)
     if not all((labels_file.parent / row.file).exists() for row in rows):  # in another Unicode form, or no extension
         rows, problems = read_labels(labels_file, labels_file.parent, find_images(labels_file.parent).images)
-    sources = expand(paths) if paths else (str(labels_file.parent / row.file) for row in rows)
+    sources = list(expand(paths)) if paths else [str(labels_file.parent / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(labels_file, rows)
-    for path, result in read_paths(recognizer, iter(sources)):
+    for path, result in with_progress(read_paths(recognizer, iter(sources)), sources, quiet):
         label = label_of(path)
         if label is None:
             problems[path] = f"{labels_file.name} has no row for it"
@@ -326,7 +353,7 @@ def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], st
 
 @main.command()
 @click.argument("images", type=FOLDER, default=IMAGES)
-@option("--model", "model_folder", type=FOLDER, default=RUN, help="A model folder, or a run folder.")
+@option("--model", "model_folder", type=MODEL, default=RUN, help="A model folder, or a run folder.")
 @option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else file names]")
 @option("--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy.")
 @add_options(max_bytes_option, threads_option, json_option)
@@ -346,8 +373,6 @@ def export(
 
     Example: captcha-ocr export my-captchas --model runs/default
     """
-    from dataclasses import asdict
-
     with deferred():
         from captcha_ocr.data.labels import find_labels
         from captcha_ocr.network.device import set_threads
@@ -356,5 +381,4 @@ def export(
     set_threads(threads)
     found = find_labels(images, labels).check()
     exported = export_model(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
-    following = next_command("eval image.png", model_folder, RUN, "--model ")
-    report(as_json, asdict(exported), str(exported), following)
+    report(as_json, asdict(exported), str(exported), read_command(model_folder, images))

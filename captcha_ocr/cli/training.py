@@ -9,6 +9,7 @@ import click
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FOLDER,
+    MODEL,
     RUN,
     SHARDS,
     Command,
@@ -16,10 +17,10 @@ from captcha_ocr.cli.options import (
     device_option,
     force_option,
     json_option,
-    next_command,
     option,
     parse_numbers,
     quiet_option,
+    read_command,
     report,
     seed_option,
     threads_option,
@@ -55,7 +56,7 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @training_option("--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss)))
 @training_option("--images", "images", "Train on the first so many images.  [default: all]", type=int)
 @option("--cross-validate", is_flag=True, help="Train on each fold that prepare --folds made, and score all test sets.")
-@option("--init", type=FOLDER, help="Start from a trained model of any alphabet, length and size.")
+@option("--init", type=MODEL, help="Start from a trained model of any alphabet, length and size, or pretrained.")
 @option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
 @option("--stream", is_flag=True, help="Read images from disk in every epoch.  [default: if memory is short]")
 @training_option(
@@ -103,7 +104,7 @@ def train(
     if cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         found = {"out": str(out), "test": scores.summary()}
-        report(as_json, found, str(scores), next_command("eval image.png", out / "fold-1", RUN, "--model "))
+        report(as_json, found, str(scores), read_command(out / "fold-1", source_of(shards[0])))
         return
     finished = training.train(data, out, config, how)
     if rank_and_world_size()[0] > 0:
@@ -112,8 +113,15 @@ def train(
         as_json,
         {"out": str(out), **asdict(finished)},
         f"{out / BEST}: {score_line(finished.test)}",
-        next_command("eval image.png", out, RUN, "--model "),
+        read_command(out, source_of(data[0])),
     )
+
+
+def source_of(shards: Path) -> Path:
+    """Return the folder of the images that became shards, as prepare was given it."""
+    from captcha_ocr.data.shards import read_manifest
+
+    return Path(read_manifest(shards).source)
 
 
 def score_line(test: Mapping[str, Any] | None) -> str:
@@ -146,7 +154,7 @@ def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, option
 @option("--out", type=FOLDER, default=Path("runs/curve"), help="The folder to write.")
 @option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
 @option("--epochs", type=int, help="Maximum number of epochs, each time.  [default: from the number of images]")
-@option("--init", type=FOLDER, help="Start each time from this trained model's weights.")
+@option("--init", type=MODEL, help="Start each time from the weights of this trained model, or of pretrained.")
 @add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def curve(
     data: Path,
@@ -180,6 +188,6 @@ def curve(
     report(
         as_json,
         {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook},
-        "\n".join([*map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
-        next_command("eval image.png", out / f"images-{points[-1].images}", RUN, "--model "),
+        "\n".join([curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
+        read_command(out / f"images-{points[-1].images}", source_of(data)),
     )

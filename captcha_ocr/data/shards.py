@@ -6,6 +6,7 @@ without one is unfinished.
 """
 
 import re
+import shlex
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
-from captcha_ocr.system.documents import read_sealed, sealed
+from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
@@ -115,6 +116,11 @@ class Dataset:
                 check(other == number, f"{folder} holds the same images as {self.folders[other]}; name one of them")
 
     @property
+    def sha256(self) -> str:
+        """The hash of the manifests, without the places that images and labels came from."""
+        return sha256(b"".join(to_json({**part.to_dict(), "source": "", "labels": ""}) for part in self.manifests))
+
+    @property
     def charset(self) -> Charset:
         return self.manifests[0].charset
 
@@ -159,7 +165,9 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
         raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
     if not path.exists():
-        raise UsageError(f"{folder} holds no finished shards; make them with: captcha-ocr prepare")
+        raise UsageError(
+            f"{folder} holds no finished shards; make them with: captcha-ocr prepare --out {shlex.quote(str(folder))}"
+        )
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
         return Manifest(

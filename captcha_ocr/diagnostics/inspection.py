@@ -221,7 +221,9 @@ def advice_on_images(found: Inspection) -> list[str]:
         advice.append("the images have different proportions: all are stretched to one size")
     if len(found.labels) < FEW_IMAGES:
         images = counted(len(found.labels), "image")
-        advice.append(f"only {images}: add a few hundred, or use train --init with a model trained on generated images")
+        advice.append(
+            f"only {images}: add a few hundred, or train after prepare with: captcha-ocr train --init pretrained"
+        )
     return advice or ["the images are fit for training"]
 
 

@@ -2,27 +2,31 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 
-from captcha_ocr.config import TrainConfig
-from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.config import PRESETS, TrainConfig, derive_epochs
+from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import check
 from captcha_ocr.metrics import wilson_interval
-from captcha_ocr.system.console import counted, say
+from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
-from captcha_ocr.training.train import train
+from captcha_ocr.training.run_folder import RUN_FILE, read_run
+from captcha_ocr.training.train import epoch_seconds, measure_rate_of, train
 
 IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
 TARGETS = (0.95, 0.99)
 MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
 MAX_EXTRAPOLATION = 100  # times the largest number of images
 RESAMPLES = 200  # of the points, for the interval of the law
+MIN_STEP = 1.5  # ratio of all images to the next smaller number of them
+PLAN = Table({"images": 10, "epochs": 8, "preset": 10, "expected": 14})
+POINTS = Table({"images": 10, "exact match": 13, "tested": 9, "95 % interval": 20})
 CURVE_FILE, PICTURE_FILE, CURVE_FORMAT = "curve.json", "curve.png", "captcha-ocr curve"
 
 
@@ -46,10 +50,22 @@ class Point:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return (
-            f"{self.images:7,} images  exact match {self.exact_match:7.2%} of {self.tested:,} "
-            f"(95 % interval {low:.2%} to {high:.2%})"
-        )
+        interval = f"{low:.2%} to {high:.2%}"
+        return POINTS.row(f"{self.images:,}", f"{self.exact_match:.2%}", f"{self.tested:,}", interval)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of a learning curve: its training images, its epochs, and the seconds it is expected to take."""
+
+    images: int
+    epochs: int
+    preset: str
+    seconds: float
+
+    def __str__(self) -> str:
+        expected = duration(self.seconds) if self.seconds else "finished"
+        return PLAN.row(f"{self.images:,}", self.epochs, self.preset, expected)
 
 
 @dataclass(frozen=True)
@@ -77,23 +93,26 @@ def learning_curve(
 ) -> list[Point]:
     """Train on the first 100, 300, 1,000, … images of the shards in `data`, or on `counts` of them, and test each run.
 
-    recipe: returns the configuration for a number of images. The run folders are `out`/images-100 …; finished runs are
-    left as they are. Writes curve.json and curve.png to `out`.
+    recipe: returns the configuration for a number of images. A number close to all of them is left out. The run folders
+    are `out`/images-100 …; finished runs are left as they are. Writes curve.json and curve.png to `out`.
     """
     from captcha_ocr.training.plots import draw_learning_curve, save_figure
 
     dataset = read_dataset([data])
     available = dataset.count("train")
     check(dataset.count("test") > 0, f"{data} has no test set")
-    counts = sorted(set(counts)) or [*takewhile(lambda count: count < available, IMAGE_COUNTS), available]
+    fewer = takewhile(lambda count: count * MIN_STEP <= available, IMAGE_COUNTS)
+    counts = sorted(set(counts)) or [*fewer, available]
     check(counts[-1] <= available, f"{data} has only {counted(available, 'training image')}; use fewer --images")
     points = []
     with writing_to(out):
+        if not options.quiet:
+            tell_plan(plan(dataset, out, [recipe(count) for count in counts], options))
         for count in counts:
-            finished = train([data], out / f"images-{count}", recipe(count), options)
+            finished = train([data], out / f"images-{count}", recipe(count), replace(options, advise=False))
             assert finished.test is not None, "there is a test set"
             points.append(Point(count, finished.test["exact"], finished.test["images"]))
-            say(f"curve      {points[-1]}", options.quiet)
+            say(f"{POINTS.header}\n{points[-1]}", options.quiet)
         law = fit_power_law(points)
         found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
         write_atomic(out / CURVE_FILE, sealed({"format": CURVE_FORMAT, "version": 1, **found}))
@@ -102,6 +121,28 @@ def learning_curve(
         figure = draw_learning_curve(marks, [each.exact_match for each in laws], TARGETS)
         save_figure(figure, out / PICTURE_FILE)
     return points
+
+
+def plan(dataset: Dataset, out: Path, configs: Sequence[TrainConfig], options: TrainOptions) -> list[Planned]:
+    """Return what each run of a curve takes; the rate of a preset is measured once, 0 s are left of a finished run."""
+    rates: dict[str, float] = {}
+    planned = []
+    for config in configs:
+        images = config.images or dataset.count("train")
+        epochs = derive_epochs(config, images) or PRESETS[config.preset].max_epochs
+        folder, seconds = out / f"images-{images}", 0.0
+        if not ((folder / RUN_FILE).exists() and read_run(folder)[1]):
+            if config.preset not in rates:
+                rates[config.preset] = measure_rate_of(dataset, config, options)
+            seconds = epochs * epoch_seconds(images, dataset.count("val"), rates[config.preset])
+        planned.append(Planned(images, epochs, config.preset, seconds))
+    return planned
+
+
+def tell_plan(runs: Sequence[Planned]) -> None:
+    """Print the runs of a curve, and how long all of them take."""
+    whole = duration(sum(run.seconds for run in runs))
+    say("\n".join([PLAN.header, *map(str, runs), f"expected   about {whole} for {counted(len(runs), 'run')}"]))
 
 
 def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:

@@ -25,6 +25,10 @@ class Character:
     runner_up: str
     runner_up_confidence: float
 
+    def __repr__(self) -> str:
+        other = f"; runner-up {self.runner_up!r}, {self.runner_up_confidence:.4f}" if self.runner_up else ""
+        return f"<Character {self.character!r}, confidence {self.confidence:.4f}{other}>"
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -39,6 +43,9 @@ class Reading:
     confidence: float
     characters: tuple[Character, ...] = ()
     elapsed_s: float = field(default=0.0, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"
 
 
 def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None) -> np.ndarray:

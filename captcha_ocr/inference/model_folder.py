@@ -20,6 +20,7 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a check
 HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
+PRETRAINED_NAME = "pretrained"  # what --model, --init and CAPTCHA_OCR_MODEL call it
 MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
 BACKUP = ".captcha-ocr.old"
 
@@ -129,6 +130,24 @@ def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed: {error}") from None
 
 
+def folder_named(name: str) -> Path:
+    """Return the folder that a name means: the model in the package for `pretrained`, else the folder of that name.
+
+    A folder that is called so itself is `./pretrained`.
+    """
+    return PRETRAINED if name == PRETRAINED_NAME else Path(name)
+
+
+def name_of_model(folder: Path) -> str:
+    """Invert `folder_named`, for a command."""
+    return PRETRAINED_NAME if folder == PRETRAINED else f"./{folder}" if str(folder) == PRETRAINED_NAME else str(folder)
+
+
+def describe_model(folder: Path) -> str:
+    """Return what to call a model in a line for people."""
+    return "the one in the package" if folder == PRETRAINED else str(folder)
+
+
 def find_model_folder(folder: Path) -> Path:
     """Return the model folder for a given folder: `best` in a run folder, else the folder itself."""
     best = current_path(folder / "best")
@@ -142,8 +161,9 @@ def default_model(run: Path) -> Path:
     """
     named = os.environ.get(MODEL_VARIABLE)
     if named:
-        if not (find_model_folder(Path(named)) / CONFIG_FILE).exists():
+        folder = folder_named(named)
+        if not (find_model_folder(folder) / CONFIG_FILE).exists():
             raise UsageError(f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})")
-        return Path(named)
+        return folder
     best = current_path(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

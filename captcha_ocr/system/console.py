@@ -36,6 +36,22 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
+class Table:
+    """The form of every table: the names of its columns in one line, then rows; all is flush right."""
+
+    def __init__(self, widths: dict[str, int]) -> None:
+        self.widths = widths
+
+    @property
+    def header(self) -> str:
+        """The names of the columns."""
+        return self.row(*self.widths)
+
+    def row(self, *cells: object) -> str:
+        """Format one row."""
+        return "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, self.widths.values(), strict=True)).rstrip()
+
+
 class ProgressBar:
     """The progress of some work on images: `show` prints the count, `note` a text beside it."""
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -52,6 +53,12 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
         raise
     if durable:
         sync_folder(first.parent)
+
+
+def unused(folder: Path) -> Path:
+    """Return `folder`, or the first of folder-2, folder-3, … that does not exist."""
+    names = itertools.chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model, save_model
-from captcha_ocr.system.console import counted, duration
+from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.training.advice import advice
+from captcha_ocr.training.advice import Origin, advice
 from captcha_ocr.training.batches import Batches, Samples, load_split
 from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
@@ -43,6 +43,11 @@ from captcha_ocr.version import __version__
 
 TRAINING_BATCHES = 4  # of training images, to score for comparison
 SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
+EPOCHS = Table(
+    {"epoch": 9, "loss": 8, "exact": 8, "val loss": 10, "val exact": 11, "val chars": 11}
+    | {"images/s": 9, "left": 12, "": 2}
+)
+EPOCHS_EXPLAINED = "val: validation images; chars: correct characters; *: best so far"
 
 
 class TrainingLoop:
@@ -64,6 +69,8 @@ class TrainingLoop:
         if self.group.is_main:
             write_metrics(self.run.out, self.progress.rows)
         try:
+            if ending_rule(self.trainer) is None:
+                self.run.tell(f"epochs     {EPOCHS_EXPLAINED}\n{EPOCHS.header}")
             while (rule := ending_rule(self.trainer)) is None:
                 self.run_epoch()
         except (KeyboardInterrupt, SystemExit):  # raised only between steps and between batches
@@ -88,6 +95,7 @@ class TrainingLoop:
             progress.best_loss = loss_or_infinity(scores.loss)
         progress.seconds += time.perf_counter() - started
         row |= {"seconds": progress.seconds, "validation_loss": scores.loss, "validation_exact": scores.exact_match}
+        row["validation_characters"] = scores.character_accuracy
         progress.rows.append({"by": "epoch", **row})
         trainer.end_epoch(loss_or_infinity(scores.loss))
         self.log()
@@ -96,7 +104,7 @@ class TrainingLoop:
             # Before `last`: a run that is killed between the two does the epoch again.
             save_checkpoint(kept_checkpoint(self.run.out, progress.epoch), self.run.spec, trainer)
         self.save()
-        self.run.tell(epoch_line(row, trainer))
+        self.run.tell(epoch_row(row, trainer))
 
     def between_steps(self) -> None:
         """Log what is new, save when the last checkpoint is some minutes old, and leave if a signal asks for it."""
@@ -164,9 +172,10 @@ class TrainingLoop:
             self.write_end(finished, validated, test)
         run.tell(
             f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
-            f"best epoch {progress.best_epoch}"
+            f"best epoch {progress.best_epoch}; {memory_used(progress.rows[-1])}"
         )
-        for sentence in advice(finished, len(dataset.charset), self.trainer.config.augment):
+        origin = Origin(dataset, run.out, run.options, run.group.world_size)
+        for sentence in advice(finished, run.spec, origin) if run.options.advise else []:
             run.tell(f"advice     {sentence}")
         return finished
 
@@ -240,18 +249,20 @@ def ending_rule(trainer: Trainer) -> str | None:
     return None
 
 
-def epoch_line(row: dict[str, Any], trainer: Trainer) -> str:
-    """Describe one epoch in one line, with the time left where the number of epochs is known."""
-    total = "" if trainer.epochs is None else f"/{trainer.epochs}"
-    line = (
-        f"epoch {row['epoch']}{total}: loss {row['training_loss']:.4f}, exact {row['training_exact']:.2%}; "
-        f"validation loss {row['validation_loss']:.4f}, exact {row['validation_exact']:.2%}; "
-        f"{row['images_per_s']:,.0f} images/s, {memory_used(row)}"
+def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
+    """Describe one epoch in a row of `EPOCHS`, with the time left where the number of epochs is known."""
+    number, total = row["epoch"], trainer.epochs
+    return EPOCHS.row(
+        number if total is None else f"{number}/{total}",
+        f"{row['training_loss']:.4f}",
+        f"{row['training_exact']:.2%}",
+        f"{row['validation_loss']:.4f}",
+        f"{row['validation_exact']:.2%}",
+        f"{row['validation_characters']:.2%}",
+        f"{row['images_per_s']:,.0f}",
+        "" if total is None else duration(row["seconds"] / number * (total - number)),
+        "*" if trainer.progress.best_epoch == number else "",
     )
-    if trainer.epochs is None:
-        return line
-    left_s = row["seconds"] / row["epoch"] * (trainer.epochs - row["epoch"])
-    return f"{line}; {duration(left_s)} left"
 
 
 def memory_used(row: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ class TrainOptions:
     init: a trained model to start from. resume: `auto`, `never` or the path of a checkpoint. stream: read the images
     from disk in every epoch. force: replace another run. keep_every: keep the checkpoint of every Nth epoch.
     threads: with how many torch computes on the CPU; None: one for each processor.
+    advise: whether to end with advice, which is for a run that stands alone.
     """
 
     device: str = "auto"
@@ -35,6 +36,7 @@ class TrainOptions:
     keep_every: int | None = None
     tensorboard: bool = False
     threads: int | None = None
+    advise: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,11 @@ class RunSpec:
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, init: Path | None = None) -> "RunSpec":
         """Describe the run that trains on a data set, perhaps from the model in `init`; errors as `read_config`."""
-        manifests = b"".join(to_json({**part.to_dict(), "source": "", "labels": ""}) for part in dataset.manifests)
         return cls(
             training=config,
             model=model_for(dataset, config, init),
             images={split: dataset.count(split) for split in get_args(Split)},
-            data=sha256(manifests),
+            data=dataset.sha256,
             init=None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
         )
 

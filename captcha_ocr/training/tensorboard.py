@@ -12,6 +12,7 @@ NAMES = {
     "training_exact": "exact/training",
     "validation_loss": "loss/validation",
     "validation_exact": "exact/validation",
+    "validation_characters": "characters/validation",
     "learning_rate": "learning rate",
     "images_per_s": "images per second",
     "peak_memory_mb": "peak memory (MB)/process",

@@ -14,7 +14,7 @@ from captcha_ocr.config import PRESETS, TrainConfig
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
-from captcha_ocr.inference.model_folder import copy_model, current_path
+from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
 from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
 from captcha_ocr.system.console import counted, duration
@@ -25,7 +25,7 @@ from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.loop import TrainingLoop
 from captcha_ocr.training.optim import make_optimizer, make_scaler
 from captcha_ocr.training.resume import resume
-from captcha_ocr.training.run import Run, RunSpec, TrainOptions
+from captcha_ocr.training.run import Run, RunSpec, TrainOptions, model_for
 from captcha_ocr.training.run_folder import BEST, REPLACED, Finished, find_run, may_be_replaced, origin_of, start_run
 from captcha_ocr.training.tensorboard import TensorBoardLogger
 from captcha_ocr.training.trainer import Trainer
@@ -171,11 +171,33 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
     if init is not None:
         frozen = f"; the first {counted(trainer.frozen_steps, 'step')} train the classifier alone"
-        run.tell(f"weights    from {init}{frozen * (trainer.frozen_steps > 0)}")
+        run.tell(f"weights    from {describe_model(init)}{frozen * (trainer.frozen_steps > 0)}")
 
 
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
-    """Estimate how long the run takes, from a few steps on a copy of the network that is then thrown away."""
+    """Estimate how long the run takes."""
+    rate = measure_rate(trainer, training)
+    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate)
+    patience = counted(trainer.config.patience, "epoch")
+    if trainer.epochs is None:
+        return (
+            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); the run ends when validation "
+            f"has not improved for {patience}"
+        )
+    left = trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.partition.steps
+    line = f"expected   about {duration(left * epoch_s)} for {counted(math.ceil(left), 'epoch')} ({rate:,.0f} images/s)"
+    if trainer.config.patience >= trainer.epochs:
+        return line
+    return f"{line}; the run ends sooner if validation does not improve for {patience}"
+
+
+def epoch_seconds(training_images: int, validation_images: int, rate: float) -> float:
+    """Return how long an epoch takes at a rate of training images per second; a step costs three forward passes."""
+    return (training_images + validation_images / 3) / rate
+
+
+def measure_rate(trainer: Trainer, training: Batches) -> float:
+    """Measure the training images per second in a few steps on a copy of the network that is then thrown away."""
     trial = copy.copy(trainer)
     trial.network = trial.model = copy.deepcopy(trainer.model)
     trial.optimizer = make_optimizer(trial.model, trainer.config)
@@ -188,16 +210,12 @@ def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str
         trial.step(images, labels, global_batch)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
     # The first steps are slow and uneven.
-    rate = global_batch / statistics.median(seconds[len(seconds) // 2 :])
-    epoch_s = (trainer.partition.total + validation_images / 3) / rate  # a training step costs three forward passes
-    patience = counted(trainer.config.patience, "epoch")
-    if trainer.epochs is None:
-        return (
-            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); the run ends when validation "
-            f"has not improved for {patience}"
-        )
-    left = trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.partition.steps
-    line = f"expected   about {duration(left * epoch_s)} for {counted(math.ceil(left), 'epoch')} ({rate:,.0f} images/s)"
-    if trainer.config.patience >= trainer.epochs:
-        return line
-    return f"{line}; the run ends sooner if validation does not improve for {patience}"
+    return global_batch / statistics.median(seconds[len(seconds) // 2 :])
+
+
+def measure_rate_of(dataset: Dataset, config: TrainConfig, options: TrainOptions) -> float:
+    """Measure the training images per second of a run that is not begun."""
+    with process_group(choose_device(local_device(options.device))) as group:
+        partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
+        training = load_split(dataset, "train", group, partition.samples, options.stream)
+        return measure_rate(Trainer(model_for(dataset, config, options.init), config, partition), training)

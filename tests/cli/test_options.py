@@ -3,7 +3,18 @@ from pathlib import Path
 import click
 import pytest
 
-from captcha_ocr.cli.options import SHARDS, escape, next_command, parse_numbers, parse_size
+from captcha_ocr.cli.options import (
+    ARGUMENTS,
+    MODEL,
+    SHARDS,
+    escape,
+    given,
+    next_command,
+    parse_numbers,
+    parse_size,
+    place,
+)
+from captcha_ocr.inference.model_folder import PRETRAINED, folder_named, name_of_model
 
 
 @pytest.mark.parametrize(("text", "sides"), [("160x60", (160, 60)), ("0160x060", (160, 60)), (None, None)])
@@ -25,9 +36,43 @@ def test_numbers_are_separated_by_the_separator_alone():
 
 
 def test_the_next_command_can_be_pasted_into_a_shell():
-    assert next_command("train", SHARDS, SHARDS, "--data ") == "captcha-ocr train"
-    assert next_command("train", Path("my shards"), SHARDS, "--data ") == "captcha-ocr train --data 'my shards'"
-    assert next_command("prepare", Path("-x"), SHARDS) == "captcha-ocr prepare ./-x"
+    assert next_command("train", *place(SHARDS, SHARDS, "--data")) == "captcha-ocr train"
+    assert next_command("train", *place(Path("a b"), SHARDS, "--data")) == "captcha-ocr train --data 'a b'"
+    assert next_command("prepare", *place(Path("-x"), SHARDS)) == "captcha-ocr prepare ./-x"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--folds", "2", "--strict"], ["--folds=2", "--strict"], ["-x y", "--strict", "--folds", "2"]]
+)
+def test_the_options_that_were_given_are_returned_as_they_were_given(arguments):
+    @click.command()
+    @click.argument("name", required=False)
+    @click.option("--folds", type=int, default=1)
+    @click.option("--strict", is_flag=True)
+    @click.option("--seed", default=0)
+    def command(**_):
+        assert given("folds", "strict", "seed") == ["--folds=2", "--strict"]
+        assert given("seed") == []
+
+    words = ["--", "-x y"] if arguments[0].startswith("-x") else []
+    options = [word for word in arguments if word != "-x y"]
+    with command.make_context("command", [*options, *words]) as context:
+        context.meta[ARGUMENTS] = [*options, *words]
+        context.invoke(command.callback)
+
+
+@pytest.mark.parametrize(
+    ("value", "folder"),
+    [
+        ("pretrained", PRETRAINED),
+        ("./pretrained", Path("pretrained")),
+        ("runs/a", Path("runs/a")),
+    ],
+)
+def test_pretrained_names_the_model_in_the_package(value, folder, monkeypatch):
+    assert MODEL.convert(value, None, None) == folder
+    assert folder_named(name_of_model(folder)) == folder
+    assert MODEL.convert(folder, None, None) == folder  # a default
 
 
 def test_an_escaped_path_is_one_line_that_tells_the_path():

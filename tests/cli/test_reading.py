@@ -1,3 +1,4 @@
+import contextlib
 import csv
 import json
 import os
@@ -51,7 +52,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(read, some, tmp_path)
     assert [line.split(": ")[0] for line in after_device(result.stderr)] == [*map(str, paths[:2]), str(some[1])]
     result = read(*paths, "--json")
     assert result.exit_code == 1
-    error, reading = {"path", "error"}, {"path", "text", "confidence"}
+    error, reading = {"path", "error"}, {"path", "text", "confidence", "characters"}
     assert [set(row) for row in rows(result)] == [error, error, reading, error, reading]
 
 
@@ -64,7 +65,7 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     assert part.exit_code == 1
     assert re.search(naming("stranger.png", "labels.csv"), part.stderr)
     *readings, summary = rows(part)
-    assert [set(row) for row in readings] == [{"path", "text", "confidence"}] * 3
+    assert [set(row) for row in readings] == [{"path", "text", "confidence", "characters"}] * 3
     assert summary["summary"]["images"] == 3
     table, names = tmp_path / "labels.csv", [path.name for path in some]
     table.write_text(f"filename,text\nsome/{names[0]},123\nsome/{names[1]},1X\nsome/{names[2]},12\n")
@@ -102,7 +103,8 @@ def test_a_reading_below_the_least_confidence_is_left_unread_and_unscored(read, 
     assert result.exit_code == 0
     assert [code != "" for code in codes(result)] == [each == least for each in confidences]
     assert re.search(naming(2, 3, f"{least:g}"), after_device(result.stderr)[-1])
-    assert [row["text"] for row in rows(read(*some, "--min-confidence", 1, "--json"))] == [None] * 3
+    unread = rows(read(*some, "--min-confidence", 1, "--json"))
+    assert [(row["text"], row["characters"]) for row in unread] == [(None, None)] * 3
     table = csv.DictReader(read(*some, "--min-confidence", 1, "--csv").stdout.splitlines())
     assert [row["text"] for row in table] == [""] * 3
     scoring = ["--labels", images / "labels.csv", "--json", "--min-confidence"]
@@ -112,6 +114,48 @@ def test_a_reading_below_the_least_confidence_is_left_unread_and_unscored(read, 
     nothing = read("--labels", images / "labels.csv", "--min-confidence", 1)
     assert (nothing.exit_code, nothing.stdout) == (1, "")
     assert re.search(naming(60, 1), nothing.stderr.splitlines()[-1])
+
+
+def test_json_holds_the_characters_with_their_confidences(read, some):
+    for row in rows(read(*some, "--json")):
+        assert "".join(each["character"] for each in row["characters"]) == row["text"]
+        names = {"character", "confidence", "runner_up", "runner_up_confidence"}
+        for each in row["characters"]:
+            assert set(each) == names
+            assert each["character"] != each["runner_up"]
+            assert 0 < each["runner_up_confidence"] <= each["confidence"] <= 1
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize(
+    ("options", "shows_bar"), [(["--csv"], True), (["--json"], False), ([], False), (["--labels"], True)]
+)
+def test_a_terminal_shows_a_bar_unless_results_come_there_and_quiet_shows_nothing(
+    exported, images, options, shows_bar, quiet
+):
+    pty, termios = (pytest.importorskip(name, reason="terminals are POSIX's") for name in ("pty", "termios"))
+    parent, child = pty.openpty()
+    termios.tcsetwinsize(child, (24, 80))
+    named = [images / "labels.csv"] if options == ["--labels"] else []
+    command = [*COMMAND, "eval", "--model", exported, images, *options, *named, *["--quiet"] * quiet]
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
+    os.close(child)
+    output = b""
+    with contextlib.suppress(OSError):  # the other side is closed at the end
+        while part := os.read(parent, 10_000):
+            output += part
+    os.close(parent)
+    assert process.wait() == 0
+    assert (b"read:" in output) == (shows_bar and not quiet)
+    assert (b"device" in output) != quiet
+
+
+@pytest.mark.parametrize("options", [["--csv"], ["--json"], [], ["--labels"]])
+def test_without_a_terminal_there_is_no_bar_and_quiet_prints_results_alone(read, images, options):
+    named = [images / "labels.csv"] if options == ["--labels"] else []
+    loud, quiet = (read(images, *options, *named, *more) for more in ([], ["--quiet"]))
+    assert loud.stdout == quiet.stdout != ""
+    assert (after_device(loud.stderr), quiet.stderr) == ([], "")
 
 
 def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run, images, monkeypatch):
@@ -124,6 +168,10 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run,
 
     monkeypatch.setenv("CAPTCHA_OCR_MODEL", "variable")
     assert said("--model", "option").endswith(f" {folders[0]}")
+    assert "package" in said("--model", "pretrained")
+    monkeypatch.setenv("CAPTCHA_OCR_MODEL", "pretrained")
+    assert "package" in said()
+    monkeypatch.setenv("CAPTCHA_OCR_MODEL", "variable")
     assert said().endswith(f" {folders[1]}")
     monkeypatch.setenv("CAPTCHA_OCR_MODEL", "nowhere")
     assert re.search(naming("CAPTCHA_OCR_MODEL", "nowhere"), said())
@@ -140,7 +188,7 @@ def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_pat
     result = invoke("export", images, "--model", model, "--json")
     assert result.exit_code == 0
     assert (json.loads(result.stdout)["images"], json.loads(result.stdout)["texts_changed"]) == (60, 0)
-    assert f"captcha-ocr eval image.png --model {model}" in result.stderr
+    assert f"captcha-ocr eval {sorted(images.glob('*.png'))[0]} --model {model}" in result.stderr
     by_onnx = invoke("eval", images, "--model", model)
     assert "onnxruntime" in by_onnx.stderr.splitlines()[1]
     assert codes(by_onnx) == codes(invoke("eval", images, "--model", model, "--engine", "torch", "--device", "cpu"))

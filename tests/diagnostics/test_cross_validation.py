@@ -39,5 +39,5 @@ def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tin
 
 def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):
     shutil.copytree(folds / "fold-1", tmp_path / "folds" / "fold-1")
-    with pytest.raises(UsageError, match="captcha-ocr prepare --folds"):
+    with pytest.raises(UsageError, match=r"captcha-ocr prepare .* --folds 2"):
         cross_validate(tmp_path / "folds", tmp_path / "run", tiny_preset.training)

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 from conftest import QUIET
 
+from captcha_ocr.config import TrainConfig
 from captcha_ocr.diagnostics.learning_curve import (
+    PLAN,
+    POINTS,
     RESAMPLES,
     Point,
     fit_power_law,
@@ -13,6 +16,9 @@ from captcha_ocr.diagnostics.learning_curve import (
     outlook,
     resampled_laws,
 )
+from captcha_ocr.training.run import TrainOptions
+
+LOUD = TrainOptions(device="cpu")
 
 
 def points_of(factor, power, numbers):
@@ -59,6 +65,41 @@ def test_points_without_a_law_have_no_outlook(points):
 def test_the_outlook_names_what_was_reached_and_what_it_would_take_unless_that_is_too_far():
     assert numbers_in(outlook(points_of(4, 0.5, (1000, 3000, 10_000)))) == [["95", "10,000"], ["99", "150,000"]]
     assert numbers_in(outlook(points_of(1, 0.06, (100, 300, 1000))))[1] == ["99"]
+
+
+@pytest.mark.parametrize(
+    ("available", "counts"),
+    [(48, [10, 30, 48]), (44, [10, 44]), (45, [10, 30, 45]), (31, [10, 31]), (15, [10, 15]), (14, [14]), (10, [10])],
+)
+def test_a_number_of_images_close_to_all_of_them_is_left_out(available, counts, shards, tmp_path, monkeypatch):
+    tried = []
+
+    def stop(dataset, out, configs, options):
+        tried.extend(config.images for config in configs)
+        raise InterruptedError
+
+    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.IMAGE_COUNTS", (10, 30, 100))
+    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.plan", stop)
+    monkeypatch.setattr("captcha_ocr.data.shards.Dataset.count", lambda self, split: available)
+    with pytest.raises(InterruptedError):
+        learning_curve(shards, tmp_path, lambda number: TrainConfig(images=number), (), LOUD)
+    assert tried == counts
+
+
+def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(shards, tiny_preset, tmp_path, capsys):
+    def recipe(number):
+        return tiny_preset.training.with_options(epochs=1, images=number)
+
+    for finished in ("", "finished"):
+        points = learning_curve(shards, tmp_path, recipe, (20, 30), LOUD)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == PLAN.header
+        assert [line.split()[:3] for line in lines[1:3]] == [["20", "1", "tiny"], ["30", "1", "tiny"]]
+        assert all(line.endswith(finished) for line in lines[1:3])
+        assert re.match(r"expected .* 2 runs$", lines[3])
+        assert str(points[-1]) in lines
+        assert all(len(line) <= 80 for line in (*lines[:4], POINTS.header, str(points[-1])))
+        assert not any(line.startswith("advice") for line in lines)
 
 
 def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_path, monkeypatch):

@@ -1,10 +1,13 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from captcha_ocr.config import TrainConfig
+from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.training.advice import advice, advice_on_run
-from captcha_ocr.training.run import RunSpec
+from captcha_ocr.training.advice import Origin, advice, advice_on_run
+from captcha_ocr.training.run import RunSpec, TrainOptions
 from captcha_ocr.training.run_folder import Finished, end_run, start_run
 
 
@@ -17,31 +20,60 @@ def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX")
     return Finished("all epochs done", 7, 7, 1.0, score(trained), score(validated), None)
 
 
-@pytest.mark.parametrize(
-    ("end", "augmented", "named"),
-    [
-        (finished(0, 0, wrong="XX"), False, ["0.0%", "captcha-ocr inspect", "--epochs"]),
-        (finished(200, 150), False, ["100.0%", "75.0%", "--preset few", "--init"]),
-        (finished(200, 150), True, ["100.0%", "75.0%", "--init"]),
-        (finished(100, 98), False, ["50.0%", "--epochs", "7"]),
-    ],
-    ids=["guessing", "overfitting", "overfitting with augmentation", "still learning"],
-)
-def test_a_bad_run_gets_one_sentence_of_advice(end, augmented, named):
-    (sentence,) = advice(end, 36, augmented)
-    assert all(name in sentence for name in named)
-    assert ("--preset few" in sentence) == ("--preset few" in named)
+@pytest.fixture
+def dataset(shards):
+    return read_dataset([shards])
 
 
 @pytest.mark.parametrize(
     "end", [finished(200, 199), finished(200, 192), finished(196, 198), finished(10, 9, images=10)]
 )
-def test_a_good_run_gets_no_advice(end):
-    assert advice(end, 36, False) == []
+def test_a_good_run_gets_no_advice(end, dataset):
+    assert advice(end, RunSpec.of(dataset, TrainConfig())) == []
 
 
-def test_only_a_finished_run_gets_advice(shards, tmp_path):
-    start_run(tmp_path, RunSpec.of(read_dataset([shards]), TrainConfig()), replaces=False, checkpoint=None)
-    assert advice_on_run(tmp_path) == advice_on_run(tmp_path / "best") == []
+@pytest.mark.parametrize(
+    ("end", "changes", "named"),
+    [
+        (finished(0, 0, wrong="XX"), {}, ["0.0%", "--patience 40", "--out"]),  # early stopping after 7 of 100 epochs
+        (finished(0, 0, wrong="XX"), {"schedule": "constant", "preset": "seed"}, ["0.0%", "labels"]),
+        (finished(200, 150), {}, ["100.0%", "75.0%", "--preset few", "--init pretrained", "--out"]),
+        (finished(100, 98), {"epochs": 7}, ["50.0%", "--epochs 100", "the command that began this run"]),
+        (finished(100, 98), {"epochs": 8}, ["50.0%", "--patience 40", "--out"]),
+    ],
+)
+def test_without_its_origin_a_run_gets_advice_without_commands(end, changes, named, dataset):
+    spec = RunSpec.of(dataset, TrainConfig(**changes))
+    origin = Origin(dataset, Path("out"), processes=2)  # nor for torchrun
+    for (sentence,) in (advice(end, spec), advice(end, spec, origin)):
+        assert all(name in sentence for name in named), sentence
+        assert "captcha-ocr train" not in sentence
+
+
+def test_what_does_not_fit_or_cannot_be_measured_is_not_advised(dataset):
+    spec = RunSpec.of(dataset, TrainConfig())
+    narrow = replace(spec, model=replace(spec.model, lengths=Lengths(2, 20)))
+    (sentence,) = advice(finished(200, 150), narrow, Origin(dataset, Path("out")))
+    assert "few" not in sentence
+    assert "pretrained" not in sentence
+    untested = replace(spec, images={**spec.images, "test": 0})
+    assert "captcha-ocr curve" not in advice(finished(200, 150), untested, Origin(dataset, Path("out")))[0]
+
+
+def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset):
+    options = TrainOptions("cpu", keep_every=2, stream=True, tensorboard=True)
+    spec = RunSpec.of(dataset, replace(PRESETS["tiny"].training, epochs=7))
+    (sentence,) = advice(finished(100, 98), spec, Origin(dataset, Path("my out"), options))
+    assert sentence.endswith(
+        f"captcha-ocr train --data {dataset.folders[0]} --out 'my out' --preset tiny --epochs 14 --keep-every 2 "
+        "--stream --tensorboard --device cpu"
+    )
+
+
+def test_only_a_finished_run_gets_advice_with_commands_if_the_shards_are_its_own(shards, dataset, tmp_path):
+    spec = RunSpec.of(dataset, TrainConfig())
+    start_run(tmp_path, spec, replaces=False, checkpoint=None)
+    assert advice_on_run(tmp_path, shards) == advice_on_run(tmp_path / "best", shards) == []
     end_run(tmp_path, finished(100, 98), {})
-    assert advice_on_run(tmp_path) == advice(finished(100, 98), 10, False)
+    assert advice_on_run(tmp_path, shards) == advice(finished(100, 98), spec, Origin(dataset, tmp_path))
+    assert advice_on_run(tmp_path, tmp_path) == advice(finished(100, 98), spec)

@@ -16,7 +16,7 @@ from captcha_ocr.training import train as training
 from captcha_ocr.training.batches import load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
-from captcha_ocr.training.loop import ending_rule, is_better
+from captcha_ocr.training.loop import EPOCHS, EPOCHS_EXPLAINED, ending_rule, epoch_row, is_better
 from captcha_ocr.training.trainer import Progress, Trainer
 
 
@@ -99,6 +99,45 @@ def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, 
     for rows[0]["training_loss"] in (float("nan"), float("inf")):
         with pytest.raises(CaptchaOcrError, match="--lr"):
             ending_rule(trainer)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "number", "seconds", "loss", "exact", "rate", "best", "named"),
+    [
+        (120, 1, 2.0, 0.1162, 0.0, 385.4, 1, ["1/120", "0.1162", "0.00%", "8.31%", "385", "3 min 58 s", "*"]),
+        (120, 120, 240.0, 0.0373, 1.0, 385.4, 119, ["120/120", "100.00%", "0 s"]),
+        (None, 7, 9.0, 0.5, 0.25, 12_345.6, 7, ["7", "25.00%", "12,346", "*"]),
+        (1000, 999, 1e6, 12.345678, 0.5, 99.0, 1, ["999/1000", "12.3457"]),
+        (10, 2, 2.0, float("nan"), 0.5, 99.0, 1, ["nan", "8 s"]),
+    ],
+)
+def test_an_epoch_is_a_row_of_at_most_80_columns_below_its_names(
+    epochs, number, seconds, loss, exact, rate, best, named
+):
+    row = {"epoch": number, "seconds": seconds, "images_per_s": rate, "validation_characters": 0.0831}
+    row |= {
+        f"{kind}_{name}": value
+        for kind in ("training", "validation")
+        for name, value in (("loss", loss), ("exact", exact))
+    }
+    line = epoch_row(row, SimpleNamespace(epochs=epochs, progress=Progress(best_epoch=best)))
+    assert all(name in line for name in named)
+    assert ("*" in line) == (number == best)
+    assert len(line) <= 80
+    assert len(EPOCHS.header) <= 80
+    assert len(f"epochs     {EPOCHS_EXPLAINED}") <= 80
+
+
+def test_a_run_prints_the_names_once_a_row_an_epoch_and_marks_the_best(learn, tmp_path, capsys, scripted):
+    scripted([(1, 0.5), (3, 0.4), (2, 0.6)])
+    learn(tmp_path, epochs=3, schedule="constant", quiet=False)
+    lines = capsys.readouterr().err.splitlines()
+    start = lines.index(EPOCHS.header)
+    assert lines.count(EPOCHS.header) == 1
+    rows = lines[start + 1 : start + 4]
+    assert [row.split()[0] for row in rows] == ["1/3", "2/3", "3/3"]
+    assert [row.endswith("*") for row in rows] == [True, True, False]
+    assert all(len(line) <= 80 for line in rows)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     assert [row["epoch"] for row in rows] == [1, 2]
     assert set(rows[0]) == {
         "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss", "validation_exact",
-        "learning_rate", "images_per_s", "peak_memory_mb", "peak_device_memory_mb", "by",
+        "validation_characters", "learning_rate", "images_per_s", "peak_memory_mb", "peak_device_memory_mb", "by",
     }  # fmt: skip
     assert rows[1]["learning_rate"] < rows[0]["learning_rate"]
     assert [row["step"] for row in steps] == list(range(1, 11))
