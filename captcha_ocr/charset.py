@@ -1,5 +1,6 @@
 """The alphabet of a set of captchas: text to class ids and back."""
 
+import re
 import string
 import unicodedata
 from collections import Counter
@@ -29,7 +30,13 @@ NAMED = {
 # Characters that look nearly the same once a glyph is cropped and stretched: a score counts them separately.
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
 MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
-UNREADABLE = "spaces, combining marks and controls cannot be read"  # the reason where `can_be_read` is false
+UNREADABLE = "controls, and marks without a letter, cannot be read"  # the reason where `can_be_read` is false
+BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")  # of any width: one blank in an image
+MAX_SHOWN, SHOWN = 100, 20  # characters of an alphabet: of more than the first number, so many are shown
+# What runs from left to right in a text that runs from right to left, as kinds of characters: L letters, D digits,
+# S their separators, E currency and percent signs (beside digits), O others.
+LEFT_TO_RIGHT = re.compile("E*(?=[LSEO]*D)[LD](?:[SEO]*[LD])*E*|L(?:[SEO]*L)*")
+KINDS = {"L": "L", "R": "R", "AL": "R", "EN": "D", "AN": "D", "ES": "S", "CS": "S", "ET": "E"}  # by Unicode's class
 
 
 def merge_lookalikes(text: str) -> str:
@@ -37,36 +44,100 @@ def merge_lookalikes(text: str) -> str:
     return text.translate(MERGED)
 
 
+def standard_form(text: str) -> str:
+    """Return `text` in composed Unicode (NFC), its blanks as single spaces between other characters."""
+    return BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+
+
+def split_characters(text: str) -> list[str]:
+    """Return the characters of `text`: each with the combining marks that follow it, as in Devanagari or Thai."""
+    if text.isascii():
+        return list(text)
+    characters: list[str] = []
+    for character in text:
+        if characters and unicodedata.category(character)[0] == "M":
+            characters[-1] += character
+        else:
+            characters.append(character)
+    return characters
+
+
+def has_right_to_left(text: Iterable[str]) -> bool:
+    """Tell whether `text` has a letter of a script that runs from right to left, such as Hebrew or Arabic."""
+    return any(unicodedata.bidirectional(character[0]) in ("R", "AL") for character in text)
+
+
+def visual_order(characters: Sequence[str]) -> list[int]:
+    """Return the indices of a text's characters in the order in which they are seen, from left to right.
+
+    A text with a letter from right to left begins at the right; digits and other letters in it run from left to right.
+    So for each text the same function brings the visual order back into the logical one. It is the Unicode algorithm
+    (UAX 9) for a paragraph from right to left, but for signs between digits and letters: in UAX 9 their place follows
+    from what stands before them, which cannot be told from an image.
+    """
+    order = list(range(len(characters)))
+    if not has_right_to_left(characters):
+        return order
+    kinds = "".join(KINDS.get(unicodedata.bidirectional(character[0]), "O") for character in characters)
+    for run in LEFT_TO_RIGHT.finditer(kinds):
+        order[run.start() : run.end()] = order[run.start() : run.end()][::-1]
+    return order[::-1]
+
+
+def in_visual_order(text: str) -> list[str]:
+    """Return the characters of `text` in the order in which they are seen, from left to right."""
+    characters = split_characters(text)
+    return [characters[number] for number in visual_order(characters)]
+
+
+def shorten(characters: str) -> str:
+    """Return an alphabet for people; of a large one its beginning and its number of characters."""
+    symbols = split_characters(characters.replace(" ", "\u2423"))
+    if len(symbols) <= MAX_SHOWN:
+        return "".join(symbols)
+    return f"{''.join(symbols[:SHOWN])}… ({len(symbols):,} characters)"
+
+
 @dataclass(frozen=True)
 class Charset:
-    """An ordered alphabet: the class id of a character is its index in `characters`.
+    """An ordered alphabet: the class id of a character is its index in `symbols`.
+
+    A character is a base with its combining marks, such as the Devanagari कि.
 
     case: the case to which labels are converted before their characters are looked up; None keeps both cases.
-    UsageError if the alphabet is empty, repeats a character, or has one that is invisible in a file or on a terminal
-    (space, control, combining mark, surrogate).
+    visual: whether class ids follow the order in which characters are seen, and texts the logical one; they differ
+    only where a script runs from right to left. Older models have class ids in the logical order.
+    UsageError if the alphabet is empty, repeats a character, or has a control, a surrogate or a mark without a base.
     """
 
     characters: str
     case: Case = None
+    visual: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.characters), "the alphabet is empty")
-        number = len(self.characters)
+        number = len(self)
         check(number <= 2**15, f"the alphabet has {number} characters; the maximum is 32,768")
-        for character in self.characters:
+        for character in self.symbols:
             check(can_be_read(character), f"the alphabet cannot have the character {character!a}: {UNREADABLE}")
-        character, count = Counter(self.characters).most_common(1)[0]
+        character, count = Counter(self.symbols).most_common(1)[0]
         check(count == 1, f"the alphabet has the character {character!r} twice")
 
     def __str__(self) -> str:
-        return self.characters + (f" ({self.case} case)" if self.case else "")
+        return shorten(self.characters) + (f" ({self.case} case)" if self.case else "")
 
     def __len__(self) -> int:
-        return len(self.characters)
+        return len(self.symbols)
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """The characters, each with its marks."""
+        return split_characters(self.characters)
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return the alphabet as JSON types; files call the case `fold`."""
-        return {"characters": self.characters, "fold": self.case}
+        """Return the alphabet as JSON types; files call the case `fold`, and name the order only if it is visual."""
+        visual: dict[str, str | None] = {"order": "visual"} if self.visual else {}
+        return {"characters": self.characters, "fold": self.case, **visual}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Charset":
@@ -74,15 +145,17 @@ class Charset:
         characters, case = document["characters"], document["fold"]
         check(isinstance(characters, str), "the alphabet must be a text")
         check(case in get_args(Case), f"unknown case {case!r}")
-        return cls(characters, case)
+        order = document.get("order")
+        check(order in (None, "visual"), f"unknown order {order!r}")
+        return cls(characters, case, order == "visual")
 
     @cached_property
     def _id_of(self) -> dict[str, int]:
-        return {character: number for number, character in enumerate(self.characters)}
+        return {character: number for number, character in enumerate(self.symbols)}
 
     def normalize(self, text: str) -> str:
-        """Return `text` in composed Unicode (NFC) and in the case of the alphabet, if it has one."""
-        text = unicodedata.normalize("NFC", text)
+        """Return `text` in its standard form and in the case of the alphabet, if it has one."""
+        text = standard_form(text)
         if self.case is None:
             return text
         # Character by character, since some would change the length ("ß".upper() is "SS").
@@ -100,7 +173,8 @@ class Charset:
         for text in texts:
             if unknown := self.unknown_characters(text):
                 raise LabelError(f"the text {text!r} has {unknown!r}, which the alphabet lacks")
-            rows.append([self._id_of[character] for character in self.normalize(text)])
+            characters = split_characters(self.normalize(text))
+            rows.append([self._id_of[characters[number]] for number in self.order(characters)])
         length = max(map(len, rows), default=0) if longest is None else longest
         ids = np.full((len(rows), length), len(self), dtype=np.int16)
         for number, row in enumerate(rows):
@@ -109,25 +183,32 @@ class Charset:
             ids[number, : len(row)] = row
         return ids
 
+    def order(self, characters: Sequence[str]) -> Sequence[int]:
+        """Return the indices that turn characters in the order of the text into that of class ids, and back."""
+        return visual_order(characters) if self.visual else range(len(characters))
+
     def unknown_characters(self, text: str) -> str:
         """Return the characters of `text`, in their order, that the alphabet does not have."""
-        return "".join(dict.fromkeys(c for c in self.normalize(text) if c not in self._id_of))
+        return "".join(dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._id_of))
 
     def decode(self, ids: "np.ndarray") -> list[str]:
         """Return the N texts of class ids, (N, L); each text ends before its first K."""
-        end = len(self)
-        return ["".join(self.characters[n] for n in takewhile(end.__ne__, row)) for row in ids.tolist()]
+        end, texts = len(self), []
+        for row in ids.tolist():
+            characters = [self.symbols[number] for number in takewhile(end.__ne__, row)]
+            texts.append("".join(characters[number] for number in self.order(characters)))
+        return texts
 
 
 def can_be_read(character: str) -> bool:
-    """Tell whether an alphabet may have a character: not a control, space, combining mark or surrogate."""
-    return unicodedata.category(character)[0] not in "CZM"
+    """Tell whether an alphabet may have a character: a space, or anything but a control, surrogate or mere mark."""
+    return character == " " or unicodedata.category(character[0])[0] not in "CZM"
 
 
 def to_case(character: str, case: Literal["lower", "upper"]) -> str:
     """Return `character` in a case, or unchanged if that case takes more than one character."""
     changed = character.lower() if case == "lower" else character.upper()
-    return changed if len(changed) == 1 else character
+    return changed if len(changed) == len(character) else character
 
 
 def characters_of(name_or_characters: str) -> str:
@@ -141,19 +222,23 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
     Labels with letters of both cases are converted to upper case if the given alphabet has only upper case, else to
     lower case. Labels in one case keep it, and `case_sensitive` keeps both cases.
     """
-    found = {character for text in texts for character in unicodedata.normalize("NFC", text)}
+    found = {character for text in texts for character in split_characters(standard_form(text))}
     characters = characters_of(given) if given is not None else "".join(sorted(found))
-    both_cases = Charset(characters)  # first, as an error in the alphabet could vanish with its second case
+    visual = has_right_to_left(characters)
+    both_cases = Charset(
+        characters, visual=visual
+    )  # first, as an error in the alphabet could vanish with its second case
     if case_sensitive or not mixes_cases(found):
         return both_cases
     one_upper_case = given is not None and characters == characters.upper() != characters.lower()
     case: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
-    return Charset("".join(dict.fromkeys(to_case(c, case) for c in characters)), case)
+    one_case = dict.fromkeys(to_case(character, case) for character in both_cases.symbols)
+    return Charset("".join(one_case), case, visual)
 
 
 def mixes_cases(characters: Iterable[str]) -> bool:
     """Tell whether `characters` holds letters of both cases."""
-    return {"Lu", "Ll"} <= {unicodedata.category(character) for character in characters if character}
+    return {"Lu", "Ll"} <= {unicodedata.category(character[0]) for character in characters if character}
 
 
 def look_alike(one: str, other: str) -> bool:
@@ -167,7 +252,7 @@ def look_alike(one: str, other: str) -> bool:
 def shape_of(text: str) -> str:
     """Return a text without blanks, marks and what is invisible, its look-alikes and cases merged."""
     merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
-    return "".join(character for character in merged if can_be_read(character))
+    return "".join(character for character in merged if character != " " and can_be_read(character))
 
 
 def how_they_differ(one: str, other: str) -> str:

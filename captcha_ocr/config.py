@@ -157,7 +157,7 @@ class ModelConfig:
     @property
     def class_names(self) -> list[str]:
         """The character of every class; `""` for "no character"."""
-        return [*self.charset.characters, ""][: self.classes]
+        return [*self.charset.symbols, ""][: self.classes]
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "charset": self.charset.to_dict()}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from captcha_ocr.charset import merge_lookalikes, mixes_cases
+from captcha_ocr.charset import merge_lookalikes, mixes_cases, split_characters
 from captcha_ocr.errors import in_one_line
 from captcha_ocr.system.documents import finite
 
@@ -148,7 +148,7 @@ def score_texts(truths: Sequence[str], texts: Sequence[str]) -> Scores:
     both = list(zip(truths, texts, strict=True))
     pairs: Counter[tuple[str, str]] = Counter()
     for truth, text in both:
-        pairs.update(zip_longest(truth, text, fillvalue=""))
+        pairs.update(zip_longest(split_characters(truth), split_characters(text), fillvalue=""))
     exact = sum(truth == text for truth, text in both)
     folded = sum(truth.casefold() == text.casefold() for truth, text in both)
     merged = sum(merge_lookalikes(truth) == merge_lookalikes(text) for truth, text in both)

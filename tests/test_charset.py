@@ -1,18 +1,32 @@
+import random
+from itertools import product
+
 import numpy as np
 import pytest
 
-from captcha_ocr.charset import NAMED, Charset, characters_of, find_charset, how_they_differ, merge_lookalikes
+from captcha_ocr.charset import (
+    NAMED,
+    Charset,
+    characters_of,
+    find_charset,
+    how_they_differ,
+    in_visual_order,
+    merge_lookalikes,
+    shorten,
+    split_characters,
+    visual_order,
+)
 from captcha_ocr.errors import LabelError, UsageError
 
 COMPOSED, DECOMPOSED = "é", "e\u0301"
 ABC = Charset("abc")
 
 
-@pytest.mark.parametrize("name", [*NAMED, "中文字", "aé𝟘", "%/\\.,"])
+@pytest.mark.parametrize("name", [*NAMED, "中文字", "aé𝟘", "%/\\.,", "अबककिकू", "กก่กี้", "a b"])
 def test_every_text_comes_back_from_its_class_ids(name):
     characters = characters_of(name)
     charset = Charset(characters)
-    assert len(charset) == len(characters)
+    assert len(charset) == len(split_characters(characters))
     assert charset.decode(charset.encode([characters])) == [characters]
 
 
@@ -33,7 +47,7 @@ def test_a_text_that_does_not_fit_is_named(text, longest, named):
     assert all(name in str(refusal.value) for name in named)
 
 
-UNUSABLE = ["", "aba", "a b", "a\tb", "a\nb", "a\0b", "a\u0301", "a\u00a0", "a\u200b", "a\ud800", "x" * (2**15 + 1)]
+UNUSABLE = ["", "aba", "a\tb", "a\nb", "a\0b", "\u0301a", "कककि", "a\u00a0", "a\u200b", "a\ud800", "x" * (2**15 + 1)]
 
 
 @pytest.mark.parametrize("characters", UNUSABLE, ids=lambda characters: ascii(characters[:9]))
@@ -84,6 +98,80 @@ def test_a_folding_alphabet_reads_both_cases():
 @pytest.mark.parametrize(("fold", "character"), [("upper", "ß"), ("lower", "İ")])
 def test_folding_never_changes_the_length_of_a_text(fold, character):
     assert Charset("x" + character, fold).normalize(character) == character
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),  # letters: alef א, bet ב, gimel ג; Arabic alef ا, beh ب; from right to left in the source
+    [
+        ("abc", "abc"),
+        ("12-34+", "12-34+"),
+        ("\u05d0\u05d1\u05d2", "\u05d2\u05d1\u05d0"),
+        ("\u0627\u0628", "\u0628\u0627"),
+        ("\u05d012\u05d1", "\u05d112\u05d0"),
+        ("12\u05d0", "\u05d012"),
+        ("\u05d03.14", "3.14\u05d0"),
+        ("\u05d050%", "50%\u05d0"),
+        ("\u05d0%\u05d1", "\u05d1%\u05d0"),
+        ("\u05d0 AB C", "AB C \u05d0"),
+        ("\u0628\u0661\u0662", "\u0661\u0662\u0628"),  # Arabic digits run from left to right, too
+        ("\u05d0!?", "?!\u05d0"),
+        ("\u05e9\u05c1\u05d0", "\u05d0\u05e9\u05c1"),  # a point stays with its letter
+    ],
+)
+def test_texts_from_right_to_left_have_class_ids_in_the_order_in_which_they_are_seen(text, seen):
+    charset = find_charset([text])
+    ids = charset.encode([text])
+    assert "".join(charset.symbols[number] for number in ids[0]) == seen == "".join(in_visual_order(text))
+    assert charset.decode(ids) == [text]
+    assert Charset.from_dict(charset.to_dict()) == charset
+
+
+def test_every_order_of_characters_comes_back():
+    chance = random.Random(0)
+    longer = [chance.choices("\u05d0a1.%!", k=9) for _ in range(2000)]
+    for number, characters in enumerate([*product("\u05d0a1.%!", repeat=4), *longer]):
+        order = visual_order(characters)
+        seen = [characters[place] for place in order]
+        assert [seen[place] for place in visual_order(seen)] == list(characters), number
+
+
+def test_alphabets_of_older_files_keep_the_order_of_their_class_ids():
+    old = Charset.from_dict({"characters": "\u05d0\u05d1", "fold": None})
+    assert old.decode(np.array([[0, 1]])) == ["\u05d0\u05d1"]
+    assert "order" not in Charset("abc").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"),
+    [
+        ("हिंदी", ["हिं", "दी"]),
+        ("คำนี้", ["ค", "ำ", "นี้"]),
+        ("क्षण", ["क्", "ष", "ण"]),
+        ("x\u0302y", ["x\u0302", "y"]),
+        ("a b", ["a", " ", "b"]),
+        ("\u05e9\u05c1\u05dc", ["\u05e9\u05c1", "\u05dc"]),
+    ],
+)
+def test_a_mark_belongs_to_the_character_before_it(text, characters):
+    assert split_characters(text) == characters
+    charset = find_charset([text])
+    assert sorted(charset.symbols) == sorted(characters)
+    assert len(charset.encode([text])[0]) == len(characters)
+
+
+@pytest.mark.parametrize("text", ["a\u3000b", " a b", "a  b ", "a\u00a0b", "\u2003a \u2009b"])
+def test_blanks_are_one_space_and_none_is_left_at_the_ends(text):
+    assert Charset("ab ").normalize(text) == "a b"
+
+
+@pytest.mark.parametrize(("number", "shown"), [(3, 3), (100, 100), (101, 20), (3755, 20)])
+def test_of_a_large_alphabet_only_the_beginning_and_the_number_is_shown(number, shown):
+    characters = "".join(map(chr, range(0x4E00, 0x4E00 + number)))
+    text = str(Charset(characters))
+    assert text.startswith(characters[:shown])
+    assert (f"{number:,} " in text) == (characters[shown : shown + 1] != "")
+    assert len(text) < 130
+    assert "\u2423" in shorten("a b")
 
 
 @pytest.mark.parametrize(("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED, shorten
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FILE,
@@ -219,7 +219,7 @@ def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | No
         f"{out}: {f'{folds} folds, in the first ' if folds else ''}"
         f"{', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
         f"{manifest.left_out:,} left out; {manifest.size}\n"
-        f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {manifest.charset.characters}"
+        f"texts of {manifest.lengths} of the {len(manifest.charset)} characters {shorten(manifest.charset.characters)}"
         + (f", both cases read as {case} case" if case else "")
         + ("; all shards existed" if prepared.already_there else ""),
         following_training(out, manifest, folds)

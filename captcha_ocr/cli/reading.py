@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import click
 
+from captcha_ocr.charset import split_characters
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FILE,
@@ -324,7 +325,8 @@ def score_files(
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
     """Print how many labels the model can never read, for their length or their characters."""
     impossible = sum(
-        len(text) not in config.lengths or bool(config.charset.unknown_characters(text)) for text in truths
+        len(split_characters(text)) not in config.lengths or bool(config.charset.unknown_characters(text))
+        for text in truths
     )
     if impossible:
         click.echo(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
-from captcha_ocr.charset import characters_of, how_they_differ, look_alike
+from captcha_ocr.charset import characters_of, how_they_differ, look_alike, split_characters, standard_form
 from captcha_ocr.config import PrepareConfig, Split
 from captcha_ocr.data.images import ImageFiles, find_images
 from captcha_ocr.data.names import NO_TEXT, NameReader, Test
@@ -40,7 +40,7 @@ class Label:
 
     def __post_init__(self) -> None:
         # Some file systems decompose names: "é" becomes "e" and an accent.
-        object.__setattr__(self, "text", unicodedata.normalize("NFC", self.text))
+        object.__setattr__(self, "text", standard_form(self.text))
 
 
 class FoundLabels(NamedTuple):
@@ -337,9 +337,9 @@ def labels_from_names(files: list[str], allowed: Test | None = None) -> FoundLab
 
 def way_of(stem: str, text: str) -> str:
     """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
-    if stem == text:
-        return "TEXT"
-    return f"TEXT{stem[len(text)]}anything" if stem.startswith(text) else f"anything{stem[-len(text) - 1]}TEXT"
+    place = 0 if stem.startswith(text) else stem.rfind(text)
+    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
+    return (f"anything{before}" if before else "") + "TEXT" + (f"{after}anything" if after else "")
 
 
 def fits(config: PrepareConfig) -> Test | None:
@@ -347,11 +347,14 @@ def fits(config: PrepareConfig) -> Test | None:
     if config.charset is None and config.lengths is None:
         return None
     given = None if config.charset is None else characters_of(config.charset)
-    known = None if given is None else set(given if config.case_sensitive else given + given.lower() + given.upper())
+    both = "" if given is None else given if config.case_sensitive else given + given.lower() + given.upper()
+    known = None if given is None else set(split_characters(both))
 
     def fits_both(text: str) -> bool:
-        text = unicodedata.normalize("NFC", text)
-        return (known is None or known.issuperset(text)) and (config.lengths is None or len(text) in config.lengths)
+        characters = split_characters(standard_form(text))
+        return (known is None or known.issuperset(characters)) and (
+            config.lengths is None or len(characters) in config.lengths
+        )
 
     return fits_both
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset
+from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
 from captcha_ocr.config import MAX_LENGTH, RARE, Lengths, PrepareConfig
 from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.errors import UsageError, check
@@ -22,7 +22,7 @@ class Selection(NamedTuple):
 
 def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     """Select the labels whose length and characters fit; UsageError if there is nothing to learn."""
-    lengths = config.lengths or usual_lengths(len(label.text) for label in labels)
+    lengths = config.lengths or usual_lengths(len(split_characters(label.text)) for label in labels)
     problems = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
     fit = [label for label in labels if label.file not in problems]
     if not fit:
@@ -37,27 +37,28 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
             selected.append(label)
     if not selected:
         first = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset.characters}; {first}: {problems[first]}")
+        raise UsageError(f"no label fits the alphabet {charset}; {first}: {problems[first]}")
     if len(selected) > 1 and len({charset.normalize(label.text) for label in selected}) == 1:
         same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
         raise UsageError(f"{same}; name the texts with --label-pattern or labels.csv")
-    found = {len(label.text) for label in selected}
+    found = {len(split_characters(label.text)) for label in selected}
     return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
 
 
 def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
     """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
-    unreadable = "".join(dict.fromkeys(character for character in text if not can_be_read(character)))
+    characters = split_characters(text)
+    unreadable = "".join(dict.fromkeys(character for character in characters if not can_be_read(character)))
     if unreadable:
         return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
-    if len(text) in lengths:
+    if len(characters) in lengths:
         return None
     why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
     if config.lengths is not None:
         why = f"and --length is {lengths}"
-    elif len(text) > MAX_LENGTH:
+    elif len(characters) > MAX_LENGTH:
         why = f"and the maximum is {MAX_LENGTH}"
-    return f"its text {text!r} has {counted(len(text), 'character')}, {why}"
+    return f"its text {text!r} has {counted(len(characters), 'character')}, {why}"
 
 
 def usual_lengths(lengths: Iterable[int]) -> Lengths:

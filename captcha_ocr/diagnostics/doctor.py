@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from captcha_ocr.charset import shorten
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CONFIG_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.network.device import (
@@ -124,7 +125,7 @@ def format_facts(facts: dict[str, Any]) -> str:
     if "error" in model:
         lines.append(f"model      {folder} cannot be used: {model['error']}")
     else:
-        lines.append(f"model      {folder}: texts of {model['length']} of {model['charset']}, {model['size']}")
+        lines.append(f"model      {folder}: texts of {model['length']} of {shorten(model['charset'])}, {model['size']}")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.charset import LOOKALIKES
+from captcha_ocr.charset import LOOKALIKES, split_characters
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, count_kinds, find_labels, in_groups
@@ -75,12 +75,12 @@ class Inspection:
     @property
     def lengths(self) -> Counter[int]:
         """The number of texts of each length."""
-        return Counter(map(len, self.texts))
+        return Counter(len(split_characters(text)) for text in self.texts)
 
     @property
     def characters(self) -> Counter[str]:
         """The number of texts with each character, in the order of the alphabet."""
-        counts = Counter(character for text in self.texts for character in set(text))
+        counts = Counter(character for text in self.texts for character in set(split_characters(text)))
         return Counter(dict(sorted(counts.items())))
 
     def summary(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
         object.__setattr__(self, "width", self.width or max(160, 40 * self.lengths.longest))
+        check(" " not in self.charset, "--charset has a space, which generate cannot draw")
         check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
         check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
         check(is_int(self.height, 16, 4096), f"the height in --size must be 16 to 4096 pixels, not {self.height}")

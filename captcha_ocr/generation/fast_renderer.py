@@ -8,6 +8,7 @@ import captcha.image
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from captcha_ocr.charset import in_visual_order, split_characters
 from captcha_ocr.generation.config import GeneratorConfig, Renderer
 from captcha_ocr.generation.package_renderer import render_by_package, seeded_text
 
@@ -20,7 +21,7 @@ Color = tuple[int, int, int]
 def render(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
     """Return the text and the RGB image number `index`; they depend only on the configuration and the number."""
     text, rng = seeded_text(config, index)
-    return text, fast_renderer(config).draw(text, rng)
+    return text, fast_renderer(config).draw(in_visual_order(text), rng)
 
 
 RENDERERS: dict[Renderer, Callable[[GeneratorConfig, int], tuple[str, Image.Image]]] = {
@@ -108,11 +109,14 @@ class FastRenderer:
         self.classic = config.warp == "classic"
         paths = config.fonts or captcha.image.DEFAULT_FONTS
         fonts = [ImageFont.truetype(path, size) for path in paths for size in config.font_sizes]
-        self.glyphs = [{character: Glyph(font, character) for character in {*config.charset, " "}} for font in fonts]
+        self.glyphs = [
+            {character: Glyph(font, character) for character in {*split_characters(config.charset), " "}}
+            for font in fonts
+        ]
         self.dot = dot_pixels()
 
-    def draw(self, text: str, rng: random.Random) -> Image.Image:
-        """Draw the RGB image of a text."""
+    def draw(self, text: list[str], rng: random.Random) -> Image.Image:
+        """Draw the RGB image of the characters of a text, from left to right."""
         source = RandomSource(rng)
         background = source.color(238, 255)
         opacity = 220 + source.below(36)

@@ -59,7 +59,7 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
     characters = config.charset.characters if charset is None else characters_of(charset)
     unknown = config.charset.unknown_characters(characters)
     if unknown or not characters:
-        raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset.characters}")
+        raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[: lengths.longest, config.charset.encode([characters])[0]] = True
     if config.lengths.vary:
@@ -89,16 +89,19 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     names = np.array([*config.class_names, ""])
     runners_up = names[np.where(runner_confidences > 0, runner_ids, -1)].tolist()
     readings = []
-    for text, confidence, *positions in zip(
-        config.charset.decode(ids),
+    symbols = names[np.where(is_end | after_end, -1, ids)].tolist()
+    for row, confidence, *positions in zip(
+        symbols,
         text_confidences,
         confidences.tolist(),
         runners_up,
         runner_confidences.tolist(),
         strict=True,
     ):
-        characters = tuple(map(Character, text, *positions))  # `map` ends with the text, before the other positions
-        readings.append(Reading(text, confidence, characters))
+        seen = [symbol for symbol in row if symbol]
+        characters = list(map(Character, seen, *positions))  # `map` ends with the text, before the other positions
+        characters = [characters[number] for number in config.charset.order(seen)]
+        readings.append(Reading("".join(each.character for each in characters), confidence, tuple(characters)))
     return readings
 
 

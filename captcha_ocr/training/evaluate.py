@@ -59,7 +59,7 @@ def evaluate(
         group.all_reduce(exact, folded, merged, loss_sum, images)
         all_cells = group.concatenate(all_cells)
     # Of thousands of characters only these pairs are counted, not the millions that could be confused.
-    found, counts = all_cells.unique(return_counts=True)  # type: ignore[no-untyped-call]  # waits for the device
+    found, counts = torch.unique(all_cells, return_counts=True)  # the first wait for the device
     pairs: Counter[tuple[str, str]] = Counter()
     for cell, count in zip(found.tolist(), counts.tolist(), strict=True):
         pairs[characters[cell // classes], characters[cell % classes]] = count

@@ -1,5 +1,6 @@
 """The model card: README.md in a model folder, for people."""
 
+from captcha_ocr.charset import shorten
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.metrics import Scores
@@ -15,8 +16,9 @@ def model_card(
     lines = [
         "# A captcha-ocr model",
         "",
-        f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{charset.characters}` (case {case})",
-        f"from images resized to {dataset.size}. Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
+        f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{shorten(charset.characters)}`",
+        f"(case {case}) from images resized to {dataset.size}.",
+        f"Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
         f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; best epoch {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",

@@ -149,7 +149,7 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
         ("abc", {}, ("'abc'", "--length")),  # one text in 101 has three characters
         ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "--length", "1-2")),
         ("ax", {"charset": "ab"}, ("'x'",)),
-        ("a b", {}, ("' '",)),
+        ("a\tb", {}, (r"'\t'",)),
         ("a\u200bb", {}, (r"'\u200b'",)),
     ],
 )

@@ -24,6 +24,8 @@ ITALICS = (str(FONTS / "STIXGeneralItalic.ttf"), str(FONTS / "DejaVuSerif-BoldIt
         {"lengths": Lengths(1, 1), "width": 16, "height": 16},  # squeezed, and glyphs higher than the image
         {"charset": "fjyAW_", "fonts": ITALICS, "font_sizes": (20, 70)},  # glyphs that begin left of their place
         {"charset": "lower", "fonts": (DEJAVU,), "width": 333, "height": 77},
+        {"charset": "אבגx12", "fonts": (DEJAVU,)},  # from right to left
+        {"charset": "ax\u0302שׁ", "fonts": (DEJAVU,), "lengths": Lengths(1, 3)},  # with combining marks
     ],
 )
 def test_both_renderers_draw_the_same_pixels(options, warp):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from captcha_ocr.charset import Charset
+from captcha_ocr.charset import Charset, find_charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import allowed_classes, read_logits
@@ -87,3 +87,28 @@ def test_without_ctc_the_end_can_be_the_runner_up():
     (reading,) = read_logits(logits, config, allowed_classes(config))
     assert reading.text == "AB"
     assert [character.runner_up for character in reading.characters] == ["B", ""]
+
+
+@pytest.mark.parametrize(
+    ("characters", "seen", "text"),
+    [
+        ("\u05d0\u05d1", (0, 1), "\u05d1\u05d0"),
+        ("\u05d01", (0, 1), "1\u05d0"),
+        ("\u05d012", (1, 2, 0), "\u05d012"),
+        ("\u0627\u0628", (0, 0, 1), "\u0628\u0627\u0627"),
+        ("\u05d0b", (1, 1), "bb"),
+    ],
+)
+def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_text(characters, seen, text):
+    config = ModelConfig(find_charset([characters]), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
+    logits = np.zeros((1, 3, config.classes), np.float32)
+    end = len(config.charset)
+    ids = [config.charset.symbols.index(characters[number]) for number in seen]
+    for position, number in enumerate([*ids, end, end][:3]):
+        logits[0, position, number] = 9 + position  # so that each position has a confidence of its own
+    (reading,) = read_logits(logits, config, allowed_classes(config))
+    assert reading.text == text
+    assert [each.character for each in reading.characters] == list(text)
+    confidences = {each.character: each.confidence for each in reading.characters}
+    assert confidences[characters[seen[0]]] != confidences[characters[seen[-1]]] or len({*seen}) == 1
+    assert all(each.runner_up != each.character for each in reading.characters)
