@@ -60,6 +60,7 @@ def test_preparing_is_measured_in_processes_of_its_own():
         ("bench", "eval --against streamed", "--against"),
         ("naive", "prepare nowhere out", "*.png"),
         ("naive", "train nowhere 2", "training_set"),
+        ("alphabets", "no-font.ttc folder", "no-font.ttc"),
         ("time_to_accuracy", "--epochs 1 --exact 80", "--exact"),
         ("time_to_accuracy", "--epochs 1 --count 1500", "1500"),
     ],
