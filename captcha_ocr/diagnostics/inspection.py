@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.charset import LOOKALIKES, split_characters
+from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, count_kinds, find_labels, in_groups
@@ -118,7 +118,8 @@ class Inspection:
 
     def rows_on_texts(self) -> list[tuple[str, str]]:
         """Return what the labels hold, for people."""
-        characters = " ".join(f"{character}:{count:,}" for character, count in self.characters.items())
+        counts = [f"{character}:{count:,}" for character, count in self.characters.items()]
+        characters = " ".join(counts if len(counts) <= MAX_SHOWN else [*counts[:SHOWN], "…"])
         groups = ("".join(character for character in self.characters if character in group) for group in LOOKALIKES)
         conflicts = [" = ".join(f"{label.file} ({label.text})" for label in group) for group in self.conflicts]
         return [
@@ -206,12 +207,12 @@ def advice_on_images(found: Inspection) -> list[str]:
     rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
     if rare:
         advice.append(
-            f"fewer than {MIN_TEXTS} texts contain each of {''.join(rare)}: add more, or they will be misread"
+            f"fewer than {MIN_TEXTS} texts contain each of {shorten(''.join(rare))}: add more, or they will be misread"
         )
     both = [c for c in found.characters if c.lower() != c and c.lower() in found.characters]
     if both:
         advice.append(
-            f"{''.join(both)} occur in both cases: prepare reads them as one case; --case-sensitive keeps both"
+            f"{shorten(''.join(both))} occur in both cases: prepare reads them as one case; --case-sensitive keeps both"
         )
     if found.conflicts:
         times = counted(len(found.conflicts), "time")
