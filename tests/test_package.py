@@ -14,7 +14,7 @@ PACKAGE = Path(captcha_ocr.__file__).parent
 # A folder, or a module beside the folders, imports only from itself and from those before it.
 LAYERS = (
     *("version", "errors", "charset", "config", "system", "metrics", "data", "generation", "inference", "network"),
-    *("recognizer", "training", "diagnostics", "cli", "__init__", "__main__"),
+    *("recognizer", "training", "diagnostics", "cli", "__init__", "__main__", "pyinstaller"),
 )
 WITHOUT_TORCH = ("system", "data", "generation", "inference")
 
@@ -91,4 +91,4 @@ def test_every_module_has_its_test_file():
     modules = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")}
     tests = Path(__file__).parent
     lacking = [path for path in modules if not (tests / path.parent / f"test_{path.name}").exists()]
-    assert lacking == [Path("version.py")]
+    assert [path for path in lacking if path.parts[0] != "pyinstaller"] == [Path("version.py")]  # see test_freezing.py

@@ -1,5 +1,6 @@
 """What is packed, and that it reads where nothing but what a reader needs is installed."""
 
+import email
 import json
 import re
 import shutil
@@ -13,11 +14,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from captcha_ocr.version import __version__
+
 ROOT = Path(__file__).parent.parent
-PACKED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "THIRD_PARTY.md", "CHANGELOG.md", "constraints.txt")
+PACKED = ("pyproject.toml", ".gitignore", "README.md", "LICENSE", "THIRD_PARTY.md", "CHANGELOG.md", "constraints.txt")
 SAMPLES = ROOT / "data" / "samples"
-# setuptools changes sys.argv
-BUILD = "import sys; from setuptools import build_meta as b; out = sys.argv[1]; b.build_wheel(out); b.build_sdist(out)"
+BUILD = "import sys; from hatchling import build as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +42,32 @@ def test_the_wheel_and_the_sdist_hold_the_package_and_nothing_else(built):
     files = (path for path in (ROOT / "captcha_ocr").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     assert wheel == {path.relative_to(ROOT).as_posix() for path in files}
     assert wheel <= sdist
-    others = {name for name in sdist - wheel if not name.startswith("captcha_ocr.egg-info")}
-    assert others == {*PACKED, "requirements-reader.txt", "PKG-INFO", "setup.cfg"}
+    assert sdist - wheel == {*PACKED, "requirements-reader.txt", "PKG-INFO"}
+
+
+def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        facts = email.message_from_bytes(archive.read(metadata))
+        points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode().split()
+    assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == ("captcha-ocr", __version__, ">=3.11")
+    assert set(facts.get_all("Provides-Extra")) == {"export", "tensorboard", "dev"}
+    assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
+    assert points[points.index("[console_scripts]") + 1 :][:3] == ["captcha-ocr", "=", "captcha_ocr.cli.app:main"]
+    assert points[points.index("[pyinstaller40]") + 1 :][:3] == [
+        "hook-dirs",
+        "=",
+        "captcha_ocr.pyinstaller:get_hook_dirs",
+    ]
+
+
+def test_an_editable_installation_is_a_path_that_type_checkers_follow(tmp_path):
+    code = "import sys; from hatchling import build; build.build_editable(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        (path,) = (name for name in archive.namelist() if ".dist-info/" not in name)
+        assert path.endswith(".pth")
+        assert Path(archive.read(path).decode().strip()) == ROOT
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right of their own there")

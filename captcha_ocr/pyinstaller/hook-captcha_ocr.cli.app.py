@@ -1,0 +1,5 @@
+"""Bundle the commands, which the command line imports by name."""
+
+from captcha_ocr.cli.app import COMMANDS
+
+hiddenimports = [f"captcha_ocr.cli.{group}" for group in COMMANDS]

@@ -1,0 +1,8 @@
+"""Bundle the model in the package, the version that doctor prints, and the modules that are imported by name."""
+
+from PyInstaller.utils.hooks import collect_data_files, copy_metadata
+
+from captcha_ocr import MODULES
+
+datas = collect_data_files("captcha_ocr") + copy_metadata("captcha-ocr")
+hiddenimports = [f"captcha_ocr.{module}" for module in MODULES.values()]
