@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 OCR := $(BIN)/captcha-ocr
 ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
-.PHONY: all generate prepare train eval accuracy pretrained test soak check clean help
+.PHONY: all demo generate prepare train eval accuracy pretrained test soak check clean help
 
 all: generate prepare train eval  ## generate, prepare, train and eval; finished steps are skipped
 
@@ -29,6 +29,14 @@ eval: train  ## read the sample images, then score 2,000 images drawn with anoth
 	$(OCR) eval data/samples
 	$(OCR) generate --renderer package --out data/fresh --count 2000 --seed $(FRESH_SEED)
 	$(OCR) eval --labels data/fresh/labels.csv
+
+DEMO := --charset digits --size 100x40 --font-sizes 28,32,36
+demo: $(VENV)/installed  ## see it work in two minutes: draw 2,000 small captchas of digits, train, read five new ones
+	$(OCR) generate --out data/demo --count 2000 $(DEMO)
+	$(OCR) prepare data/demo --out data/demo-shards --size 80x32
+	$(OCR) train --data data/demo-shards --out runs/demo --epochs 16
+	$(OCR) generate --out data/demo-new --count 5 --seed 1 $(DEMO)
+	$(OCR) eval data/demo-new --model runs/demo
 
 accuracy: $(VENV)/installed  ## the 30-minute recipe: draw 360,000, train, score 10,000 fresh ones; WARP=classic for the older drawing
 	$(OCR) generate --out data/$(ACCURACY) --count 360000 --seed 1000 --warp $(WARP)
@@ -51,8 +59,8 @@ check: $(VENV)/installed-dev  ## check format, lint and types
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-clean:  ## remove what make all made, but not .venv
-	rm -rf data/images data/shards data/fresh runs/default
+clean:  ## remove what make all and make demo made, but not .venv
+	rm -rf data/images data/shards data/fresh runs/default data/demo data/demo-shards data/demo-new runs/demo
 
 help:  ## list these targets
 	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,6 +1,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,18 @@ def test_four_commands_lead_from_nothing_to_read_codes():
     assert len(lines) == 200
     assert sum(Path(path).stem.split("-")[1] == code for path, code, _ in lines) > 120
     assert all(0 < float(confidence) <= 1 for _, _, confidence in lines)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(("target", "number"), [("demo", 5), ("all", 6), ("accuracy", 5)])
+def test_the_commands_in_the_makefile_exist_with_their_options(target, number):
+    root = Path(__file__).parents[2]
+    printed = subprocess.run(["make", "-n", "-C", str(root), target], capture_output=True, text=True, check=True).stdout
+    commands = [shlex.split(line)[1:] for line in printed.splitlines() if line.startswith(".venv/bin/captcha-ocr ")]
+    assert len(commands) == number
+    with click.Context(main) as context:
+        for name, *words in commands:
+            main.get_command(context, name).make_context(name, words, parent=context, resilient_parsing=True)
 
 
 def test_a_prompt_survives_every_error(exported, some):
