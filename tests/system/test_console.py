@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from captcha_ocr.system import console as progress
-from captcha_ocr.system.console import ProgressBar, counted, duration
+from captcha_ocr.system.console import ProgressBar, Table, counted, duration
 
 
 class Terminal(io.StringIO):
@@ -43,3 +43,15 @@ def test_a_file_gets_a_line_with_the_time_left_now_and_then(monkeypatch, capsys)
         bar.show(10, 20)
     line = capsys.readouterr().err
     assert all(word in line for word in ("prepare", "10", "20", "33 min 20 s"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "line"),
+    [(("1/9", "0.5"), "  1/9   0.5"), ((1, ""), "    1"), (("", "9"), "          9"), (("123456", 7), "123456     7")],
+)
+def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
+    table = Table({"epoch": 5, "left": 6})
+    assert table.header == "epoch  left"
+    assert table.row(*cells) == line
+    with pytest.raises(ValueError, match="zip"):
+        table.row(1)
