@@ -62,7 +62,8 @@ def positions_from_columns(columns: Tensor, length: int) -> Tensor:
         others = (1 - compact.sum(-1, keepdim=True)).clamp_min(0)
         compact = torch.cat([compact[..., :-1], others, compact[..., -1:]], -1)
         emitted, totals = emit(compact, length, 2)
-        positions = (totals.transpose(1, 2) @ probabilities).to(emitted)  # from bf16 under autocast
+        with torch.autocast(columns.device.type, enabled=False):  # to cast all probabilities would cost more time
+            positions = totals.transpose(1, 2) @ probabilities
         emitted = torch.cat([emitted[..., :-2], emitted[..., -1:]], -1)
         positions = positions.scatter(2, chosen.expand(-1, length, -1), emitted)
     return positions.clamp_min(MIN_PROBABILITY).log()
