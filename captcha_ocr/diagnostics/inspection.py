@@ -118,14 +118,16 @@ class Inspection:
 
     def rows_on_texts(self) -> list[tuple[str, str]]:
         """Return what the labels hold, for people."""
-        counts = [f"{character}:{count:,}" for character, count in self.characters.items()]
-        characters = " ".join(counts if len(counts) <= MAX_SHOWN else [*counts[:SHOWN], "…"])
+        counts, of = list(self.characters.items()), "the number of texts"
+        if len(counts) > MAX_SHOWN:
+            counts, of = sorted(counts, key=lambda each: each[1])[:SHOWN], "the rarest and their number of texts"
+        characters = " ".join(f"{character}:{count:,}" for character, count in counts)
         groups = ("".join(character for character in self.characters if character in group) for group in LOOKALIKES)
         conflicts = [" = ".join(f"{label.file} ({label.text})" for label in group) for group in self.conflicts]
         return [
             ("for training", self.input_size),
             ("lengths", join_first([f"{length} {count:,}" for length, count in sorted(self.lengths.items())])),
-            ("alphabet", f"{len(self.characters)} characters, with the number of texts: {characters}"),
+            ("alphabet", f"{len(self.characters):,} characters, with {of}: {characters}"),
             ("look-alikes", join_first([group for group in groups if len(group) > 1])),
             ("conflicts", join_first(conflicts)),
         ]

@@ -13,6 +13,7 @@ from typing import Any
 import captcha.image
 from PIL import ImageFont
 
+from captcha_ocr.charset import shorten
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
@@ -77,7 +78,7 @@ def check_fonts(config: GeneratorConfig) -> None:
         missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
         missing = [character for character in config.charset if bytes(font.getmask(character)) == missing_glyph]
         if missing:
-            raise UsageError(f"the font {Path(path).name} has no glyph for {''.join(missing)!r}")
+            raise UsageError(f"the font {Path(path).name} has no glyph for {shorten(''.join(missing))!r}")
 
 
 def names_and_labels(config: GeneratorConfig) -> tuple[list[str], bytes]:
@@ -134,7 +135,9 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
     if old.get("format") != OPTIONS_FORMAT:
         raise UsageError(f"{options_path} was not written by generate; choose another --out")
     new = image_options(config)
-    changed = [f"{key} {excerpt(str(old.get(key)))} -> {new[key]}" for key in new if old.get(key) != new[key]]
+    changed = [
+        f"{key} {excerpt(str(old.get(key)))} -> {excerpt(str(new[key]))}" for key in new if old.get(key) != new[key]
+    ]
     if not changed and labels_path.exists() and labels_path.read_bytes() != labels:
         changed = [f"{LABELS_FILE} was edited"]
     if not changed:

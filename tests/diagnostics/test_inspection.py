@@ -47,6 +47,20 @@ def test_everything_is_counted(found):
     assert [[label.file for label in group] for group in found.conflicts] == [["ab.png", "bb.png"]]
 
 
+def test_of_a_large_alphabet_only_the_rarest_characters_are_printed(folder):
+    texts = ["".join(chr(0x4E00 + 4 * row + column) for column in range(4)) for row in range(40)]
+    for number, text in enumerate([*texts, *texts[1:]]):
+        draw(folder, f"{text}_{number}.png", number)
+    for file in folder.glob("[ab]*.png"):
+        file.unlink()
+    found = inspect(folder, ANY, ONE_WORKER)
+    assert len(found.characters) == 160
+    (row,) = (line for line in str(found).splitlines() if line.startswith("alphabet"))
+    assert "160" in row
+    assert row.split()[-20:-16] == [f"{character}:1" for character in texts[0]]
+    assert all(len(sentence) < 150 for sentence in advice_on_images(found))
+
+
 def test_the_text_for_people_has_all_of_it(found):
     words = ("32x16", "48x20", "RGB", "B:2", "aB_1.png", "ab.png", "bb.png", "bad.png", "139x69", "grey")
     assert [word for word in words if word not in str(found)] == []
