@@ -26,6 +26,7 @@ SHARE = 20  # such names are no accident if 1 in 20 matches
 FULL = 0.9  # numbers count the images if they fill as much of the range from the least to the greatest
 FEW = 10  # a part with fewer different values than 1 in 10 names, beside one with more, is a word or a counter
 ENOUGH = 20  # names for such a share
+SEPARATORS, SURE = "_-.", ("_", ".")  # a minus may also belong to the text
 HINT = "say which part is the text with --label-pattern, or name the texts in a labels.csv"
 
 
@@ -41,7 +42,7 @@ class NameReader:
         self.is_text = text_test(stems, 10)
         self.part_is_text, self.differs_more = dict[str, tuple[Test, Test]](), dict[str, int | None]()
         self.numbers_words = dict[str, bool]()
-        for separator in "_-":
+        for separator in SEPARATORS:
             parts = [parts_of(stem, separator) for stem in stems if separators_in(stem) == separator]
             heads, tails = [head for head, _ in parts], [tail for _, tail in parts]
             self.part_is_text[separator] = text_test(heads, 3), text_test(tails, 3)
@@ -69,8 +70,8 @@ class NameReader:
             raise LabelError(f"its name holds no text; {HINT}")
         if len(candidates) == 1:
             return candidates[0]
-        if separators == "_":
-            return candidates[self.differs_more["_"] or 0]
+        if separators in SURE:
+            return candidates[self.differs_more[separators] or 0]
         if separators == "-" and (part := self.differs_more["-"]) is not None:
             return candidates[part]
         both = " or ".join(map(repr, candidates))
@@ -86,8 +87,8 @@ class NameReader:
 
 
 def separators_in(stem: str) -> str:
-    """Return `_`, `-`, both or neither."""
-    return "".join(separator for separator in "_-" if separator in stem)
+    """Return which of the separators a name has."""
+    return "".join(separator for separator in SEPARATORS if separator in stem)
 
 
 def parts_of(stem: str, separator: str) -> tuple[str, str]:

@@ -40,7 +40,15 @@ def read(stems, fits=None):
             "{text}-{number}",
         ),
         *("captcha_{text}", "captcha-{text}", "{text}_captcha", "img_{number}_{text}", "{text}_{number}_{number}"),
-        *("{text}_{hash}", "{hash}_{text}", "{time}_{text}", "{text}_{copy}", "{text}-{copy}"),
+        *(
+            "{text}_{hash}",
+            "{hash}_{text}",
+            "{time}_{text}",
+            "{text}_{copy}",
+            "{text}-{copy}",
+            "{text}.{copy}",
+            "{number}.{text}",
+        ),
     ],
 )
 def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
