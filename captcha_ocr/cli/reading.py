@@ -107,7 +107,8 @@ def evaluate(
             click.echo(f"device     {recognizer.engine}", err=True)
         printer = Printer(as_json, min_confidence)
         # Results that are printed as they come to the terminal show the progress themselves.
-        hidden = quiet or (sys.stdout.isatty() and not as_csv and labels is None)
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        hidden = quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
             failed = score_files(recognizer, labels, paths, printer, hidden)
         elif not paths and sys.stdin.isatty() and not as_csv:
@@ -292,7 +293,7 @@ def score_files(
     rows, problems = read_labels(labels_file)
     if not all((labels_file.parent / row.file).exists() for row in rows):  # in another Unicode form, or no extension
         rows, problems = read_labels(labels_file, labels_file.parent, find_images(labels_file.parent).images)
-    sources = list(expand(paths)) if paths else [str(labels_file.parent / row.file) for row in rows]
+    sources = list(expand(paths, quiet)) if paths else [str(labels_file.parent / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(labels_file, rows)
     for path, result in with_progress(read_paths(recognizer, iter(sources)), sources, quiet):

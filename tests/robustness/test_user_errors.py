@@ -16,7 +16,7 @@ FOLDERS = {  # the images in them
     "one": ["12.png"],
     "alike": ["12.png", "12_a.png", "12_b.png"],
     "alike-in-one-case": ["Ab.png", "ab_1.png", "aB_2.png"],
-    "long": [f"{'xy' * 32}{number}_x.png" for number in range(3)],
+    "long": [f"{'xy' * 32}{letter}_x.png" for letter in "abc"],
     "signs": ["a-b_c.png"],
     "serial": [f"{number}.png" for number in range(1, 21)],
     "broken": ["12.png", "34.png"],
