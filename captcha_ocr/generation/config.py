@@ -1,9 +1,10 @@
 """The options of generate."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
-from captcha_ocr.charset import NAMED, Charset, characters_of
+from captcha_ocr.charset import NAMED, Charset, characters_of, split_characters
 from captcha_ocr.config import MAX_AREA, Lengths, check_seed
 from captcha_ocr.errors import check, is_int
 
@@ -32,6 +33,11 @@ class GeneratorConfig:
     font_sizes: tuple[int, ...] = (42, 50, 56)
     warp: Warp = "package"
     seed: int = 0
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """The characters of `charset`, each with its combining marks."""
+        return split_characters(self.charset)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)

@@ -8,7 +8,7 @@ import captcha.image
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from captcha_ocr.charset import in_visual_order, split_characters
+from captcha_ocr.charset import in_visual_order
 from captcha_ocr.generation.config import GeneratorConfig, Renderer
 from captcha_ocr.generation.package_renderer import render_by_package, seeded_text
 
@@ -109,10 +109,7 @@ class FastRenderer:
         self.classic = config.warp == "classic"
         paths = config.fonts or captcha.image.DEFAULT_FONTS
         fonts = [ImageFont.truetype(path, size) for path in paths for size in config.font_sizes]
-        self.glyphs = [
-            {character: Glyph(font, character) for character in {*split_characters(config.charset), " "}}
-            for font in fonts
-        ]
+        self.glyphs = [{character: Glyph(font, character) for character in {*config.symbols, " "}} for font in fonts]
         self.dot = dot_pixels()
 
     def draw(self, text: list[str], rng: random.Random) -> Image.Image:

@@ -7,7 +7,7 @@ from typing import Any
 import captcha.image
 from PIL import Image, ImageDraw
 
-from captcha_ocr.charset import in_visual_order, split_characters
+from captcha_ocr.charset import in_visual_order
 from captcha_ocr.generation.config import GeneratorConfig, Warp
 
 package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
@@ -17,9 +17,8 @@ def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random
     """Return the text of image `index`, and the random generator that draws the image."""
     rng = random.Random(f"captcha-ocr {config.seed} {index}")
     lengths = config.lengths
-    symbols = split_characters(config.charset)
     length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
-    return "".join(rng.choice(symbols) for _ in range(length)), rng
+    return "".join(rng.choice(config.symbols) for _ in range(length)), rng
 
 
 def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
