@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeGuard
 
 import numpy as np
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, ImageStat
 from PIL.ImageFile import ImageFile
 
 from captcha_ocr.config import MAX_AREA, MAX_BYTES, ImageKind, InputSize
@@ -37,6 +37,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Im
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff")
 GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")  # of each format
+MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
 BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
@@ -253,15 +254,15 @@ def best_frame(image: ImageFile, orientation: int) -> Image.Image:
 
     Its `info` has the number of frames that were looked at: as many as have the area of the largest image.
     """
-    best, frames = load(image, orientation), 1
+    best, most, frames = load(image, orientation), None, 1
     if image.format in ANIMATED:
-        best = best.copy()
-        most = contrast(best)
+        best = best.copy()  # which also frees a decoder's memory
         with suppress(*DECODING_ERRORS, ImageError):  # EOFError after the last frame; a damaged one ends it, too
             while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
                 image.seek(frames)
                 frame = load(image, orientation)
                 frames += 1
+                most = contrast(best) if most is None else most
                 if (ink := contrast(frame)) > most:
                     best, most = frame.copy(), ink
     best.info["frames"] = frames
@@ -278,7 +279,7 @@ def oddities_of(image: Image.Image) -> Iterator[str]:
 
 def contrast(image: Image.Image) -> float:
     """Return the deviation of an image's grey values, 0 to 128."""
-    return float(np.asarray(flatten(image, "L"), dtype=np.float32).std())
+    return ImageStat.Stat(flatten(image, "L")).stddev[0]
 
 
 def load(image: Image.Image, orientation: int = 1) -> Image.Image:
@@ -320,13 +321,17 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
             is_8_bit = image.mode == "I" and wide.max() <= 255
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
-            image = Image.alpha_composite(Image.new("RGBA", image.size, background_of(image)), image.convert("RGBA"))
+            background = Image.new("RGBA", image.size, background_of(image))
+            image = Image.alpha_composite(background, image if image.mode == "RGBA" else image.convert("RGBA"))
         return image if image.mode == mode else image.convert(mode)
 
 
 def background_of(image: Image.Image) -> str:
     """Return the colour for transparent pixels: white, or black if that has twice the contrast, as for white text."""
-    image = image.convert("RGBA")
+    step = 1 + image.width * image.height // MAX_SAMPLED
+    image = image.resize((-(-image.width // step), image.height), Image.Resampling.NEAREST).convert("RGBA")
+    if image.getchannel("A").getextrema()[0] == 255:  # nothing is transparent
+        return "white"
     on_white, on_black = (
         contrast(Image.alpha_composite(Image.new("RGBA", image.size, colour), image).convert("L"))
         for colour in ("white", "black")

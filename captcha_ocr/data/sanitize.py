@@ -218,17 +218,16 @@ def keep_bmp(data: bytes) -> Kept:
 
 def keep_webp(data: bytes) -> Kept:
     """Keep the first whole chunk of each kind that makes pixels, and all frames of an animation."""
-    kept, exif, place = dict[bytes, bytes](), b"", 12
+    kept, exif, place = dict[bytes, list[bytes]](), b"", 12
     for _ in range(MOST_PARTS):
         if place >= len(data):
-            body = data[8:12] + b"".join(kept.values())
+            body = data[8:12] + b"".join(chunk for chunks in kept.values() for chunk in chunks)
             return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
         kind, end = data[place : place + 4], place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
         if kind == b"EXIF":
             exif = exif or data[place + 8 : end]
-        elif kind in WEBP_PIXELS and end <= len(data):
-            chunk = data[place:end] + bytes((end - place) % 2)
-            kept[kind] = kept[kind] + chunk if kind == b"ANMF" and kind in kept else kept.get(kind, chunk)
+        elif kind in WEBP_PIXELS and end <= len(data) and (kind == b"ANMF" or kind not in kept):
+            kept.setdefault(kind, []).append(data[place:end] + bytes((end - place) % 2))
         place = end + (end - place) % 2
     raise too_many()
 
