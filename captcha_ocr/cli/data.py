@@ -180,8 +180,7 @@ def prepare(
     with deferred():
         from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
-        from captcha_ocr.data.labels import count_kinds, in_groups
-        from captcha_ocr.system.console import ProgressBar
+        from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
     config = PrepareConfig(
@@ -224,7 +223,7 @@ def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | No
         + ("; all shards existed" if prepared.already_there else ""),
         following_training(out, manifest, folds)
         if manifest.count("train") > 1
-        else next_command("inspect", *place(images)),
+        else next_command("inspect", *place(images), *given(*LABEL_OPTIONS)),
     )
 
 
@@ -260,7 +259,7 @@ def inspect_images(
         from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
-        from captcha_ocr.system.files import writing_to
+        from captcha_ocr.system.files import unused, writing_to
         from captcha_ocr.training.advice import advice_on_run
 
     check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
@@ -277,13 +276,15 @@ def inspect_images(
         if model_folder is not None and recognizer is not None and found.texts:
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
+            advice += inspection.advice_on_wrong(len(facts["wrong"]), len(found.labels))
             advice += advice_on_run(model_folder, SHARDS)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
         table = ["--out", str(folder / LABELS_FILE)]
         following = next_command("eval", *place(folder), *table, *given("model_folder", "max_bytes", "device"))
     elif model_folder is not None:  # the table in which labels are corrected
-        words = ["--model", *place(Path(name_of_model(model_folder))), "--csv", *given("max_bytes", "device")]
+        table = ["--out", str(unused(Path("corrections.csv")))]
+        words = ["--model", *place(Path(name_of_model(model_folder))), *table, *given("max_bytes", "device")]
         following = next_command("eval", *place(folder), *words)
     elif len(found.labels) >= LEAST:
         following = following_preparation(folder, *given(*LABEL_OPTIONS))

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import tee
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import click
 
-from captcha_ocr.charset import split_characters
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FILE,
@@ -36,13 +35,13 @@ from captcha_ocr.cli.options import (
     report,
     threads_option,
 )
-from captcha_ocr.config import EngineName, Lengths, ModelConfig
+from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
+from captcha_ocr.config import EngineName, Lengths
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, default_model, describe_model, find_model_folder
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
-    from captcha_ocr.data.labels import Label
     from captcha_ocr.inference.decoding import Reading
     from captcha_ocr.recognizer import Recognizer
 
@@ -158,7 +157,8 @@ def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
     What a folder holds is printed to stderr unless `quiet` is set.
     """
     from captcha_ocr.data.images import find_images
-    from captcha_ocr.data.labels import OPTIONS_FILE, TABLES, count_kinds
+    from captcha_ocr.data.labels import OPTIONS_FILE, TABLES
+    from captcha_ocr.system.console import count_kinds
 
     for path in paths:
         if os.path.isdir(path):
@@ -279,6 +279,7 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
         click.echo(table.getvalue(), nl=False)
         return failed
     write_atomic(out, table.getvalue().encode("utf-8", "surrogateescape"))
+    click.echo(f"{out}: {len(rows):,} readings, least confident first", err=True)
     return failed
 
 
@@ -286,16 +287,15 @@ def score_files(
     recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], printer: Printer, quiet: bool
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
-    from captcha_ocr.data.images import find_images
-    from captcha_ocr.data.labels import in_groups, read_labels
     from captcha_ocr.metrics import reliability_of, score_texts
+    from captcha_ocr.system.console import in_groups
 
-    rows, problems = read_labels(labels_file)
-    if not all((labels_file.parent / row.file).exists() for row in rows):  # in another Unicode form, or no extension
-        rows, problems = read_labels(labels_file, labels_file.parent, find_images(labels_file.parent).images)
-    sources = list(expand(paths, quiet)) if paths else [str(labels_file.parent / row.file) for row in rows]
+    sources = list(expand(paths, quiet)) if paths else []
+    folders = [Path(path) if os.path.isdir(path) else Path(path).parent for path in (*paths, *sources)]
+    folder, rows, problems = labels_to_score(labels_file, [labels_file.parent, *folders])
+    sources = sources or [str(folder / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
-    label_of = labelled_paths(labels_file, rows)
+    label_of = labelled_paths(folder, rows)
     for path, result in with_progress(read_paths(recognizer, iter(sources)), sources, quiet):
         label = label_of(path)
         if label is None:
@@ -321,37 +321,6 @@ def score_files(
     summary = {**scores.summary(), "unread": printer.unread, **reliability.summary()}
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     return failed + len(problems)
-
-
-def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
-    """Print how many labels the model can never read, for their length or their characters."""
-    impossible = sum(
-        len(split_characters(text)) not in config.lengths or bool(config.charset.unknown_characters(text))
-        for text in truths
-    )
-    if impossible:
-        click.echo(
-            f"{impossible:,} of {len(truths):,} labels are always counted as wrong: this model reads texts of "
-            f"{config.lengths} of the characters {config.charset}",
-            err=True,
-        )
-
-
-def labelled_paths(labels_file: Path, rows: "list[Label]") -> Callable[[str], str | None]:
-    """Return a function from a path to its label: by the path in the labels file's folder, else by a unique name."""
-    folder = os.path.abspath(labels_file.parent)
-    by_path = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
-    by_name: dict[str, set[str]] = {}
-    for row in rows:
-        by_name.setdefault(os.path.basename(row.file), set()).add(row.text)
-
-    def look_up(path: str) -> str | None:
-        path, texts = os.path.abspath(path), by_name.get(os.path.basename(path), set())
-        if Path(path).is_relative_to(folder):
-            return by_path.get(path)
-        return next(iter(texts)) if len(texts) == 1 else None
-
-    return look_up
 
 
 @main.command()

@@ -2,19 +2,20 @@
 
 import os
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
 from captcha_ocr.charset import characters_of, how_they_differ, look_alike, split_characters, standard_form
 from captcha_ocr.config import PrepareConfig, Split
+from captcha_ocr.data.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.images import ImageFiles, find_images
 from captcha_ocr.data.names import NO_TEXT, NameReader, Test
 from captcha_ocr.data.tables import Row, excerpt, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError, check
+from captcha_ocr.system.console import count_kinds
 
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
@@ -26,17 +27,20 @@ SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in table
     "test": {"test", "testing"},
 }
 NO_TEXT_FOLDER = re.compile(r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?\d*\)?", re.IGNORECASE)
-MAX_NAMED = 3  # files with the same reason; the others are counted
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
 
 @dataclass(frozen=True)
 class Label:
-    """The text of the image `file`, a POSIX path relative to the folder of images, and its split if one is given."""
+    """The text of the image `file`, a POSIX path relative to the folder of images, and its split if one is given.
+
+    is_reading: whether the text comes from a table of a model's readings, which somebody may have corrected.
+    """
 
     file: str
     text: str
     split: Split | None = None
+    is_reading: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         # Some file systems decompose names: "é" becomes "e" and an accent.
@@ -70,10 +74,21 @@ class Found:
     has_table: bool = False
     hint: str = ""
 
+    @property
+    def readings(self) -> int:
+        """The number of labels from tables of a model's readings."""
+        return sum(label.is_reading for label in self.labels)
+
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
         splits: Mapping[str, int] = Counter(label.split for label in self.labels if label.split is not None)
-        kinds_of = {"labels from": self.sources, "splits given": splits, "other files": self.others}
+        readings = {"a model's readings, to be checked": self.readings} if self.readings else {}
+        kinds_of = {
+            "labels from": self.sources,
+            "among them": readings,
+            "splits given": splits,
+            "other files": self.others,
+        }
         return [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
 
     def check(self) -> "Found":
@@ -111,7 +126,10 @@ def find_labels(
         new = {label.file: replace(label, split=split_of.get(label.file)) for label in corrected}
         kept = [label for label in labels if label.file not in new and label.file not in refused]
         problems = {file: reason for file, reason in problems.items() if file not in new} | refused
-        labels, sources = [*kept, *new.values()], {**sources, corrections.name: len(new)}
+        replaced = [label for label in labels if label.file in new]
+        changed = sum(label.text != new[label.file].text for label in replaced)
+        name = corrections.name + (f" (changes {changed:,} of {len(replaced):,} labels)" if replaced else "")
+        labels, sources = [*kept, *new.values()], {**sources, name: len(new)}
     tables = [other for other in files.others if other.endswith(TABLE_EXTENSIONS) and other not in used]
     hint = f"; if {images / tables[0]} has the texts, name it with --labels" if tables else ""
     labels = split_by_folders(sorted(labels, key=lambda label: label.file))
@@ -145,23 +163,23 @@ def labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> F
     """Read the tables of a folder; an image without a row has no label."""
     labels: list[Label] = []
     problems: Problems = {}
-    sources = {}
+    sources, all_files = {}, {*files.images, *files.others}
     for table in tables:
         found, refused = read_labels(table, images, files.images)
         check_rows(table, found, refused, images, files.images)
-        labels, problems = labels + found, problems | refused
+        gone = {
+            label.file: f"{table.name} names it, but there is no such image"
+            for label in found
+            if label.file not in all_files
+        }
+        found, problems = [label for label in found if label.file not in gone], problems | refused | gone
+        labels += found
         sources[in_folder(images, table) or table.name] = len(found)
     known = {label.file for label in labels} | set(problems)
     name = tables[0].name
     problems |= {file: f"{name} has no row for it" for file in files.images if file not in known}
     used = frozenset({OPTIONS_FILE, *(in_folder(images, table) or "" for table in tables)})
     return FoundLabels(labels, problems, sources, used, has_table=True)
-
-
-def in_folder(folder: Path, path: Path) -> str | None:
-    """Return a path relative to a folder, as POSIX; None if it lies elsewhere."""
-    whole, inside = Path(os.path.abspath(path)), os.path.abspath(folder)
-    return whole.relative_to(inside).as_posix() if whole.is_relative_to(inside) else None
 
 
 def read_labels(path: Path, folder: Path | None = None, files: Iterable[str] = ()) -> tuple[list[Label], Problems]:
@@ -188,43 +206,6 @@ def read_labels(path: Path, folder: Path | None = None, files: Iterable[str] = (
     return [label for file, label in labels.items() if file not in problems], problems
 
 
-class FileNames:
-    """The names of the images in a folder, as tables write them; beside: the table's folder, relative to it."""
-
-    def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
-        self.folder, self.beside, self.files = folder, beside, set(files)
-        self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = Counter(without_extension(file) for file in self.composed)
-        self.by_stem = {without_extension(file): self.composed[file] for file in self.composed}
-        self.by_stem = {stem: file for stem, file in self.by_stem.items() if stems[stem] == 1}
-
-    def find(self, name: str) -> str:
-        """Return the file that a name means, or the name, with slashes, if there is no such file."""
-        name = PurePosixPath(name.replace("\\", "/")).as_posix()
-        for path in (f"{self.beside}/{name}", name) if self.beside not in (None, ".") else (name,):
-            composed = unicodedata.normalize("NFC", path)
-            found = path if path in self.files else self.composed.get(composed) or self.by_stem.get(composed)
-            if found is not None:
-                return found
-        return name if self.folder is None else file_in_folder(self.folder, name)
-
-
-def without_extension(file: str) -> str:
-    """Return a file's path without its extension."""
-    return PurePosixPath(file).with_suffix("").as_posix()
-
-
-def file_in_folder(folder: Path | None, file: str) -> str:
-    """Return a file name relative to `folder` if it is an absolute one, or one from the current folder, in `folder`."""
-    path = Path(file)
-    is_relative = not path.is_absolute() and ".." not in path.parts
-    if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
-        return file
-    path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
-    # `exists` comes last, so that nothing outside the folder is looked for.
-    return path.relative_to(inside).as_posix() if path.is_relative_to(inside) and os.path.exists(path) else file
-
-
 def label_from_row(row: Row, file: str, has_splits: bool) -> Label:
     """Return the label in one row; LabelError if a value is missing or the file is outside the folder."""
     if row.problem is not None:
@@ -239,7 +220,7 @@ def label_from_row(row: Row, file: str, has_splits: bool) -> Label:
     split = split_named(row.split)
     if has_splits and split is None:
         raise LabelError(f"its split is {row.split!r}; only train, val and test are known")
-    return Label(file, row.text, split)
+    return Label(file, row.text, split, row.is_reading)
 
 
 def split_named(name: str) -> Split | None:
@@ -375,20 +356,3 @@ def split_by_folders(labels: list[Label]) -> list[Label]:
     if any(label.split for label in labels) or len(set(split_of.values()) - {None}) < 2:
         return labels
     return [replace(label, split=split_of.get(label.file)) for label in labels]
-
-
-def in_groups(problems: Problems) -> list[str]:
-    """Describe why files are left out, one line for each reason: its first files and their number."""
-    files_of: dict[str, list[str]] = {}
-    for file, reason in sorted(problems.items()):
-        files_of.setdefault(reason, []).append(file)
-    groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
-    more = {
-        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else "" for reason, files in groups
-    }
-    return [f"{', '.join(files[:MAX_NAMED])}{more[reason]}: {reason}" for reason, files in groups]
-
-
-def count_kinds(kinds: Mapping[str, int]) -> str:
-    """Describe kinds with their number."""
-    return ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())

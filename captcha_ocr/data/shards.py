@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
+from captcha_ocr.data.images import find_images
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
 from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
@@ -165,9 +166,9 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
         raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
     if not path.exists():
-        raise UsageError(
-            f"{folder} holds no finished shards; make them with: captcha-ocr prepare --out {shlex.quote(str(folder))}"
-        )
+        if folder.is_dir() and find_images(folder).images:
+            raise UsageError(f"{folder} holds images; make shards with: captcha-ocr prepare {shlex.quote(str(folder))}")
+        raise UsageError(f"{folder} holds no finished shards; prepare makes them from a folder of images")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
         return Manifest(

@@ -37,6 +37,7 @@ COLUMNS = {  # the usual names of a column, in one word
     "text": {"text", "label", "labels", "word", "words", "transcription", "code", "captcha", "solution", "answer"}
     | {"target", "groundtruth", "gt"},
     "split": {"split", "subset", "set"},
+    "confidence": {"confidence"},  # in a table that `eval` wrote
 }
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
 EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')  # ="0012" and '0012: how people make a spreadsheet keep zeros
@@ -46,13 +47,17 @@ MAX_EXCERPT = 100  # characters of foreign text in a message
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: a file name, its text and its split, or the reason why the row cannot be used."""
+    """A row of a table: a file name, its text and its split, or the reason why the row cannot be used.
+
+    is_reading: whether the table has a column of confidences, as those of `eval`.
+    """
 
     number: int
     filename: str = ""
     text: str = ""
     split: str = ""
     problem: str | None = None
+    is_reading: bool = False
 
 
 def excerpt(text: str) -> str:
@@ -70,14 +75,17 @@ def read_text(path: Path) -> str:
     try:
         with open_regular(path) as stream:
             data = stream.read()
-        return data.decode(encoding_of(data))
+        text = data.decode(encoding_of(data))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         what = (
             "is a spreadsheet: save it as CSV" if data.startswith(b"PK") else f"is not text in UTF-8 ({error.reason})"
         )
-        raise UsageError(f"{path} {what}") from None
+        raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
+    if "\0" in text:
+        raise UsageError(f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8")
+    return text
 
 
 def read_table(path: Path) -> list[Row]:
@@ -131,13 +139,14 @@ def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
 def row_of(number: int, values: dict[str, Any]) -> Row:
     """Return the row of a table's values; texts that are no texts are its problem."""
     words = {}
+    is_reading = values.pop("confidence", None) is not None
     for column, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             return Row(
                 number, str(values.get("filename", "")), problem=f"its {column} is no text: {excerpt(str(value))}"
             )
         words[column] = "" if value is None else str(value).strip()
-    return Row(number, **words)
+    return Row(number, **words, is_reading=is_reading)
 
 
 def marked(text: str) -> str:

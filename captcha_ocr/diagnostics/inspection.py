@@ -11,19 +11,21 @@ from typing import Any
 from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
 from captcha_ocr.config import ImageKind, PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
-from captcha_ocr.data.labels import Found, Label, Problems, count_kinds, find_labels, in_groups
+from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.console import counted
+from captcha_ocr.system.console import count_kinds, counted, in_groups
 from captcha_ocr.system.files import sha256
 from captcha_ocr.system.parallel import map_jobs
 
 MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
 MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
-FEW_IMAGES = 300
+FEW_IMAGES, FEW_FOR_TRAINING = 300, 150
+MANY_LABELS = 100  # of which one with a character of its own is odd
+MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
 MIN_NUMBERS = 50  # of one length; by chance, none of them starts with 0 once in 200 such tables
 REWRITTEN = re.compile(
@@ -206,6 +208,10 @@ def advice_on_images(found: Inspection) -> list[str]:
     advice = [] if found.found.labels else advice_on_labels(found.found)
     if found.found.has_table:
         advice += advice_on_spreadsheet(found.texts)
+    if found.found.readings:
+        checked = "check every row, then delete the column confidence of the table"
+        advice.append(f"{counted(found.found.readings, 'text')} are a model's readings: {checked}")
+    advice += advice_on_typing_errors(found)
     rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
     if rare:
         advice.append(
@@ -223,10 +229,8 @@ def advice_on_images(found: Inspection) -> list[str]:
     if max(proportions) > MAX_STRETCH * min(proportions):
         advice.append("the images have different proportions: all are stretched to one size")
     if len(found.labels) < FEW_IMAGES:
-        images = counted(len(found.labels), "image")
-        advice.append(
-            f"only {images}: add a few hundred, or train after prepare with: captcha-ocr train --init pretrained"
-        )
+        more = "; with so few, train --init pretrained may help" if len(found.labels) < FEW_FOR_TRAINING else ""
+        advice.append(f"only {counted(len(found.labels), 'image')}: add a few hundred{more}")
     return advice or ["the images are fit for training"]
 
 
@@ -234,8 +238,26 @@ def advice_on_labels(found: Found) -> list[str]:
     """Return what to do about a folder whose images have no labels."""
     file, reason = next(iter(found.problems.items()))
     write = "write the texts into a labels.csv with the columns filename,text"
-    draft = "captcha-ocr eval FOLDER --out labels.csv writes a draft for you to correct"
+    draft = "the next command writes a draft, a model's readings, for you to correct"
     return [f"no image has a label ({file}: {reason}{found.hint}): {write}; {draft}"]
+
+
+def advice_on_typing_errors(found: Inspection) -> list[str]:
+    """Return the characters that a single text has among many, with their files."""
+    if len(found.labels) < MANY_LABELS:
+        return []
+    single = {character for character, count in found.characters.items() if count == 1}
+    of = {c: label.file for label in found.labels for c in split_characters(label.text) if c in single}
+    places = [f"{character!r} ({file})" for character, file in sorted(of.items())]
+    return [f"one text alone has {join_first(places)}: a typing error?"] if places else []
+
+
+def advice_on_wrong(wrong: int, labels: int) -> list[str]:
+    """Return what it means that a model reads nearly all images differently from their labels."""
+    if wrong < MOSTLY * labels:
+        return []
+    why = "the labels do not belong to the images, or the model is for another design"
+    return [f"{wrong:,} of {labels:,} images are read differently from their labels: {why}"]
 
 
 def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from captcha_ocr.charset import characters_of
+from captcha_ocr.charset import characters_of, split_characters
 from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
 
@@ -56,12 +56,16 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
     lengths = config.lengths if lengths is None else lengths
     if lengths.shortest not in config.lengths or lengths.longest not in config.lengths:
         raise UsageError(f"this model reads texts of {config.lengths} characters, not of {lengths}")
-    characters = config.charset.characters if charset is None else characters_of(charset)
-    unknown = config.charset.unknown_characters(characters)
-    if unknown or not characters:
-        raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
+    symbols, wanted = config.charset.symbols, set(config.charset.symbols)
+    if charset is not None:
+        characters = characters_of(charset)
+        unknown = config.charset.unknown_characters(characters)
+        if unknown or not characters:
+            raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
+        # A text has no blank at its ends, but an alphabet may.
+        wanted = {*split_characters(config.charset.normalize(characters)), *({" "} & set(characters))}
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
-    allowed[: lengths.longest, config.charset.encode([characters])[0]] = True
+    allowed[: lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]] = True
     if config.lengths.vary:
         allowed[lengths.shortest :, len(config.charset)] = True  # no character
     return allowed

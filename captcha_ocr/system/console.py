@@ -2,12 +2,14 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+MAX_NAMED = 3  # files with the same reason; the others are counted
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_NOTES = 0.5
 
@@ -50,6 +52,23 @@ class Table:
     def row(self, *cells: object) -> str:
         """Format one row."""
         return "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, self.widths.values(), strict=True)).rstrip()
+
+
+def in_groups(problems: Mapping[str, str]) -> list[str]:
+    """Describe why files are left out, one line for each reason: its first files and their number."""
+    files_of: dict[str, list[str]] = {}
+    for file, reason in sorted(problems.items()):
+        files_of.setdefault(reason, []).append(file)
+    groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
+    more = {
+        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else "" for reason, files in groups
+    }
+    return [f"{', '.join(files[:MAX_NAMED])}{more[reason]}: {reason}" for reason, files in groups]
+
+
+def count_kinds(kinds: Mapping[str, int]) -> str:
+    """Describe kinds with their number."""
+    return ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
 
 
 class ProgressBar:

@@ -55,10 +55,10 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
         sync_folder(first.parent)
 
 
-def unused(folder: Path) -> Path:
-    """Return `folder`, or the first of folder-2, folder-3, … that does not exist."""
-    names = itertools.chain([folder.name], (f"{folder.name}-{number}" for number in itertools.count(2)))
-    return next(path for name in names if not (path := folder.with_name(name)).exists())
+def unused(path: Path) -> Path:
+    """Return `path`, or the first of path-2, path-3, … that does not exist; a file keeps its extension."""
+    names = itertools.chain([path.name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2)))
+    return next(free for name in names if not (free := path.with_name(name)).exists())
 
 
 @contextlib.contextmanager

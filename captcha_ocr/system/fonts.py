@@ -32,7 +32,7 @@ def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
 def held(font: FontEntry, characters: set[str]) -> list[str]:
     """Return the characters that a font has."""
     face = get_font(font.fname)
-    return [character for character in characters if face.get_char_index(ord(character))]
+    return [each for each in characters if all(face.get_char_index(ord(character)) for character in each)]
 
 
 def visible(character: str, fonts: dict[str, FontEntry]) -> str:
@@ -40,5 +40,5 @@ def visible(character: str, fonts: dict[str, FontEntry]) -> str:
     if character == " ":
         return "space"
     if not character.isprintable() or character.isspace() or character not in fonts:
-        return f"U+{ord(character):04X}"
-    return f"\u25cc{character}" if unicodedata.category(character).startswith("M") else character
+        return " ".join(f"U+{ord(each):04X}" for each in character)
+    return f"\u25cc{character}" if unicodedata.category(character[0]).startswith("M") else character

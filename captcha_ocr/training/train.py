@@ -17,7 +17,7 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
 from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
-from captcha_ocr.system.console import counted, duration
+from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
@@ -59,6 +59,8 @@ def train(data: Sequence[Path], out: Path, config: TrainConfig, options: TrainOp
             lambda: inspect_folder(out, dataset, config, options, lock), dump=FolderState.dump, load=FolderState.load
         )
         if found.finished is not None:
+            if group.rank == 0:
+                say(f"{'finished':10} {out} holds this run already; nothing was trained", options.quiet)
             return found.finished
         spec = found.spec
         # The other processes do not read the model to start from.

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from conftest import invoke, naming
 
-from captcha_ocr.cli.reading import Printer, labelled_paths, print_table
+from captcha_ocr.cli.reading import Printer, print_table
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.inference.decoding import Reading
 
@@ -72,15 +72,6 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     result = read("--labels", table)  # counts beside the score the labels that this model cannot read
     (line,) = after_device(result.stderr)
     assert (result.exit_code, bool(re.search(r"\b2\b.*\b3\b.*\b2\b.*0123456789", line))) == (0, True)
-
-
-def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a_unique_name(tmp_path):
-    table = tmp_path / "labels.csv"
-    table.write_text("filename,text\na/1.png,A\nb/1.png,B\na/2.png,C\n")
-    text_of = labelled_paths(table, read_labels(table)[0])
-    assert [text_of(str(tmp_path / place / "1.png")) for place in "abc"] == ["A", "B", None]
-    assert text_of(str(tmp_path / "b" / "2.png")) is None
-    assert (text_of("elsewhere/1.png"), text_of("elsewhere/2.png")) == (None, "C")
 
 
 @pytest.mark.parametrize("name", ["é.png", "이미지", "{}", "sub/é"])

@@ -1,6 +1,4 @@
-import os
 import unicodedata
-from pathlib import Path
 
 import pytest
 from conftest import naming
@@ -10,9 +8,7 @@ from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import (
     Label,
     compile_pattern,
-    file_in_folder,
     find_labels,
-    in_groups,
     labels_from_pattern,
     read_labels,
 )
@@ -111,28 +107,6 @@ def test_a_row_without_a_file_name_is_reported_by_its_number(read):
     labels, (place,) = read("filename,text\na.png,AB\n,CD\n")
     assert labels == ONE_ROW[0]
     assert all(word in place for word in ("labels.csv", "3"))
-
-
-@pytest.mark.parametrize("start", ["absolute", ".", "beside"])
-def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
-    for name in ("images/sub", "beside"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "images" / "sub" / "a.png").touch()
-    (tmp_path / "beside" / "a.png").touch()
-    folder = tmp_path / "images"
-    if start != "absolute":
-        monkeypatch.chdir(tmp_path / start)
-        folder = Path(os.path.relpath(folder))
-    outside = os.path.join(folder, "..", "beside", "a.png")
-    assert file_in_folder(folder, str(folder / "sub" / "a.png")) == "sub/a.png"
-    assert file_in_folder(folder, outside) == outside
-    (tmp_path / "codes.csv").write_text(f"filename,text,confidence\n{folder / 'sub' / 'a.png'},AB,0.5\n")
-    assert read_labels(tmp_path / "codes.csv", folder) == ([Label("sub/a.png", "AB")], {})
-
-
-@pytest.mark.parametrize("name", ["a" * 300 + ".png", "/" + "a" * 300, "a\0.png", "b/" * 3000 + "a.png"])
-def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
-    assert file_in_folder(tmp_path, name) == name
 
 
 @pytest.fixture
@@ -256,8 +230,3 @@ def test_a_table_of_another_name_is_proposed(folder, table):
 def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):
     found = find_labels(folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"}))
     assert (texts(found), sorted(found.problems)) == ({"a.png": "AB"}, ["b.png", "c.png"])
-
-
-def test_equal_reasons_are_told_once_with_their_number():
-    problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
-    assert in_groups(problems) == ["0.png, 1.png, 2.png and 6 more: no text", "x.png: empty"]

@@ -81,6 +81,17 @@ def test_a_shift_is_named_where_there_is_no_other_character_and_nothing_where_th
     assert (only.runner_up, only.runner_up_confidence) == ("", 0)
 
 
+def test_every_character_of_an_alphabet_may_be_read_a_space_too():
+    charset = Charset(" 1क" + "कि", visual=False)
+    config = ModelConfig(charset, Lengths(2, 3), CONFIG.size, CONFIG.network)
+    assert allowed_classes(config)[0].tolist() == [True] * 4 + [False]
+    assert allowed_classes(config, " कि")[0].tolist() == [True, False, False, True, False]
+    logits = np.full((1, 3, 5), -9, np.float32)
+    logits[0, [0, 1, 2], [1, 0, 3]] = 9
+    (reading,) = read_logits(logits, config, allowed_classes(config))
+    assert reading.text == "1 कि"
+
+
 def test_without_ctc_the_end_can_be_the_runner_up():
     config = replace(CONFIG, network=NetworkConfig(pool="global"))
     logits = np.array([[[9, 0, 0], [0, 9, 8], [0, 0, 9]]], np.float32)

@@ -102,8 +102,11 @@ def trained(raw, monkeypatch) -> Path:
         (f"{TRAIN} --epochs 1", ["eval", "my raw/img_0000.png", "--device=cpu"]),
         (f"{TRAIN} --epochs 1 --out 'b c'", ["eval", "my raw/img_0000.png", "--model", "b c", "--device=cpu"]),
         ("curve --images 20 --epochs 1 --init runs/default --quiet", ["eval", "--model", "runs/curve/images-20"]),
-        ("inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu", ["eval", "my raw", "--csv"]),
-        ("inspect 'my raw' --labels 'x y.csv' --model pretrained", ["eval", "my raw", "--model", "pretrained"]),
+        ("inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu", ["eval", "my raw", "--out"]),
+        (
+            "inspect 'my raw' --labels 'x y.csv' --model pretrained",
+            ["eval", "my raw", "--model", "pretrained", "--out"],
+        ),
         (f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5", ["train", "--out", "runs/default-2"]),
         (f"prepare 'my raw' {LABELS} --preset tiny", ["train", "--preset=tiny"]),
     ],
@@ -133,7 +136,7 @@ def test_where_the_images_are_gone_the_next_command_asks_for_a_path_and_names_th
         ("inspect 'not there'", 2),
         ("train --data data/shards --cross-validate --preset tiny", 2),
         ("train --data data/fold-shards --cross-validate --preset tiny", 2),
-        ("curve other", 2),
+        ("curve 'my raw'", 2),
     ],
 )
 def test_a_command_in_a_message_works(raw, command, status):
@@ -146,9 +149,8 @@ def test_a_command_in_a_message_works(raw, command, status):
     (words,) = commands_in(result.stderr.splitlines()[-1])
     if words[0] == "generate":
         words += [*shlex.split(DRAW)[1:], "--count", "60"]
-    if command == "curve other":
-        shutil.copytree(raw, "data/images")
-        words += ["--labels", "x y.csv"]
+    if command == "curve 'my raw'":
+        words += ["--labels", "x y.csv", "--out", "others"]
     run(words)
 
 

@@ -217,7 +217,7 @@ CASES = [  # command, exit status, what one line on stderr names
     ("eval images --charset é", 2, "'é'"),
     ("eval images --length 9", 2, "9"),
     ("eval images --labels headless.csv", 2, "headless.csv filename,text"),
-    ("eval --labels strangers.csv", 1, "strangers.csv"),
+    ("eval --labels strangers.csv", 2, "strangers.csv FOLDER"),
     ("eval images --csv --json", 2, "--csv --json --labels"),
     ("eval images --csv --labels headless.csv", 2, "--csv --json --labels"),
 ]

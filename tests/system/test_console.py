@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from captcha_ocr.system import console as progress
-from captcha_ocr.system.console import ProgressBar, Table, counted, duration
+from captcha_ocr.system.console import ProgressBar, Table, counted, duration, in_groups
 
 
 class Terminal(io.StringIO):
@@ -55,3 +55,8 @@ def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
     assert table.row(*cells) == line
     with pytest.raises(ValueError, match="zip"):
         table.row(1)
+
+
+def test_equal_reasons_are_told_once_with_their_number():
+    problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
+    assert in_groups(problems) == ["0.png, 1.png, 2.png and 6 more: no text", "x.png: empty"]
