@@ -62,6 +62,8 @@ class Recognizer:
         max_bytes: int = MAX_BYTES,
         threads: int | None = None,
     ) -> None:
+        is_model = model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
+        check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
         check_max_bytes(max_bytes)
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
@@ -110,6 +112,10 @@ class Recognizer:
 
     def read_all(self, sources: Iterable[Source]) -> Generator[Reading | ImageError, None, None]:
         """Yield for each source, in order, its reading or the ImageError; batches of sources are read ahead."""
+        if isinstance(sources, (str, bytes, os.PathLike)) or is_file(sources):
+            raise TypeError(
+                f"read_all takes many images, such as a list, not {type(sources).__name__}; predict takes one"
+            )
         return map_in_threads(self._read_batch, sources, self.engine.readers)
 
     def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:

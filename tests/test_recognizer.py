@@ -263,3 +263,15 @@ def test_a_limit_that_is_none_is_refused_by_the_parameters_name(max_bytes):
 def test_too_large_a_file_names_the_parameter(run, images):
     with pytest.raises(ImageError, match=naming("10 bytes", "max_bytes")):
         Recognizer(run, device="cpu", max_bytes=10).predict(next(images.glob("*.png")))
+
+
+@pytest.mark.parametrize("sources", ["image.png", b"bytes", Path("image.png"), io.BytesIO()])
+def test_read_all_takes_many_images(recognizer, sources):
+    with pytest.raises(TypeError, match=naming("read_all", type(sources).__name__, "predict")):
+        next(recognizer.read_all(sources))
+
+
+@pytest.mark.parametrize("model", [3, b"runs/default", object()])
+def test_a_model_is_a_folder_or_an_engine(model):
+    with pytest.raises(UsageError, match=type(model).__name__):
+        Recognizer(model)

@@ -4,6 +4,7 @@
 """
 
 import base64
+import errno
 import io
 import os
 import re
@@ -41,6 +42,7 @@ MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is 
 ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
 BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
+OF_URLS = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs have
 LONGEST_HEAD = 200  # characters before the image in a `data:` URI
 ESCAPE = re.compile(rb"(?:\\+u00|%|&#[xX])([0-9a-fA-F]{2});?|&#([0-9]{1,3});|\\+([/nrt])")
 LEAST_BASE64 = 50  # characters; no image file is smaller
@@ -145,8 +147,13 @@ def is_file(source: object) -> TypeGuard[Readable]:
 def all_of(stream: Readable, most: int) -> bytes:
     """Read at most `most` bytes of an open file; a raw file or a pipe returns a part at a time."""
     found = bytearray()
-    while len(found) < most and (part := stream.read(most - len(found))):
-        found += part
+    try:
+        while len(found) < most and (part := stream.read(most - len(found))):
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                raise TypeError(f"an image file is read in binary mode; its read() returned {type(part).__name__}")
+            found += part
+    except (OSError, ValueError) as error:  # such as a closed file
+        raise ImageError(f"the file cannot be read: {error}") from None
     return bytes(found)
 
 
@@ -170,17 +177,17 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     The text may be escaped once or twice, as `unescape` undoes it. A `data:` URI without an image is returned
     unchanged, since it is not a path either.
     """
-    text = text.strip(BESIDE_BASE64)
-    head = unescape(text[:LONGEST_HEAD])  # of an image file, too: the whole would take long
+    text = text.strip()
+    head = unescape(text[:LONGEST_HEAD]).lstrip(BESIDE_BASE64)  # of an image file, too: the whole would take long
     mark = BASE64_MARK.match(head)
     start = mark.end() if mark else 0
-    if len(text) >= LEAST_BASE64 and head[start:].startswith(BASE64_STARTS):
-        encoded = unescape(text)[start:]
+    if len(text) >= LEAST_BASE64 and head[start:].translate(OF_URLS).startswith(BASE64_STARTS):
+        encoded = unescape(text).strip(BESIDE_BASE64)[start:]
         check_size(len(encoded) // 2, max_bytes)
-        encoded = join_parts(encoded).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
+        encoded = join_parts(encoded).translate(OF_URLS).rstrip(b"=")
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
-    return text if text[:5].lower() == b"data:" else None
+    return text if head[:5].lower() == b"data:" else None
 
 
 def unescape(text: bytes) -> bytes:
@@ -232,7 +239,8 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
-        raise ImageError(error.strerror or str(error)) from None
+        why = "neither a path nor base64 of an image" if error.errno == errno.ENAMETOOLONG else error.strerror
+        raise ImageError(why or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
 

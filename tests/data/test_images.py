@@ -197,6 +197,8 @@ FORMS = {
     "blanks for +, in lines": lambda text: re.sub("(.{76})", r"\1\r\n", text).replace("+", " "),
     "blanks for +, in a data: URI": lambda text: "data:image/png;base64," + text.replace("+", " "),
     "the alphabet of URLs, without =": lambda text: text.replace("+", "-").replace("/", "_").rstrip("="),
+    "the first characters of JPEG in the alphabet of URLs": lambda text: text.replace("/", "_").replace("+", "-"),
+    "escaped first characters": lambda text: "\\u00" + f"{ord(text[0]):02x}" + text[1:],
     "without data:": lambda text: "image/png;base64," + text,
     "only base64,": lambda text: "base64," + text,
     "a blank after the comma": lambda text: "data:image/png;base64, " + text,
@@ -209,7 +211,7 @@ FORMS = {
 @pytest.mark.parametrize("length", [38, 39, 40, 400, 1501])
 def test_base64_is_read_in_every_form_that_pages_have(form, length):
     for seed in range(10):
-        data = b"\x89PNG\r\n\x1a\n\0" + random.Random(seed).randbytes(length)
+        data = (b"\x89PNG\r\n\x1a\n\0", b"\xff\xd8\xff\xe0\0")[seed % 2] + random.Random(seed).randbytes(length)
         text = FORMS[form](base64.b64encode(data).decode())
         assert bytes_of_text(text) == data
         assert file_in(text.encode(), MAX_BYTES) == data
@@ -340,3 +342,30 @@ def test_an_image_of_palette_colours_without_a_palette_is_refused():
     assert to_array(png(16, 8, chunk(b"PLTE", bytes(768)), colour=3), GREY).shape == (1, 8, 16)
     with pytest.raises(ImageError):
         to_array(png(16, 8, colour=3), GREY)
+
+
+class Failing:
+    """An open file whose read() fails, or returns what it is given."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def read(self, size):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        (Failing(OSError(5, "no disk")), ImageError, "no disk"),
+        (Failing(ValueError("I/O operation on closed file")), ImageError, "closed"),
+        (Failing("text"), TypeError, "binary.*str"),
+        (io.StringIO("text"), TypeError, "StringIO"),
+        ("aGVsbG8g" * 100, ImageError, "path.*base64"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(source, error, words):
+    with pytest.raises(error, match=words):
+        to_array(source, GREY)
