@@ -114,7 +114,7 @@ class Inspection:
             ("odd images", count_kinds(self.oddities)),
             *(self.rows_on_texts() if self.texts else []),
             ("copies", join_first([" = ".join(label.file for label in group) for group in self.copies])),
-            *(("left out", line) for line in in_groups(self.problems)[:MAX_LISTED]),
+            *(("left out", line) for line in first_of(in_groups(self.problems), "more reasons")),
         ]
         return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows if words)
 
@@ -153,7 +153,7 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
     problems = (found.problems | selected.problems if selected else {}) | unreadable
     pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
     if not pairs:
-        name, reason = next(iter(problems.items()))
+        name, reason = next(iter(unreadable.items()))
         raise UsageError(f"no image below {folder} can be read; {name}: {reason}")
     by_hash: dict[str, list[Label]] = {}
     for label, file in pairs:
@@ -197,10 +197,15 @@ def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -
     return f"{seen.width}x{seen.height} {change} ({why})"
 
 
+def first_of(words: Sequence[str], others: str = "more") -> list[str]:
+    """Return the first words, and how many others there are."""
+    more = [f"{len(words) - MAX_LISTED:,} {others}"] if len(words) > MAX_LISTED else []
+    return [*words[:MAX_LISTED], *more]
+
+
 def join_first(words: Sequence[str]) -> str:
     """Join the first words, and count the others; `none` without any."""
-    more = [f"{len(words) - MAX_LISTED:,} more"] if len(words) > MAX_LISTED else []
-    return "; ".join([*words[:MAX_LISTED], *more]) or "none"
+    return "; ".join(first_of(words)) or "none"
 
 
 def advice_on_images(found: Inspection) -> list[str]:

@@ -1,5 +1,6 @@
 """Show progress on stderr: as a bar on a terminal, as a line every half minute elsewhere."""
 
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 MAX_NAMED = 3  # files with the same reason; the others are counted
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_NOTES = 0.5
@@ -55,10 +57,15 @@ class Table:
 
 
 def in_groups(problems: Mapping[str, str]) -> list[str]:
-    """Describe why files are left out, one line for each reason: its first files and their number."""
+    """Describe why files are left out, one line for each reason: its first files and their number.
+
+    Reasons that differ in what they quote are one; the first is shown.
+    """
     files_of: dict[str, list[str]] = {}
+    reason_of: dict[str, str] = {}
     for file, reason in sorted(problems.items()):
-        files_of.setdefault(reason, []).append(file)
+        kind = QUOTED.sub("", reason)
+        files_of.setdefault(reason_of.setdefault(kind, reason), []).append(file)
     groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
     more = {
         reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else "" for reason, files in groups

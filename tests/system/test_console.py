@@ -59,4 +59,9 @@ def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
 
 def test_equal_reasons_are_told_once_with_their_number():
     problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
-    assert in_groups(problems) == ["0.png, 1.png, 2.png and 6 more: no text", "x.png: empty"]
+    problems |= {"y.png": "its text 'ab' has 2 characters", "z.png": "its text 'abc' has 3 characters"}
+    assert in_groups(problems) == [
+        "0.png, 1.png, 2.png and 6 more: no text",
+        "y.png, z.png: its text 'ab' has 2 characters",
+        "x.png: empty",
+    ]
