@@ -225,9 +225,8 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
     found = {character for text in texts for character in split_characters(standard_form(text))}
     characters = characters_of(given) if given is not None else "".join(sorted(found))
     visual = has_right_to_left(characters)
-    both_cases = Charset(
-        characters, visual=visual
-    )  # first, as an error in the alphabet could vanish with its second case
+    # First, as an error in the alphabet could vanish with its second case.
+    both_cases = Charset(characters, visual=visual)
     if case_sensitive or not mixes_cases(found):
         return both_cases
     one_upper_case = given is not None and characters == characters.upper() != characters.lower()

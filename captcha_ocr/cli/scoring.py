@@ -41,9 +41,10 @@ def labels_to_score(labels_file: Path, folders: Iterable[Path]) -> "tuple[Path, 
     tried: list[tuple[int, Path, list[Label], Problems]] = []
     for folder in dict.fromkeys(folders):
         rows, problems = read_labels(labels_file, folder)
-        if not all((folder / row.file).exists() for row in rows):  # in another Unicode form, or no extension
-            rows, problems = read_labels(labels_file, folder, find_images(folder).images)
         here = sum((folder / row.file).exists() for row in rows)
+        if here < len(rows):  # names in another Unicode form, or without an extension
+            rows, problems = read_labels(labels_file, folder, find_images(folder).images)
+            here = sum((folder / row.file).exists() for row in rows)
         tried.append((here, folder, rows, problems))
         if here == len(rows):
             break

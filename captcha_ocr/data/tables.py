@@ -21,19 +21,8 @@ MARKS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of U
     codecs.BOM_UTF16_BE: "utf-16",
 }
 COLUMNS = {  # the usual names of a column, in one word
-    "filename": {
-        "filename",
-        "filepath",
-        "file",
-        "path",
-        "image",
-        "imagename",
-        "imagepath",
-        "images",
-        "img",
-        "id",
-        "name",
-    },
+    "filename": {"filename", "filepath", "file", "path", "image", "imagename", "imagepath", "images"}
+    | {"img", "id", "name"},
     "text": {"text", "label", "labels", "word", "words", "transcription", "code", "captcha", "solution", "answer"}
     | {"target", "groundtruth", "gt"},
     "split": {"split", "subset", "set"},

@@ -1,7 +1,6 @@
 """A contact sheet: many small images in one picture, each with its name and text, or with what was read instead."""
 
 import io
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from matplotlib.font_manager import FontEntry, findfont
 from PIL import Image, ImageDraw, ImageFont
 
+from captcha_ocr.charset import has_right_to_left, split_characters, visual_order
 from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.errors import ImageError
@@ -92,22 +92,11 @@ def fit(image: Image.Image) -> Image.Image:
 
 def blocks_of(tile: Tile) -> list[Block]:
     """Return what stands below an image: its name and its text, or its label above what was read."""
-    name = Block([(cluster,) for cluster in clusters(tile.name)], NAME_SIZE, GREY)
+    name = Block([(cluster,) for cluster in split_characters(tile.name)], NAME_SIZE, GREY)
     if tile.read is None:
-        return [name, Block([(cluster,) for cluster in clusters(tile.text)])]
+        return [name, Block([(cluster,) for cluster in split_characters(tile.text)])]
     confidence = Block([(character,) for character in f"confidence {tile.confidence:.2f}"], NAME_SIZE, GREY)
     return [name, Block(align(tile.text, tile.read), before=("label", "read")), confidence]
-
-
-def clusters(text: str) -> list[str]:
-    """Return the characters of a text, each with the marks that combine with it."""
-    found: list[str] = []
-    for character in text:
-        if found and unicodedata.category(character).startswith("M"):
-            found[-1] += character
-        else:
-            found.append(character)
-    return found
 
 
 def align(label: str, read: str) -> list[tuple[str, str]]:
@@ -115,21 +104,15 @@ def align(label: str, read: str) -> list[tuple[str, str]]:
 
     Texts of one length are compared position by position.
     """
-    one, other = clusters(label), clusters(read)
+    one, other = split_characters(label), split_characters(read)
     pairs = [*zip_longest(one, other, fillvalue="")]
     if len(one) != len(other):
         steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
         parts = (zip_longest(one[a:b], other[c:d], fillvalue="") for _, a, b, c, d in steps)
         pairs = [*chain.from_iterable(parts)]
-    if not any(map(runs_from_right, pairs)):
-        return pairs
-    runs = [(from_right, [*run]) for from_right, run in groupby(reversed(pairs), runs_from_right)]
-    return [pair for from_right, run in runs for pair in (run if from_right else run[::-1])]  # numbers run from left
-
-
-def runs_from_right(pair: tuple[str, str]) -> bool:
-    """Tell whether characters belong to a script that runs from right to left."""
-    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in "".join(pair))
+    # What stands in a column: of two characters the one from right to left, if there is one.
+    columns = [max(filter(None, pair), key=has_right_to_left) for pair in pairs]
+    return [pairs[number] for number in visual_order(columns)]
 
 
 def wrap(block: Block, fonts: Fonts) -> list[Block]:

@@ -72,7 +72,7 @@ class Inspection:
     @property
     def texts(self) -> list[str]:
         """The labels' texts; none without labels."""
-        return [label.text for label in self.labels if self.found.labels]
+        return [label.text for label in self.labels] if self.found.labels else []
 
     @property
     def lengths(self) -> Counter[int]:

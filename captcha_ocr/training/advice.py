@@ -4,6 +4,7 @@ Each sentence knows what the run was, and its commands work as they stand.
 """
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,12 +47,10 @@ def advice_on_run(folder: Path, data: Path) -> list[str]:
     if finished is None:
         return []
     origin = None
-    try:
+    with suppress(CaptchaOcrError):  # without the shards the advice is in words
         dataset = read_dataset([data])
         if dataset.sha256 == spec.data and spec.init is None:  # run.json does not name the folder of --init
             origin = Origin(dataset, folder)
-    except CaptchaOcrError:
-        pass
     return advice(finished, spec, origin)
 
 
@@ -99,7 +98,7 @@ def usual_epochs(spec: RunSpec) -> int | None:
 
 
 def train_again(spec: RunSpec, origin: Origin | None, name: str, value: int, is_new: bool = False) -> str:
-    """Say how to continue a run, or to begin it anew, with another value of one option."""
+    """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
         elsewhere = ", with another --out" if is_new else ""
         return f"repeat the command that began this run with {OPTIONS[name]} {value}{elsewhere}"

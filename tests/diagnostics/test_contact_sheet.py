@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from captcha_ocr.charset import split_characters
 from captcha_ocr.diagnostics.contact_sheet import (
     COLUMNS,
     GAP,
@@ -11,7 +12,6 @@ from captcha_ocr.diagnostics.contact_sheet import (
     Tile,
     align,
     blocks_of,
-    clusters,
     draw_sheet,
     height_of,
     width_of,
@@ -118,5 +118,5 @@ def test_numbers_between_letters_from_the_right_keep_their_order():
 
 
 def test_marks_stay_with_their_characters():
-    assert clusters("e\u0301हिx") == ["e\u0301", "हि", "x"]
-    assert clusters("\u0301a") == ["\u0301", "a"]
+    assert split_characters("e\u0301हिx") == ["e\u0301", "हि", "x"]
+    assert split_characters("\u0301a") == ["\u0301", "a"]
