@@ -1,7 +1,10 @@
 """The text in the file name of an image: which part of the name it is, and which names hold none."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
 
 from captcha_ocr.errors import LabelError
 
@@ -11,23 +14,47 @@ WORD = (
     "|dsc|dscn|dscf|gopr|dji|pxl|mvi|mvimg|vid|p|screenshot|screen shot|bildschirmfoto|capture|snap|snapshot|download"
     "|unnamed|untitled|unbenannt|train|test|val|valid"
 )
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 NO_TEXT = re.compile(
     rf"(?:{WORD})(?:[ .]*\(?\d+\)?)?"  # browsers and scripts: captcha, captcha17, image (3)
     r"|(?:img|pxl|mvimg|vid|screenshot|screen shot|bildschirmfoto)[-_ ]*(?:19|20)\d\d.*"
-    r"|(?:.*\D)?(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*[0-2]\d[-_.:h]?[0-5]\d.*)?"  # a date, with a time or without
-    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # a UUID
+    r"|(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*[0-2]\d[-_.:h]?[0-5]\d.*)?"  # a date, with a time or without
+    rf"|{UUID}"
     r"|(?=.*\d)(?=.*[a-f])[0-9a-f]{16,}|(?=.*\d)(?=.*[a-z])[0-9a-z]{20,}",  # a hash, a long identifier
     re.IGNORECASE,
 )
-COPY = re.compile(r"(.+\S) ?\(\d+\)")  # a name that a browser or a file manager gives to a copy
+WHOLE = re.compile(  # separators within these separate nothing
+    rf"(?<![^\W_])(?:{UUID}|(?:19|20)\d\d([-_.])[01]\d\1[0-3]\d|[0-3]?\d([-_.])[01]?\d\2(?:19|20)\d\d)(?![^\W_])",
+    re.IGNORECASE,
+)
+COPY = re.compile(  # names that a browser or a file manager gives to a copy
+    r"(.+\S) ?\(\d+\)"
+    r"|(?:copy|kopie|copie)(?: \(?\d+\)?)? (?:of|von|de) (.+)"
+    r"|(\S.*?)(?: -)? (?:copy|kopie|copie)(?: \d+)?",
+    re.IGNORECASE,
+)
 GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
 SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 SHARE = 20  # such names are no accident if 1 in 20 matches
 FULL = 0.9  # numbers count the images if they fill as much of the range from the least to the greatest
 FEW = 10  # a part with fewer different values than 1 in 10 names, beside one with more, is a word or a counter
 ENOUGH = 20  # names for such a share
-SEPARATORS, SURE = "_-.", ("_", ".")  # a minus may also belong to the text
+SHORT = 2  # digits of a counter of copies, beside a longer part
+SEPARATORS = frozenset("-_. ")
+SEPARATOR = re.compile(r"(?<=[^-_. ])([-_. ]+)(?=[^-_. ])")
 HINT = "say which part is the text with --label-pattern, or name the texts in a labels.csv"
+
+
+class Parts(NamedTuple):
+    """A name's parts and what stands between them; a part that is a date or a UUID is empty."""
+
+    values: list[str]
+    separators: tuple[str, ...]
+
+    def text(self, first: int, last: int) -> str:
+        """Return the parts from one to another, with what stands between them."""
+        between = (*self.separators[first:last], "")
+        return "".join(map("".join, zip(self.values[first : last + 1], between, strict=True)))
 
 
 class NameReader:
@@ -40,67 +67,88 @@ class NameReader:
     def __init__(self, stems: Sequence[str], fits: Test | None = None) -> None:
         self.fits = fits
         self.is_text = text_test(stems, 10)
-        self.part_is_text, self.differs_more = dict[str, tuple[Test, Test]](), dict[str, int | None]()
-        self.numbers_words = dict[str, bool]()
-        for separator in SEPARATORS:
-            parts = [parts_of(stem, separator) for stem in stems if separators_in(stem) == separator]
-            heads, tails = [head for head, _ in parts], [tail for _, tail in parts]
-            self.part_is_text[separator] = text_test(heads, 3), text_test(tails, 3)
-            self.numbers_words[separator] = all(tail.isdecimal() for head, tail in parts if NO_TEXT.fullmatch(head))
-            self.differs_more[separator] = which_differs_more(heads, tails)
+        names = defaultdict[tuple[str, ...], list[list[str]]](list)
+        for stem in stems:
+            parts = parts_of(stem)
+            names[parts.separators].append(parts.values)
+        self.rules = {separators: PartRules(separators, values) for separators, values in names.items() if separators}
 
     def text_of(self, stem: str) -> str:
         """Return the text in a name; LabelError if there is none, or if the name can be read in two ways."""
+        allowed = self.fits is not None and self.fits(stem)
         copy = COPY.fullmatch(stem)
-        if copy and not (self.fits is not None and self.fits(stem)):
-            return self.text_of(copy[1])
+        if copy and not allowed:
+            return self.text_of(copy[1] or copy[2] or copy[3])
         if generated := GENERATED.fullmatch(stem):
             return generated[1]
-        if not self.is_text(stem):
+        parts = parts_of(stem)
+        if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
             raise LabelError(f"its name holds a number, a date or an identifier instead of a text; {HINT}")
-        separators = separators_in(stem)
-        if not separators:
+        if not parts.separators or allowed:
             return stem
-        candidates = [part for separator in separators for part in self.parts_with_text(stem, separator)]
-        if self.fits is not None:
-            if self.fits(stem):
-                return stem
-            candidates = list(filter(self.fits, dict.fromkeys(candidates))) or candidates
-        if not candidates:
-            raise LabelError(f"its name holds no text; {HINT}")
-        if len(candidates) == 1:
-            return candidates[0]
-        if separators in SURE:
-            return candidates[self.differs_more[separators] or 0]
-        if separators == "-" and (part := self.differs_more["-"]) is not None:
-            return candidates[part]
-        both = " or ".join(map(repr, candidates))
-        raise LabelError(f"its name can be read as {both}; name the alphabet with --charset, {HINT}")
+        rules = self.rules.get(parts.separators) or PartRules(parts.separators, [parts.values])  # of a copy
+        possible = rules.possible(parts.values)
+        if not possible:
+            why = "a word and a number, which may count the images" if rules.are_numbered else "no text"
+            raise LabelError(f"its name holds {why}; {HINT}")
+        clear = [place for place in possible if place in rules.clear] or possible
+        found = self.fitting(parts, clear) or self.fitting(parts, possible)
+        found = found or [parts.values[place] for place in clear]
+        if len(found) == 1:
+            return found[0]
+        ways = " or ".join(map(repr, dict.fromkeys([*found, stem])))
+        raise LabelError(f"its name can be read as {ways}; name the alphabet with --charset or --length, or {HINT}")
 
-    def parts_with_text(self, stem: str, separator: str) -> list[str]:
-        """Return the parts of a name, at its first or last separator, that can be a text."""
-        head, tail = parts_of(stem, separator)
-        if self.numbers_words[separator] and NO_TEXT.fullmatch(head) and tail.isdecimal():
-            return []  # IMG_0042, and no other name has a text after such a word
-        tests = self.part_is_text[separator]
-        return [part for part, is_text in zip((head, tail), tests, strict=True) if part and is_text(part)]
-
-
-def separators_in(stem: str) -> str:
-    """Return which of the separators a name has."""
-    return "".join(separator for separator in SEPARATORS if separator in stem)
+    def fitting(self, parts: Parts, places: Sequence[int]) -> list[str]:
+        """Return the parts at the given places that fit, and the longest that fit of those side by side: 7-3."""
+        found, last = dict[str, None](), -1
+        for start in places if self.fits is not None else ():
+            ends = [end for end in places if end >= start and set(range(start, end + 1)).issubset(places)]
+            texts = {end: parts.text(start, end) for end in reversed(ends) if start > last}
+            end = next((end for end, text in texts.items() if self.fits is not None and self.fits(text)), None)
+            if end is not None:
+                found[texts[end]], last = None, end
+        return list(found)
 
 
-def parts_of(stem: str, separator: str) -> tuple[str, str]:
-    """Return the parts of a name before the first and after the last separator."""
-    return stem.split(separator, 1)[0].strip(), stem.rsplit(separator, 1)[1].strip()
+class PartRules:
+    """Which parts of names with the same separators can be the text.
+
+    clear: the places of the parts that differ most. are_numbered: whether the names are words and a number.
+    """
+
+    def __init__(self, separators: tuple[str, ...], names: Sequence[Sequence[str]]) -> None:
+        columns = list(zip(*names, strict=True))
+        self.tests = [text_test(column, 3) for column in columns]
+        candidates = [place for place, column in enumerate(columns) if any(map(self.tests[place], column))]
+        words = all(is_word(column) for place, column in enumerate(columns) if place not in candidates)
+        self.are_numbered = len(candidates) == 1 and words and all(map(str.isdecimal, columns[candidates[0]]))
+        self.clear = set(candidates)
+        if any(may_count(columns[place]) for place in candidates):
+            return  # 0037_7: the text may be 0037 or 7
+        few = {place for place in candidates if FEW * len(set(columns[place])) <= len(names) >= ENOUGH}
+        short = {place for place in candidates if "-" not in "".join(separators) and is_short(columns[place])}
+        for less in (few, short):
+            self.clear = (self.clear - less) or self.clear
+
+    def possible(self, values: Sequence[str]) -> list[int]:
+        """Return the places of a name's parts that can be its text."""
+        if self.are_numbered:
+            return []
+        return [place for place, value in enumerate(values) if value and self.tests[place](value)]
+
+
+def parts_of(stem: str) -> Parts:
+    """Return a name's parts; a minus at its start is no separator."""
+    parts = SEPARATOR.split(WHOLE.sub("\0", stem.strip("_. ")))
+    return Parts(["" if "\0" in part else part for part in parts[::2]], tuple(parts[1::2]))
 
 
 def text_test(values: Sequence[str], least: int) -> Test:
     """Return a function that tells a text from what stands in the same place of other names.
 
-    No text is a value that all names share, one of numbers that count the names or are times, or a usual name of a
-    camera or program. least: how many numbers make a count.
+    No text is a value that all names share, one of numbers that count the names or are times, a number or a text after
+    the same word, or a usual name of a camera or program. least: how many numbers make a count.
     """
     numbers = sorted(int(value) for value in values if value.isdecimal())
     are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
@@ -108,15 +156,36 @@ def text_test(values: Sequence[str], least: int) -> Test:
     counts = are_distinct and FULL * (numbers[-1] - numbers[0]) < len(numbers)
     times = are_most and all(number in SECONDS or number // 1000 in SECONDS for number in numbers)
     usual = SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
-    recurs = len(values) >= 3 and len(set(values)) == 1
+    recurs = len(values) >= 3 and (len(set(values)) == 1 or have_same_word(values))
 
     def is_text(value: str) -> bool:
-        return not (recurs or ((counts or times) and value.isdecimal()) or (usual and NO_TEXT.fullmatch(value)))
+        return not (
+            not value or recurs or ((counts or times) and value.isdecimal()) or (usual and NO_TEXT.fullmatch(value))
+        )
 
     return is_text
 
 
-def which_differs_more(heads: Sequence[str], tails: Sequence[str]) -> int | None:
-    """Return 0 if the tails of the names are a few values only and the heads are not, 1 for the reverse, else None."""
-    few = [len(heads) >= ENOUGH and FEW * len(set(parts)) <= len(heads) for parts in (heads, tails)]
-    return None if few[0] == few[1] else int(few[0])
+def have_same_word(values: Sequence[str]) -> bool:
+    """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
+    distinct = set(values)
+    pairs = zip(min(distinct), max(distinct), strict=False)
+    word = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip("0123456789")
+    if not word or SEPARATORS.intersection(word) or len(distinct) < (3 if len(word) > 1 else FEW):
+        return False
+    return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
+
+
+def is_word(values: Sequence[str]) -> bool:
+    """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
+    return all(map(NO_TEXT.fullmatch, values)) or (len(set(values)) == 1 and values[0].isalpha())
+
+
+def may_count(values: Sequence[str]) -> bool:
+    """Tell whether values may be numbers that count the images, some of which are elsewhere."""
+    return all(value.isdecimal() and len(value) > SHORT for value in values) and len(set(values)) == len(values)
+
+
+def is_short(values: Sequence[str]) -> bool:
+    """Tell whether values may be numbers that count the copies of each text."""
+    return all(value.isdecimal() and len(value) <= SHORT for value in values)

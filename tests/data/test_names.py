@@ -48,6 +48,10 @@ def read(stems, fits=None):
             "{text}-{copy}",
             "{text}.{copy}",
             "{number}.{text}",
+            "{text} 10.03.2024",
+            "2024-03-10_{text}",
+            "{number} {text}",
+            "{text}_2024-03-10_12-33-{copy}",
         ),
     ],
 )
@@ -86,6 +90,12 @@ def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
         ["2024-01-01 12:34:56"],
         ["DSC_0001", "DSC_0002"],
         ["captcha", "captcha(1)"],
+        [f"im{number}" for number in range(12)],
+        [f"c{number**2}" for number in range(12)],
+        [f"captcha_{text}" for text in words("0123456789")],
+        [f"label={text}" for text in TEXTS],
+        [f"[{text}] {number % 2}" for number, text in enumerate(TEXTS)],
+        [f"id{number}_label{text}" for number, text in enumerate(words("0123456789"))],
     ],
     ids=lambda stems: stems[0],
 )
@@ -114,13 +124,33 @@ def test_the_alphabet_decides_how_a_name_is_read(alphabet, stem, text):
 
 
 def test_the_lengths_decide_too():
-    assert read(["AB12-1", "CD3456_x-y"], lambda text: len(text) == 4) == ["AB12", None]
+    stems = ["AB12-1", "CD3456_x-y", "000_0412_737", "2024-03-10_0412", "1 0412", "id0_label0412"]
+    assert read(stems, lambda text: len(text) == 4) == ["AB12", None, "0412", "0412", "0412", None]
 
 
-@pytest.mark.parametrize("stem", ["7-3", "AB12-1", "12-34", "a-b", "x_y-z"])
-def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem):
-    with pytest.raises(LabelError, match=naming(repr(stem.partition("-")[0]), repr(stem.rpartition("-")[2]))):
+def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_between_them():
+    sums = [f"{a}-{b}" for a, b in zip(words("0123456789", 1), words("0123456789", 1), strict=True)]
+    assert read([f"{number:04}_{text}" for number, text in enumerate(sums)], set("0123456789-").issuperset) == sums
+    phrases = [f"{a} {b}" for a, b in zip(words("ABC", 2), words("ABC", 3), strict=True)]
+    assert read(phrases, set("ABC ").issuperset) == phrases
+
+
+@pytest.mark.parametrize(
+    ("stem", "ways"),
+    [
+        *(("7-3", "7 3"), ("AB12-1", "AB12 1"), ("12-34", "12 34"), ("a-b", "a b"), ("x_y-z", "x y z")),
+        *(("AB12_x", "AB12 x"), ("8802_0412", "8802 0412"), ("162b_0070", "162b 0070"), ("0037_7", "0037 7")),
+        *(("anna_0070", "anna 0070"), ("000_0412_737", "000 0412 737"), ("red apple", "red apple")),
+    ],
+)
+def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem, ways):
+    with pytest.raises(LabelError, match=naming(*map(repr, ways.split()), "--charset", "--length")):
         NameReader([stem]).text_of(stem)
+
+
+def test_a_counter_with_gaps_is_not_told_from_a_text():
+    assert read([f"{7 * number:04}_{number % 10}" for number in range(60)]) == [None] * 60
+    assert read([f"{7 * number:04}_{text}" for number, text in enumerate(words("0123456789"))]) == [None] * 60
 
 
 @pytest.mark.parametrize("stem", ["00000-482915", "00012-7-3", "123456-a_b"])
@@ -133,7 +163,9 @@ def test_a_single_name_that_could_be_a_text_is_one(stem):
     assert read([stem, *TEXTS])[0] == stem
 
 
-@pytest.mark.parametrize("stem", ["AB12 (1)", "AB12(2)", "AB12_x (3)", "00001-AB12 (1)"])
+@pytest.mark.parametrize(
+    "stem", ["AB12 (1)", "AB12(2)", "00001-AB12 (1)", "Copy of AB12", "AB12 - Copy", "AB12 copy 2"]
+)
 def test_the_number_of_a_copy_is_no_part_of_the_text(stem):
     assert read([stem]) == ["AB12"]
 
