@@ -103,17 +103,18 @@ def generate(
 
 
 def following_preparation(images: Path, *words: str) -> str:
-    """Return the command that prepares the images in a folder, and leaves the shards of other images as they are."""
-    from captcha_ocr.data.prepare import printable
+    """Return the command that prepares the images in a folder, and leaves shards that are there as they are."""
     from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
     from captcha_ocr.system.files import unused
 
     more = given("workers")
     if (SHARDS / MANIFEST_FILE).exists():
-        with suppress(CaptchaOcrError):  # damaged shards may be replaced, too
-            if read_manifest(SHARDS).source != printable(images):
-                return next_command("prepare", *place(images, IMAGES), "--out", str(unused(SHARDS)), *words, *more)
-        more.append("--force")
+        try:
+            read_manifest(SHARDS)
+        except CaptchaOcrError:
+            more.append("--force")  # damaged shards may be replaced
+        else:
+            more += ["--out", str(unused(SHARDS))]
     return next_command("prepare", *place(images, IMAGES), *words, *more)
 
 
@@ -180,6 +181,7 @@ def prepare(
     with deferred():
         from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
+        from captcha_ocr.diagnostics.inspection import advice_on_spreadsheet
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
@@ -196,6 +198,8 @@ def prepare(
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     rows += [("left out", line) for line in in_groups(prepared.problems)]
+    if prepared.found.has_table:
+        rows += [("advice", line) for line in advice_on_spreadsheet([label.text for label in prepared.found.labels])]
     if prepared.copies:
         rows.append(("left out", f"{prepared.copies:,} byte-identical copies of other images"))
     for name, words in rows:
@@ -280,7 +284,7 @@ def inspect_images(
             advice += advice_on_run(model_folder, SHARDS)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
-        table = ["--out", str(folder / LABELS_FILE)]
+        table = ["--out", str(unused(folder / LABELS_FILE))]
         following = next_command("eval", *place(folder), *table, *given("model_folder", "max_bytes", "device"))
     elif model_folder is not None:  # the table in which labels are corrected
         table = ["--out", str(unused(Path("corrections.csv")))]

@@ -147,7 +147,7 @@ def lines_of_stdin() -> Iterator[str]:
         if "\0" in line or line.rstrip() in PNG_LINE:
             raise UsageError("standard input holds no paths; to read an image from it: captcha-ocr eval -")
         path = line.rstrip("\r\n")
-        if path := path if os.path.lexists(path) else path.strip():
+        if path := path if os.path.lexists(path) else path.strip().strip('"'):  # Windows copies paths in quotes
             yield path
 
 

@@ -1,9 +1,8 @@
 """The labels of a folder's images: from a table, text files, a pattern, file names or folder names."""
 
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
@@ -20,13 +19,20 @@ from captcha_ocr.system.console import count_kinds
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
 TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".xlsx", ".xls", ".ods")
-TABLES = (LABELS_FILE, "metadata.jsonl", "metadata.csv")  # the latter two as Hugging Face's datasets have them
+TABLES = (  # in either case; metadata as Hugging Face's datasets have it
+    *(LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl", "metadata.jsonl", "metadata.csv"),
+)
+MANY_TEXT_FILES = 3  # more are no tables
+TO_CONVERT = (".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd")
 SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in tables
     "train": {"train", "training"},
     "val": {"val", "valid", "validation", "dev"},
     "test": {"test", "testing"},
 }
-NO_TEXT_FOLDER = re.compile(r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?\d*\)?", re.IGNORECASE)
+NO_TEXT_FOLDER = re.compile(
+    r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
+)
+IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
 
@@ -63,7 +69,7 @@ class Found:
 
     images: all of them. labels: of those that have one. problems: why files are left out. sources: where the labels
     come from, and others: kinds of files that are neither images nor labels; both with their number. has_table: whether
-    labels come from a table. hint: what to do if there is no label.
+    labels come from a table. hints: what to do with other files.
     """
 
     images: list[str]
@@ -72,7 +78,7 @@ class Found:
     sources: dict[str, int]
     others: dict[str, int]
     has_table: bool = False
-    hint: str = ""
+    hints: tuple[str, ...] = ()
 
     @property
     def readings(self) -> int:
@@ -89,14 +95,15 @@ class Found:
             "splits given": splits,
             "other files": self.others,
         }
-        return [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
+        rows = [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
+        return rows + [("not read", hint) for hint in self.hints if self.labels]  # else they are part of the advice
 
     def check(self) -> "Found":
         """Return this; UsageError if no image has a label."""
         if self.labels:
             return self
         file, reason = next(iter(self.problems.items()))
-        raise UsageError(f"no image has a label; {file}: {reason}{self.hint}")
+        raise UsageError("; ".join(["no image has a label", f"{file}: {reason}", *self.hints]))
 
 
 def find_labels(
@@ -130,11 +137,23 @@ def find_labels(
         changed = sum(label.text != new[label.file].text for label in replaced)
         name = corrections.name + (f" (changes {changed:,} of {len(replaced):,} labels)" if replaced else "")
         labels, sources = [*kept, *new.values()], {**sources, name: len(new)}
-    tables = [other for other in files.others if other.endswith(TABLE_EXTENSIONS) and other not in used]
-    hint = f"; if {images / tables[0]} has the texts, name it with --labels" if tables else ""
     labels = split_by_folders(sorted(labels, key=lambda label: label.file))
+    unused = [file for file in files.others if file not in used]
+    hints = tuple(hints_on(images, unused, has_table))
     has_table = has_table or corrections is not None
-    return Found(files.images, labels, problems, sources, files.kinds(used), has_table, hint)
+    return Found(files.images, labels, problems, sources, files.kinds(used), has_table, hints)
+
+
+def hints_on(images: Path, others: list[str], has_table: bool) -> Iterator[str]:
+    """Yield what to do with the files in a folder that are neither images that are read nor labels."""
+    text_files = [file for file in others if file.lower().endswith(".txt")]
+    ignored = set(text_files) if len(text_files) > MANY_TEXT_FILES else set()
+    table = next((file for file in others if file.lower().endswith(TABLE_EXTENSIONS) and file not in ignored), None)
+    if table is not None and not has_table:
+        yield f"if {images / table} has the texts, name it with --labels"
+    kinds = sorted({suffix for file in others if (suffix := PurePosixPath(file).suffix.lower()) in TO_CONVERT})
+    if kinds:
+        yield f"convert {' and '.join(kinds)} to PNG to use these images"
 
 
 def find_first_labels(images: Path, files: ImageFiles, labels_file: Path | None, config: PrepareConfig) -> FoundLabels:
@@ -148,15 +167,16 @@ def find_first_labels(images: Path, files: ImageFiles, labels_file: Path | None,
     if text_of:
         return labels_from_text_files(images, files, text_of)
     found = labels_from_names(files.images, fits(config))
-    return found if found.labels else labels_from_folders(files.images) or found
+    return found if found.labels else labels_from_folders(files.images, fits(config)) or found
 
 
 def tables_in(images: Path, files: ImageFiles) -> list[Path]:
     """Return the tables with a usual name in a folder, else those in the folders below it."""
-    for name in TABLES:
-        if os.path.lexists(images / name):
-            return [images / name]
-    return [images / file for file in files.others if PurePosixPath(file).name in TABLES]
+    tables = [file for file in files.others if PurePosixPath(file).name.lower() in TABLES]
+    at_top = min(
+        (file for file in tables if "/" not in file), key=lambda file: TABLES.index(file.lower()), default=None
+    )
+    return [images / file for file in ([at_top] if at_top else tables)]
 
 
 def labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> FoundLabels:
@@ -340,12 +360,19 @@ def fits(config: PrepareConfig) -> Test | None:
     return fits_both
 
 
-def labels_from_folders(files: list[str]) -> FoundLabels | None:
-    """Return the name of each image's folder as its label; None unless all folders have names that can be texts."""
+def labels_from_folders(files: list[str], allowed: Test | None = None) -> FoundLabels | None:
+    """Return the name of each image's folder as its label; None unless all folders have names that can be texts.
+
+    Names that many images share may be those of people, years or batches, unless the options allow all, or each is a
+    character.
+    """
     names = {file: PurePosixPath(file).parent.name for file in files}
     distinct = set(names.values())
     no_texts = [name for name in distinct if NO_TEXT.fullmatch(name) or NO_TEXT_FOLDER.fullmatch(name)]
     if len(distinct) < 2 or "" in distinct or no_texts or any(map(split_named, distinct)):
+        return None
+    are_certain = all(map(allowed, distinct)) if allowed else all(len(name) == 1 for name in distinct)
+    if not are_certain and len(files) > IMAGES_OF_A_TEXT * len(distinct):
         return None
     return FoundLabels([Label(file, name) for file, name in names.items()], {}, {"folder names": len(files)})
 

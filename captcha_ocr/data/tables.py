@@ -29,6 +29,7 @@ COLUMNS = {  # the usual names of a column, in one word
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
+EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
 EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')  # ="0012" and '0012: how people make a spreadsheet keep zeros
 Key = TypeVar("Key")
 MAX_EXCERPT = 100  # characters of foreign text in a message
@@ -95,11 +96,14 @@ def read_table(path: Path) -> list[Row]:
 def rows_of_json(text: str) -> Iterator[Row]:
     """Yield the rows of a JSON document, or of a document a line; results of `eval` without a text are left out."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=without_repetition)
     except json.JSONDecodeError as error:
         if not error.msg.startswith("Extra data"):
             raise
         found = [json.loads(line) for line in io.StringIO(text, newline=None) if line.strip()]
+    lists = [value for value in found.values() if isinstance(value, list)] if isinstance(found, dict) else []
+    if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
+        found = lists[0]  # {"images": [{…}, {…}]}
     if isinstance(found, dict) and not columns_of({key: key for key in found}):
         found = [{"filename": name, "text": value} for name, value in found.items() if name != "summary"]
     for number, document in enumerate(found if isinstance(found, list) else [found], 1):
@@ -109,6 +113,15 @@ def rows_of_json(text: str) -> Iterator[Row]:
         values = {column: document[key] for column, key in keys.items()}
         if not {"error", "summary"} & document.keys() and values.get("text", "") is not None:
             yield row_of(number, values)
+
+
+def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; ValueError if it has a key twice, of which the json module would keep the last."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise ValueError(f"it gives {excerpt(key)!r} twice, with different values")
+    return found
 
 
 def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
@@ -132,7 +145,9 @@ def row_of(number: int, values: dict[str, Any]) -> Row:
     for column, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             return Row(
-                number, str(values.get("filename", "")), problem=f"its {column} is no text: {excerpt(str(value))}"
+                number,
+                excerpt(str(values.get("filename", ""))),
+                problem=f"its {column} is no text: {excerpt(str(value))}",
             )
         words[column] = "" if value is None else str(value).strip()
     return Row(number, **words, is_reading=is_reading)
@@ -151,6 +166,7 @@ def unmarked(field: str) -> str:
 
 def rows_of_csv(text: str) -> Iterator[Row]:
     """Yield the rows of a CSV document, or of lines with a file name, a blank and a text."""
+    text = EXCEL_SEPARATOR.sub("\n", text, count=1) if EXCEL_SEPARATOR.match(text) else text
     stripped = [line.strip() for line in io.StringIO(text, newline=None)]
     first = next(filter(None, stripped), "")
     separator = max(",;\t", key=first.count)  # spreadsheets use the separator of the user's country

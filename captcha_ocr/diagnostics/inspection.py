@@ -27,14 +27,14 @@ FEW_IMAGES, FEW_FOR_TRAINING = 300, 150
 MANY_LABELS = 100  # of which one with a character of its own is odd
 MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
-MIN_NUMBERS = 50  # of one length; by chance, none of them starts with 0 once in 200 such tables
+MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
 REWRITTEN = re.compile(
     r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX"  # 'true'
-    r"|\d(?:[.,]\d+)?E[+-]?\d+|\d+[.,]0+"  # 1E5, 12.0
+    r"|\d(?:[.,]\d+)?E[+-]?\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"  # 1E5, 12.0, 1,907
     r"|\d{1,2}[-./ ][A-Za-z]{3}(?:[-./ ]\d{2,4})?|[A-Z][a-z]{2}-\d{2}"  # 1-Mar, Mar-24
     r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}[./]\d{1,2}[./]\d{4}|#[A-Z/]+[!?]?"  # dates, #NAME?
 )
-MAX_SHARE_REWRITTEN = 0.5  # of the different texts; more, and they are the design
+MAX_SHARE_REWRITTEN = 0.5  # of the different texts; more, and they are the design, but for numbers that end with .0
 MAX_LISTED = 8  # items in a line; the others are counted
 
 
@@ -244,7 +244,8 @@ def advice_on_labels(found: Found) -> list[str]:
     file, reason = next(iter(found.problems.items()))
     write = "write the texts into a labels.csv with the columns filename,text"
     draft = "the next command writes a draft, a model's readings, for you to correct"
-    return [f"no image has a label ({file}: {reason}{found.hint}): {write}; {draft}"]
+    why = "; ".join([f"{file}: {reason}", *found.hints])
+    return [f"no image has a label ({why}): {write}; {draft}"]
 
 
 def advice_on_typing_errors(found: Inspection) -> list[str]:
@@ -278,7 +279,8 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     ):
         advice.append(f"no text starts with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")
     rewritten = list(dict.fromkeys(text for text in texts if REWRITTEN.fullmatch(text)))
-    if rewritten and len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts)):
+    are_some = len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts))
+    if rewritten and (are_some or all(text.endswith(".0") for text in rewritten)):
         advice.append(f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}")
     return advice
 

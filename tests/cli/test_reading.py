@@ -199,7 +199,7 @@ def test_odd_names_pass_through_every_encoding(exported, some, encoding):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
-@pytest.mark.parametrize("line", ["{}\n", "{}\r\n", "  {} \n\n", "\t{}\r"])
+@pytest.mark.parametrize("line", ["{}\n", "{}\r\n", "  {} \n\n", "\t{}\r", '"{}"\n'])
 def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, line):
     lines = "".join(line.format(path) for path in some).encode(encoding)
     result = subprocess.run([*COMMAND, "eval", "--model", exported], input=lines, capture_output=True)

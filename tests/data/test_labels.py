@@ -141,11 +141,16 @@ def texts(found):
         ("img_1.png", "AB", {"metadata.jsonl": '{"file_name": "img_1.png", "text": "AB"}'}, "metadata.jsonl"),
         ("img_1.png", "AB", {"metadata.csv": "file_name,text\nimg_1.png,AB\n"}, "metadata.csv"),
         ("dev/1.png", "AB", {"dev/metadata.jsonl": '{"file_name": "1.png", "text": "AB"}'}, "dev/metadata.jsonl"),
+        ("im1.png", "AB", {"LABELS.CSV": "filename,text\nim1.png,AB\n"}, "LABELS.CSV"),
+        ("im1.png", "AB", {"labels.tsv": "filename\ttext\nim1.png\tAB\n"}, "labels.tsv"),
+        ("im1.png", "AB", {"labels.json": '{"im1.png": "AB"}', "notes.csv": "x"}, "labels.json"),
+        ("im1.png", "AB", {"labels.csv": "im1.png,AB", "labels.json": '{"im1.png": "CD"}'}, "labels.csv"),
         ("x1.png x2.png", "AB CD", {"x1.txt": "AB\n", "x2.txt": b"\xff\xfeC\0D\0"}, "text files"),
         ("x1.png", "AB", {"x1.gt.txt": " AB \r\n"}, "text files"),
         ("x1.png", "AB", {"x1.png.txt": "AB"}, "text files"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
         ("AB/img_1.png AB/img_2.png CD/img_3.png", "AB AB CD", {}, "folder names"),
+        (" ".join(f"{text}/img_{n}.png" for text in "AB" for n in range(9)), 9 * "A " + 9 * "B ", {}, "folder names"),
     ],
 )
 def test_labels_are_found_where_people_put_them(folder, images, labels, files, source):
@@ -196,13 +201,23 @@ def test_folders_named_after_splits_keep_them(folder, folders, splits):
 
 
 @pytest.mark.parametrize(
-    "folders", [["batch1", "batch2"], ["train", "test"], ["images", "photos"], ["2024-01-01 10-00", "AB"]]
+    "folders",
+    [
+        *(["batch1", "batch2"], ["train", "test"], ["images", "photos"], ["2024-01-01 10-00", "AB"]),
+        *(["batch A", "batch B"], ["2023", "2024"], ["2024-01", "2024-02"], ["anna", "bob"], ["new", "old"]),
+    ],
 )
 def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
     found = find_labels(folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20))))
     assert found.labels == []
     with pytest.raises(UsageError, match=naming("img_0.png", r"--label-pattern")):
         found.check()
+
+
+def test_folders_that_many_images_share_are_labels_where_the_options_allow_them(folder):
+    names = [f"{text}/img_{number}.png" for text in ("7-3", "1-2") for number in range(20)]
+    assert find_labels(folder(*names)).labels == []
+    assert texts(find_labels(folder(*names), config=PrepareConfig(charset="0123456789-")))["1-2/img_0.png"] == "1-2"
 
 
 def test_the_alphabet_of_the_options_decides_how_names_are_read(folder):
@@ -218,9 +233,17 @@ def test_a_folder_of_other_files_names_their_kinds(folder):
         find_labels(folder(files=files))
     found = find_labels(folder("AB.png", files=files))
     assert found.others == {".avif": 2, ".docx": 1, "without an extension": 1}
+    assert any(name == "not read" and ".avif" in words and "PNG" in words for name, words in found.rows())
 
 
-@pytest.mark.parametrize("table", ["texts.csv", "solutions.json", "codes.txt", "labels.xlsx"])
+@pytest.mark.parametrize(("files", "named"), [(["texts.csv"], True), (["a.txt"], True), ([*"abcd"], False)])
+def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, files, named):
+    files = {file if "." in file else f"{file}.txt": "x" for file in files}
+    rows = find_labels(folder("AB.png", "CD.png", files=files)).rows()
+    assert any("--labels" in words and next(iter(files)) in words for _, words in rows) == named
+
+
+@pytest.mark.parametrize("table", ["texts.csv", "annotations.csv", "solutions.json", "codes.txt", "labels.xlsx"])
 def test_a_table_of_another_name_is_proposed(folder, table):
     names = [f"img_{number}.png" for number in range(20)]
     with pytest.raises(UsageError, match=naming("--labels", table)):

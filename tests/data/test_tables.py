@@ -52,6 +52,8 @@ def test_the_usual_names_of_columns_are_known(read, header):
     [
         "text,filename,author\nAB,a.png,me\né 1,b.png,you\n",
         "filename;text\na.png;AB\nb.png;é 1\n",
+        "sep=;\r\nfilename;text\r\na.png;AB\r\nb.png;é 1\r\n",
+        '{"version": 1, "images": [{"file": "a.png", "text": "AB"}, {"file": "b.png", "text": "é 1"}]}',
         "filename\ttext\na.png\tAB\nb.png\té 1\n",
         " filename , text \n a.png , AB \n b.png , é 1 \n",
         '"filename", "text"\n"a.png", "AB"\n"b.png", "é 1"\n',
@@ -125,6 +127,7 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content, name):
         ("path,image,text\na.png,b.png,A\n", "image"),
         ("[1, 2]", "item 1"),
         ('{"path": "a.png"', "line 1"),
+        ('{"a.png": "AB", "a.png": "CD"}', "a.png"),
         ('filename,text\na.png,"A"B"\n', "table.dat"),
         (b"filename,text\na.png,\xe9\n", "UTF-8"),
         (b"PK\x03\x04\xff\xfe", "spreadsheet"),

@@ -138,6 +138,8 @@ WORDS = [f"{'ABCDEFGHJK'[number % 10]}{number:03}" for number in range(200)]
         (["01.03.2024", *WORDS], "01.03.2024"),
         (["12.0", *WORDS], "12.0"),
         (["#NAME?", *WORDS], "#NAME?"),
+        (["1,907", *WORDS], "1,907"),
+        ([f"{int(text)}.0" for text in DIGITS], ".0"),
     ],
 )
 def test_what_a_spreadsheet_has_rewritten_is_noticed(texts, shown):

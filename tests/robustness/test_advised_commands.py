@@ -73,7 +73,7 @@ LABELS = "--labels 'x y.csv'"
         (
             f"prepare 'my raw' {LABELS}",
             f"inspect 'my raw' {LABELS} --max-bytes 99999",
-            ["--max-bytes=99999", "--force"],
+            ["--max-bytes=99999", "--out", "data/shards-2"],
         ),
         ("", f"prepare 'my raw' {LABELS} --preset tiny --out 'a b'", ["train", "--data", "a b", "--preset=tiny"]),
         ("", f"prepare 'my raw' {LABELS} --preset tiny --folds 2", ["train", "--cross-validate"]),
