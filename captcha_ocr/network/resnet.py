@@ -10,7 +10,7 @@ from captcha_ocr.config import ModelConfig, NetworkConfig
 
 Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
-MAX_EXACT = 256  # classes: CTC of more sums over likely ones
+MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
 LIKELY = 64  # characters
 
 
@@ -102,6 +102,10 @@ class ResNet18(nn.Module):
     A stem is followed by four stages of two blocks (`stages_of`), a pooling layer and a linear head. Pool `global`
     averages the last feature map and gives the L positions K logits each. The other pools average its rows, give
     every column logits, and turn those into positions by CTC.
+
+    With thousands of classes, what the columns have in common hides from the head what tells them apart: such a network
+    guesses for the first hundred thousand images. A normalisation of the columns' features before the head, as in the
+    BNNeck of Luo et al. 2019 (arXiv:1903.07071), ends that after ten thousand (docs/lab-notebook.md, 2026-11-25).
     """
 
     temperature: Tensor
@@ -117,10 +121,13 @@ class ResNet18(nn.Module):
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
         longest = config.lengths.longest
+        self.norm: nn.Module = nn.Identity()
         if config.network.pool == "global":
             self.head = nn.Linear(in_channels, longest * config.classes)
         else:
             self.head = nn.Linear(in_channels, config.classes)
+            if config.classes > MAX_EXACT:
+                self.norm = nn.BatchNorm2d(in_channels, affine=False)  # the head has weights and a bias of its own
             blanks = max(1.0, columns_of(config) / longest - 1)  # a character: so an untrained network emits L of them
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
@@ -135,9 +142,8 @@ class ResNet18(nn.Module):
         if self.config.network.pool == "global":
             logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
         else:
-            columns = x.mean(2, keepdim=True).flatten(
-                2
-            )  # for OpenCV 4: without keepdim it fails where there is one row
+            # keepdim is for OpenCV 4: without it a network fails where there is one row.
+            columns = self.norm(x.mean(2, keepdim=True)).flatten(2)
             logits = positions_from_columns(self.head(columns.transpose(1, 2)).float(), longest)
         return logits / self.temperature
 

@@ -9,14 +9,18 @@ def copy_matching_weights(source: ResNet18, target: ResNet18) -> None:
     """Copy the weights of `source` to `target`, which has the same NetworkConfig.
 
     Convolutions and norms are copied; the first convolution is adapted to another number of channels. Of the head, the
-    characters that both models know are copied, in either case. With CTC no weight depends on lengths or sizes.
+    characters that both models know are copied, in either case, if both or neither normalise its features. With CTC no
+    weight depends on lengths or sizes.
     """
     state = target.state_dict()
+    both_alike = type(source.norm) is type(target.norm)
     for name, tensor in source.state_dict().items():
         if name == "stem.0.weight" and tensor.shape != state[name].shape:  # (O, C, H, W)
             # Grey images in colour have equal channels: each takes its part of the sum over the old channels.
             channels = state[name].shape[1]
             state[name] = tensor.sum(1, keepdim=True).expand(-1, channels, -1, -1) / channels
+        elif name.startswith(("head.", "norm.")) and not both_alike:
+            continue
         elif name.startswith("head."):
             copy_characters(tensor, source.config.class_names, state[name], target.config.class_names)
         elif name != "temperature":

@@ -109,6 +109,18 @@ def test_a_large_alphabet_gets_the_sums_over_all_ctc_paths_too(classes, peak, to
     assert torch.allclose(results[1], results[3], atol=10 * tolerance)
 
 
+@pytest.mark.parametrize(("characters", "is_normalised"), [(255, False), (256, True)])
+def test_the_head_of_a_large_alphabet_sees_features_without_what_the_columns_share(characters, is_normalised):
+    charset = Charset("".join(map(chr, range(0x4E00, 0x4E00 + characters))))
+    model = ResNet18(ModelConfig(charset, Lengths(2, 2), InputSize(16, 32, 1), NetworkConfig(width=4))).train()
+    seen = []
+    model.head.register_forward_pre_hook(lambda head, features: seen.append(features[0]))
+    model(torch.randint(0, 256, (8, 1, 16, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)))
+    means = seen[0].mean((0, 1))
+    assert (means.abs().max() < 1e-5) == is_normalised
+    assert (seen[0].min() < 0) == is_normalised  # they are sums of rectified features
+
+
 def test_ctc_merges_equal_columns_that_no_blank_separates():
     columns = (50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()).requires_grad_()
     read = positions_from_columns(columns, 5)

@@ -51,6 +51,23 @@ def test_the_classes_that_both_know_are_taken_over(pool, source, target, names):
         assert torch.equal(before, after)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same_head"),
+    [("abc", "bcd", True), ("abc", "large", False), ("large", "abc", False), ("large", "larger", True)],
+)
+def test_a_head_is_taken_over_if_both_or_neither_normalise_its_features(before, after, same_head):
+    large = "".join(map(chr, range(0x4E00, 0x4F00)))
+    texts = {"large": large + "c", "larger": "c" + large}
+    source, target, fresh = (model(texts.get(name, name), seed=seed) for name, seed in ((before, 0), *2 * [(after, 1)]))
+    source.norm.load_state_dict({name: tensor + 1 for name, tensor in source.norm.state_dict().items()})
+    copy_matching_weights(source, target)
+    expected = classifier(source if same_head else fresh, ["c", ""])
+    assert all(map(torch.equal, expected, classifier(target, ["c", ""])))
+    kept = (source if same_head else fresh).norm.state_dict()
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in target.norm.state_dict().items())
+    assert torch.equal(source.stem[0].weight, target.stem[0].weight)
+
+
 def test_grey_images_give_the_same_logits_in_colour_and_back():
     source, coloured, grey = model(), model(channels=3, seed=1), model(seed=2)
     copy_matching_weights(source, coloured)
