@@ -4,7 +4,8 @@
 
 FONT: a file such as wqy-zenhei.ttc, of Debian's package fonts-wqy-zenhei. FOLDER keeps the images, the shards and the
 run; the same command resumes. Draws --count images and 2,000 fresh ones with the captcha package's code, prepares,
-trains with --stream, since the images would fill 2 GB of memory, and reads. Prints the seconds of each step and the scores as one JSON object.
+trains with --stream, since the images would fill 2 GB of memory, and reads. Prints the seconds of each step and the
+scores as one JSON object.
 """
 
 import argparse

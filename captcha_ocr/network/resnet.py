@@ -38,7 +38,7 @@ class BasicBlock(nn.Module):
         return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(sliced)), inplace=True)
 
 
-def positions_from_columns(columns: Tensor, length: int) -> Tensor:
+def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> Tensor:
     """Turn logits of columns (B, columns, K), whose last class is the blank, into logits of positions (B, L, K) by CTC.
 
     In CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) every column emits a class independently, and
@@ -46,14 +46,15 @@ def positions_from_columns(columns: Tensor, length: int) -> Tensor:
     c is that of a column emitting c after l - 1 characters, the column before it having emitted another class. The
     exact sum over all alignments takes one pass from left to right. A position's last class is the end of the text.
 
-    A large alphabet takes this pass with the `LIKELY` characters that are likeliest in some column of the image. Those
-    of the others that two neighbouring columns emit count twice; their probability is close to 0.
+    Unless `exact` is set, a large alphabet takes this pass with the `LIKELY` characters that are likeliest in some
+    column of the image: gradients of the whole pass would cost more than the network. Those of the others that two
+    neighbouring columns emit count twice; their probability is close to 0.
 
     CTC usually trains on the probability of the whole text. Positions allow any loss and mixed labels (mixup), and were
     as accurate (docs/lab-notebook.md, 2026-11-22).
     """
     probabilities = columns.softmax(-1)
-    if columns.shape[-1] <= MAX_EXACT:
+    if exact or columns.shape[-1] <= MAX_EXACT:
         positions, _ = emit(probabilities, length, 1)
     else:
         likely = probabilities[..., :-1].detach().amax(1).topk(LIKELY).indices
@@ -144,7 +145,8 @@ class ResNet18(nn.Module):
         else:
             # keepdim is for OpenCV 4: without it a network fails where there is one row.
             columns = self.norm(x.mean(2, keepdim=True)).flatten(2)
-            logits = positions_from_columns(self.head(columns.transpose(1, 2)).float(), longest)
+            columns = self.head(columns.transpose(1, 2)).float()
+            logits = positions_from_columns(columns, longest, exact=not self.training)
         return logits / self.temperature
 
     @property

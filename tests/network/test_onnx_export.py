@@ -52,18 +52,20 @@ def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):
 
 
 @pytest.mark.parametrize(
-    ("pool", "lengths", "channels"),
+    ("pool", "lengths", "channels", "characters"),
     [
-        ("global", (2, 2), 1),
-        ("global", (1, 3), 3),
-        ("columns", (1, 1), 1),
-        ("narrow", (2, 4), 3),
-        ("narrow", (3, 3), 1),
+        ("global", (2, 2), 1, 2),
+        ("global", (1, 3), 3, 2),
+        ("columns", (1, 1), 1, 2),
+        ("columns", (2, 2), 1, 300),
+        ("narrow", (2, 4), 3, 2),
+        ("narrow", (3, 3), 1, 2),
     ],
 )
-def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(pool, lengths, channels):
+def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(pool, lengths, channels, characters):
     shape = NetworkConfig(width=4, stem="3x3" if pool == "global" else "strided", pool=pool)
-    config = ModelConfig(Charset("01"), Lengths(*lengths), InputSize(8, 32, channels), shape)
+    charset = Charset("".join(map(chr, range(0x4E00, 0x4E00 + characters))))
+    config = ModelConfig(charset, Lengths(*lengths), InputSize(8, 32, channels), shape)
     assert unknown_to_opencv(to_onnx(ResNet18(config).eval())) == []
 
 
