@@ -192,12 +192,12 @@ def prepare(
             prepared = first = preparation.prepare(images, out, config, how)
         else:
             first, *others = folds_of.prepare_folds(images, out, folds, config, how)
-            # Every fold leaves out the same files, but only a fold that was made now lists them.
+            # Every fold leaves out the same files, but only a fold that was made now lists all of them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
-    rows += [("left out", line) for line in in_groups(prepared.problems)]
-    if prepared.copies:
-        rows.append(("left out", f"{prepared.copies:,} byte-identical copies of other images"))
+    rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
+    if copies := prepared.manifest.copies:
+        rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:
         if words:
             click.echo(f"{name:14}{in_one_line(words)}", err=True)
@@ -211,7 +211,7 @@ def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | No
     manifest = prepared.manifest
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
     case = manifest.charset.case
-    facts = {"left_out": manifest.left_out, "copies": prepared.copies, "charset": manifest.charset.characters}
+    facts = {"left_out": manifest.left_out, "copies": manifest.copies, "charset": manifest.charset.characters}
     report(
         as_json,
         {"out": str(out), "folds": folds, **counts, **facts, "fold": case, "length": str(manifest.lengths)},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from captcha_ocr.config import PRESETS, NetworkConfig, derive_epochs
+from captcha_ocr.data.prepare import label_words
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import PRETRAINED_NAME, name_of_model
@@ -158,7 +159,4 @@ def look_at_images(origin: Origin | None) -> str:
     manifest = None if origin is None else origin.dataset.manifests[0]
     if manifest is None or not Path(manifest.source).is_dir():
         return ""
-    words = [] if manifest.labels is None else ["--labels", manifest.labels]
-    if isinstance(pattern := manifest.options.get("label_pattern"), str):
-        words += ["--label-pattern", pattern]
-    return f" ({shlex.join(['captcha-ocr', 'inspect', manifest.source, *words])})"
+    return f" ({shlex.join(['captcha-ocr', 'inspect', manifest.source, *label_words(manifest)])})"

@@ -136,17 +136,19 @@ def test_where_the_images_are_gone_the_next_command_asks_for_a_path_and_names_th
         ("inspect 'not there'", 2),
         ("train --data data/shards --cross-validate --preset tiny", 2),
         ("train --data data/fold-shards --cross-validate --preset tiny", 2),
+        ("train --preset seed", 2),
         ("curve 'my raw'", 2),
     ],
 )
 def test_a_command_in_a_message_works(raw, command, status):
-    run(f"prepare 'my raw' {LABELS} --preset tiny")
+    run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny")
     if "fold-shards" in command:
-        run(f"prepare 'my raw' {LABELS} --preset tiny --folds 3 --out data/fold-shards")
+        run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny --folds 3 --out data/fold-shards")
         shutil.rmtree("data/fold-shards/fold-2")
     result = invoke(*shlex.split(command))
     assert result.exit_code == status
     (words,) = commands_in(result.stderr.splitlines()[-1])
+    assert ("fix.csv" in words) == command.startswith("train")
     if words[0] == "generate":
         words += [*shlex.split(DRAW)[1:], "--count", "60"]
     if command == "curve 'my raw'":
