@@ -277,7 +277,7 @@ def inspect_images(
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
             advice += inspection.advice_on_wrong(len(facts["wrong"]), len(found.labels))
-            advice += advice_on_run(model_folder, SHARDS)
+            advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
         table = ["--out", str(folder / LABELS_FILE)]

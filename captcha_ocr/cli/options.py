@@ -160,7 +160,9 @@ def read_command(model: Path, images: Path) -> str:
     is_default = model == RUN and MODEL_VARIABLE not in os.environ
     words = [] if is_default else ["--model", *place(Path(name_of_model(model)))]
     found = find_images(images).images[:1] if images.is_dir() else []
-    return next_command("eval", *(place(images / file)[0] for file in found), *words, *given("device", "max_bytes"))
+    return next_command(
+        "eval", *(place(images / file)[0] for file in found), *words, *given("device", "threads", "max_bytes")
+    )
 
 
 def escape(path: str) -> str:
