@@ -1,7 +1,6 @@
 """The class Recognizer: what programs import to read captchas."""
 
 import os
-import shlex
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -193,7 +193,7 @@ def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["tor
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
-        command = f"captcha-ocr export IMAGES --model {shlex.quote(str(folder))}"
+        command = command_line("export", "IMAGES", "--model", str(folder))
         check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: {command}")
         check(on_cpu, f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)")
         check(is_installed, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")

@@ -39,7 +39,7 @@ from captcha_ocr.cli.options import (
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
-from captcha_ocr.inference.model_folder import name_of_model
+from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -281,16 +281,28 @@ def inspect_images(
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
         table = ["--out", str(folder / LABELS_FILE)]
-        following = next_command("eval", *place(folder), *table, *given("model_folder", "max_bytes", "device"))
+        words = [*table, *given("model_folder", "max_bytes", "device"), *narrowing(model_folder, config)]
+        following = next_command("eval", *place(folder), *words)
     elif model_folder is not None:  # the table in which labels are corrected
         table = ["--out", str(unused(Path("corrections.csv")))]
         words = ["--model", *place(Path(name_of_model(model_folder))), *table, *given("max_bytes", "device")]
-        following = next_command("eval", *place(folder), *words)
+        following = next_command("eval", *place(folder), *words, *narrowing(model_folder, config))
     elif len(found.labels) >= LEAST:
         following = following_preparation(folder, *given(*LABEL_OPTIONS))
     else:
         following = None
     report(as_json, facts, "\n".join(lines), following)
+
+
+def narrowing(model_folder: Path | None, config: PrepareConfig) -> list[str]:
+    """Return --charset and --length as they were given, for eval with a model that knows them."""
+    from captcha_ocr.inference.decoding import allowed_classes
+
+    with suppress(CaptchaOcrError):
+        model = read_model_config(find_model_folder(model_folder or default_model(RUN)))
+        allowed_classes(model, config.charset, config.lengths)
+        return given("charset", "lengths")
+    return []
 
 
 def list_wrong(

@@ -6,7 +6,6 @@ and which are copies, so the images are split and written to shards after that.
 
 import math
 import os
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -43,7 +42,7 @@ from captcha_ocr.data.shards import (
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
 from captcha_ocr.errors import DamagedError, ImageError, UsageError, in_one_line
-from captcha_ocr.system.console import counted, in_groups
+from captcha_ocr.system.console import command_line, counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.system.parallel import map_in_threads, map_jobs
@@ -258,7 +257,7 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     if isinstance(fold, list) and len(fold) == 2:
         out, words = out.parent, [*words, "--folds", str(fold[1])]
     words += [*label_words(manifest), *option_words(manifest, ("split", "seed"))]
-    return shlex.join(["captcha-ocr", "prepare", manifest.source, "--out", str(out), *words, "--force"])
+    return command_line("prepare", manifest.source, "--out", str(out), *words, "--force")
 
 
 def label_words(manifest: Manifest) -> list[str]:

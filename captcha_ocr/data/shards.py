@@ -6,7 +6,6 @@ without one is unfinished.
 """
 
 import re
-import shlex
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +20,7 @@ from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
 from captcha_ocr.data.images import find_images
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
@@ -181,7 +181,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
     if not path.exists():
         if folder.is_dir() and find_images(folder).images:
-            raise UsageError(f"{folder} holds images; make shards with: captcha-ocr prepare {shlex.quote(str(folder))}")
+            raise UsageError(f"{folder} holds images; make shards with: {command_line('prepare', str(folder))}")
         raise UsageError(f"{folder} holds no finished shards; prepare makes them from a folder of images")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:

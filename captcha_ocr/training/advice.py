@@ -3,7 +3,6 @@
 Each sentence knows what the run was, and its commands work as they stand.
 """
 
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import PRETRAINED_NAME, folder_named, name_of_model
 from captcha_ocr.network.resnet import columns_of
-from captcha_ocr.system.console import counted
+from captcha_ocr.system.console import command_line, counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import unused
 from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
@@ -89,7 +88,7 @@ def learn_longer(finished: Finished, spec: RunSpec, origin: Origin | None) -> st
     limit = spec.training.epochs or usual
     if limit is None or finished.epochs < limit:
         return f": {train_again(spec, origin, 'patience', 2 * spec.training.patience, is_new=True)}"
-    if was_cut_short(finished, spec):
+    if usual is not None and was_cut_short(finished, spec):
         takes = f" after {finished.epochs} of the {usual} epochs that preset {spec.training.preset} takes"
         return f"{takes}: {train_again(spec, origin, 'epochs', usual)}"
     done = counted(finished.epochs, "epoch")
@@ -141,7 +140,7 @@ def command_on(origin: Origin, out: Path, *words: str, name: str = "train") -> s
     device = [] if options.device == "auto" else ["--device", options.device]
     device += [] if options.threads is None else ["--threads", str(options.threads)]
     data = [word for folder in origin.dataset.folders for word in ["--data"] * (name == "train") + [str(folder)]]
-    return shlex.join(["captcha-ocr", name, *data, "--out", str(out), *words, *device])
+    return command_line(name, *data, "--out", str(out), *words, *device)
 
 
 def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
@@ -173,4 +172,4 @@ def look_at_images(origin: Origin | None) -> str:
     manifest = None if origin is None else origin.dataset.manifests[0]
     if manifest is None or not Path(manifest.source).is_dir():
         return ""
-    return f" ({shlex.join(['captcha-ocr', 'inspect', manifest.source, *label_words(manifest)])})"
+    return f" ({command_line('inspect', manifest.source, *label_words(manifest))})"

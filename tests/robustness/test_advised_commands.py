@@ -18,7 +18,7 @@ from captcha_ocr.training.run import RunSpec
 from captcha_ocr.training.run_folder import Finished
 
 DRAW = "generate --length 2 --charset digits --size 48x16 --font-sizes 14 --workers 1"
-TRAIN = "train --preset tiny --device cpu --quiet"
+TRAIN = "train --preset tiny --device cpu"
 
 
 def run(command: str | list[str]):
@@ -67,7 +67,7 @@ LABELS = "--labels 'x y.csv'"
         ("", f"{DRAW} --count 3 --out new", ["eval", "new"]),  # too few to prepare
         ("", f"{DRAW.replace('digits', '7')} --count 9 --out new", ["eval", "new"]),  # nothing to learn
         (f"prepare 'my raw' {LABELS}", f"{DRAW} --count 60 --out new", ["--out", "data/shards-2"]),
-        ("", f"inspect 'my raw' {LABELS} --quiet", ["prepare", "my raw", "--labels=x y.csv"]),
+        ("", f"inspect 'my raw' {LABELS}", ["prepare", "my raw", "--labels=x y.csv"]),
         ("", f"inspect 'my raw' {LABELS} --corrections fix.csv --length 1-2 --charset digits", ["--length=1-2"]),
         ("", "inspect 'my raw' --label-pattern '[0-9]{2}(?=.png)' --case-sensitive", ["--case-sensitive"]),
         (
@@ -101,19 +101,31 @@ def trained(raw, monkeypatch) -> Path:
     [
         (f"{TRAIN} --epochs 1", ["eval", "my raw/img_0000.png", "--device=cpu"]),
         (f"{TRAIN} --epochs 1 --out 'b c'", ["eval", "my raw/img_0000.png", "--model", "b c", "--device=cpu"]),
-        ("curve --images 20 --epochs 1 --init runs/default --quiet", ["eval", "--model", "runs/curve/images-20"]),
+        ("curve --images 20 --epochs 1 --init runs/default", ["eval", "--model", "runs/curve/images-20"]),
         ("inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu", ["eval", "my raw", "--out"]),
         (
             "inspect 'my raw' --labels 'x y.csv' --model pretrained",
             ["eval", "my raw", "--model", "pretrained", "--out"],
         ),
+        (
+            f"inspect 'my raw' {LABELS} --model runs/default --charset 0123456789 --length 2",
+            ["eval", "--model", "--out", "--charset=0123456789", "--length=2"],
+        ),
+        (
+            f"inspect 'my raw' {LABELS} --model runs/default --length 1-2",  # which that model does not read
+            ["eval", "--model", "--out"],
+        ),
+        ("inspect unlabelled --charset digits --length 2", ["eval", "--out", "--charset=digits", "--length=2"]),
         (f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5", ["train", "--out", "runs/default-2"]),
         (f"prepare 'my raw' {LABELS} --preset tiny", ["train", "--preset=tiny"]),
     ],
 )
 def test_the_next_command_of_what_is_trained_works_with_that_model(trained, command, expected):
+    Path("unlabelled").mkdir()
+    shutil.copy("my raw/img_0000.png", "unlabelled/img-a-1.png")
     words = following(run(command))
     assert [word for word in words if word in expected] == expected
+    assert any(word.startswith("--length") for word in words) == ("--length=2" in expected)
     assert ("--out" in words) == ("--out" in expected)
     run(words)
 
