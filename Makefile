@@ -27,7 +27,7 @@ train: prepare  ## train on data/shards, leaving the best model in runs/default/
 
 eval: train  ## read the sample images, then score 2,000 images drawn with another seed
 	$(OCR) eval data/samples
-	$(OCR) generate --renderer package --out data/fresh --count 2000 --seed $(FRESH_SEED)
+	$(OCR) generate --renderer package --out data/fresh --count 2000 --seed $(FRESH_SEED) --quiet
 	$(OCR) eval --labels data/fresh/labels.csv
 
 DEMO := --charset digits --size 100x40 --font-sizes 28,32,36
@@ -35,14 +35,14 @@ demo: $(VENV)/installed  ## see it work in two minutes: draw 2,000 small captcha
 	$(OCR) generate --out data/demo --count 2000 $(DEMO)
 	$(OCR) prepare data/demo --out data/demo-shards --size 80x32
 	$(OCR) train --data data/demo-shards --out runs/demo --epochs 16
-	$(OCR) generate --out data/demo-new --count 5 --seed 1 $(DEMO)
+	$(OCR) generate --out data/demo-new --count 5 --seed 1 $(DEMO) --quiet
 	$(OCR) eval data/demo-new --model runs/demo
 
 accuracy: $(VENV)/installed  ## the 30-minute recipe: draw 360,000, train, score 10,000 fresh ones; WARP=classic for the older drawing
 	$(OCR) generate --out data/$(ACCURACY) --count 360000 --seed 1000 --warp $(WARP)
 	$(OCR) prepare data/$(ACCURACY) --out data/$(ACCURACY)-shards --preset accuracy --split 98/1/1
 	$(OCR) train --preset accuracy --data data/$(ACCURACY)-shards --out runs/$(ACCURACY)
-	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP)
+	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP) --quiet
 	$(OCR) eval --model runs/$(ACCURACY) --labels data/$(ACCURACY)-fresh/labels.csv
 
 pretrained: $(VENV)/installed-dev  ## train the model in the package again: some hours

@@ -253,6 +253,7 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check(isinstance(self.preset, str), "the preset must be a name")
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
         check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
         check(isinstance(self.augment, bool), "augment must be true or false")

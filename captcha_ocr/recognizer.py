@@ -1,7 +1,6 @@
 """The class Recognizer: what programs import to read captchas."""
 
 import os
-import shlex
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -64,6 +64,9 @@ class Recognizer:
     ) -> None:
         is_model = model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
         check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
+        check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
+        are_characters = charset is None or isinstance(charset, str)
+        check(are_characters, f"charset must be a text such as 0123 or digits, not {charset!r}")
         check_max_bytes(max_bytes)
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
@@ -76,14 +79,16 @@ class Recognizer:
             model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
-        self.allowed = allowed_classes(self.config, charset, lengths_of(length))
+        self.lengths = lengths_of(length) or self.config.lengths
+        self.allowed = allowed_classes(self.config, charset, self.lengths)
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
 
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
-        texts = f"texts of {self.config.lengths} of {len(self.config.charset)} characters"
+        characters = self.allowed[:, : len(self.config.charset)].any(0).sum()
+        texts = f"texts of {self.lengths} of {characters} characters"
         return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
 
     @overload
@@ -188,7 +193,7 @@ def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["tor
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
-        command = f"captcha-ocr export IMAGES --model {shlex.quote(str(folder))}"
+        command = command_line("export", "IMAGES", "--model", str(folder))
         check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: {command}")
         check(on_cpu, f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)")
         check(is_installed, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")

@@ -100,6 +100,8 @@ def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_charact
     [
         ({"charset": "ABX"}, "X"),
         ({"charset": ""}, "ABC"),
+        ({"charset": ["A", "B"]}, naming("charset", "['A', 'B']")),
+        ({"device": None}, naming("device", "None")),
         ({"length": 5}, r"\b5\b"),
         ({"length": (1, 2)}, "1-2"),
         ({"model": None, "engine": "tensorflow"}, "'tensorflow'"),
@@ -222,6 +224,8 @@ def test_a_recognizer_and_its_results_tell_what_they_are(run, recognizer, path):
     assert all(word in repr(recognizer) for word in ("pretrained", "4-6", "36", "160x60, grey", "cpu"))
     assert str(run) in repr(Recognizer(run, device="cpu"))
     assert repr(Recognizer("pretrained")) == repr(recognizer)
+    narrowed = repr(Recognizer(charset="digits", length=5))
+    assert narrowed == repr(recognizer).replace("4-6 of 36", "5 of 10")
     reading = recognizer.predict(path)
     assert repr(reading) == f"<Reading {reading.text!r}, confidence {reading.confidence:.4f}>"
     first = reading.characters[0]

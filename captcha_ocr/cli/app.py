@@ -28,7 +28,7 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
 }
 UNDER_TORCHRUN = ("train", "doctor")
 RESUMED = ("generate", "train", "curve")  # after a signal the same command continues what is begun
-BEGUN_AGAIN = ("prepare", "inspect", "export")  # it starts over
+BEGUN_AGAIN = ("prepare", "inspect", "eval", "export", "bench")  # it starts over
 
 
 class CommandGroup(click.Group):
@@ -102,7 +102,7 @@ def summary_and_example(command: click.Command) -> str:
 
 
 def after_a_signal(command: str | None) -> str:
-    """Say what the same command does after it was stopped; a command that prints as it goes needs no words."""
+    """Say what the same command does after it was stopped; doctor takes no time."""
     if command in RESUMED:
         return "; run the same command again to resume"
     return "; run the same command again, which starts over" if command in BEGUN_AGAIN else ""

@@ -39,7 +39,7 @@ from captcha_ocr.cli.options import (
 from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
-from captcha_ocr.inference.model_folder import name_of_model
+from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -194,14 +194,14 @@ def prepare(
             prepared = first = preparation.prepare(images, out, config, how)
         else:
             first, *others = folds_of.prepare_folds(images, out, folds, config, how)
-            # Every fold leaves out the same files, but only a fold that was made now lists them.
+            # Every fold leaves out the same files, but only a fold that was made now lists all of them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
-    rows += [("left out", line) for line in in_groups(prepared.problems)]
+    rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
     if prepared.found.has_table:
         rows += [("advice", line) for line in advice_on_spreadsheet([label.text for label in prepared.found.labels])]
-    if prepared.copies:
-        rows.append(("left out", f"{prepared.copies:,} byte-identical copies of other images"))
+    if copies := prepared.manifest.copies:
+        rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:
         if words:
             click.echo(f"{name:14}{in_one_line(words)}", err=True)
@@ -215,7 +215,7 @@ def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | No
     manifest = prepared.manifest
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
     case = manifest.charset.case
-    facts = {"left_out": manifest.left_out, "copies": prepared.copies, "charset": manifest.charset.characters}
+    facts = {"left_out": manifest.left_out, "copies": manifest.copies, "charset": manifest.charset.characters}
     report(
         as_json,
         {"out": str(out), "folds": folds, **counts, **facts, "fold": case, "length": str(manifest.lengths)},
@@ -281,20 +281,32 @@ def inspect_images(
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
             advice += inspection.advice_on_wrong(len(facts["wrong"]), len(found.labels))
-            advice += advice_on_run(model_folder, SHARDS)
+            advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
         table = ["--out", str(unused(folder / LABELS_FILE))]
-        following = next_command("eval", *place(folder), *table, *given("model_folder", "max_bytes", "device"))
+        words = [*table, *given("model_folder", "max_bytes", "device"), *narrowing(model_folder, config)]
+        following = next_command("eval", *place(folder), *words)
     elif model_folder is not None:  # the table in which labels are corrected
         table = ["--out", str(unused(Path("corrections.csv")))]
         words = ["--model", *place(Path(name_of_model(model_folder))), *table, *given("max_bytes", "device")]
-        following = next_command("eval", *place(folder), *words)
+        following = next_command("eval", *place(folder), *words, *narrowing(model_folder, config))
     elif len(found.labels) >= LEAST:
         following = following_preparation(folder, *given(*LABEL_OPTIONS))
     else:
         following = None
     report(as_json, facts, "\n".join(lines), following)
+
+
+def narrowing(model_folder: Path | None, config: PrepareConfig) -> list[str]:
+    """Return --charset and --length as they were given, for eval with a model that knows them."""
+    from captcha_ocr.inference.decoding import allowed_classes
+
+    with suppress(CaptchaOcrError):
+        model = read_model_config(find_model_folder(model_folder or default_model(RUN)))
+        allowed_classes(model, config.charset, config.lengths)
+        return given("charset", "lengths")
+    return []
 
 
 def list_wrong(

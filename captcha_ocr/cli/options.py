@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from captcha_ocr.charset import Charset, characters_of
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, folder_named, name_of_model
+from captcha_ocr.system.console import command_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parsed = TypeVar("Parsed")
@@ -59,7 +59,7 @@ threads_option = option(
 )
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
-quiet_option = option("--quiet", is_flag=True, help="Print no progress.")
+quiet_option = option("--quiet", is_flag=True, help="Print no progress and no next command.")
 max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Refuse larger image files.")
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
@@ -123,15 +123,15 @@ size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help
 
 
 def report(as_json: bool, document: dict[str, Any], text: str, following: str | None) -> None:
-    """Print the result of a command to stdout, and the next command, if there is one, to stderr."""
+    """Print the result of a command to stdout, and the next command, if there is one, to stderr unless `--quiet`."""
     click.echo(json.dumps(document, ensure_ascii=False) if as_json else text)
-    if following is not None:
+    if following is not None and not click.get_current_context().params.get("quiet"):
         click.echo(f"next: {following}", err=True)
 
 
 def next_command(name: str, *words: str) -> str:
     """Return a command that works as it stands in a shell."""
-    return shlex.join(["captcha-ocr", *name.split(), *words])
+    return command_line(*name.split(), *words)
 
 
 def place(folder: Path, default: Path | None = None, option_name: str = "") -> list[str]:
@@ -160,7 +160,9 @@ def read_command(model: Path, images: Path) -> str:
     is_default = model == RUN and MODEL_VARIABLE not in os.environ
     words = [] if is_default else ["--model", *place(Path(name_of_model(model)))]
     found = find_images(images).images[:1] if images.is_dir() else []
-    return next_command("eval", *(place(images / file)[0] for file in found), *words, *given("device", "max_bytes"))
+    return next_command(
+        "eval", *(place(images / file)[0] for file in found), *words, *given("device", "threads", "max_bytes")
+    )
 
 
 def escape(path: str) -> str:

@@ -39,6 +39,7 @@ from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unr
 from captcha_ocr.config import EngineName, Lengths
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, default_model, describe_model, find_model_folder
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def lines_of_stdin() -> Iterator[str]:
         sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
     for line in sys.stdin or ():
         if "\0" in line or line.rstrip() in PNG_LINE:
-            raise UsageError("standard input holds no paths; to read an image from it: captcha-ocr eval -")
+            raise UsageError(f"standard input holds no paths; to read an image from it: {command_line('eval', '-')}")
         path = line.rstrip("\r\n")
         if path := path if os.path.lexists(path) else path.strip().strip('"'):  # Windows copies paths in quotes
             yield path

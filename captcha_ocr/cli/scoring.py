@@ -1,7 +1,6 @@
 """The labels that eval scores its readings against."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 from captcha_ocr.charset import split_characters
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import check
+from captcha_ocr.system.console import command_line
 
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label, Problems
@@ -49,7 +49,7 @@ def labels_to_score(labels_file: Path, folders: Iterable[Path]) -> "tuple[Path, 
         if here == len(rows):
             break
     here, folder, rows, problems = max(tried, key=lambda each: each[0])
-    command = f"captcha-ocr eval FOLDER --labels {shlex.quote(str(labels_file))}"
+    command = command_line("eval", "FOLDER", "--labels", str(labels_file))
     check(not rows or here > 0, f"{labels_file} names no image in {folder}; name the folder of images: {command}")
     return folder, rows, problems
 

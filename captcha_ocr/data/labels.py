@@ -14,7 +14,7 @@ from captcha_ocr.data.images import ImageFiles, find_images
 from captcha_ocr.data.names import NO_TEXT, NameReader, Test
 from captcha_ocr.data.tables import Row, excerpt, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError, check
-from captcha_ocr.system.console import count_kinds
+from captcha_ocr.system.console import command_line, count_kinds
 
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
@@ -118,7 +118,7 @@ def find_labels(
     text files beside the images, else from the names of the files, else from those of their folders.
     corrections: a labels file whose rows replace other labels; a row with an empty text leaves its image out.
     """
-    check(images.is_dir(), f"{images} is not a folder; make images with: captcha-ocr generate")
+    check(images.is_dir(), f"{images} is not a folder; make images with: {command_line('generate')}")
     both = labels_file is not None and config.label_pattern is not None
     check(not both, "--labels and --label-pattern exclude each other")
     files = find_images(images)

@@ -6,7 +6,6 @@ and which are copies, so the images are split and written to shards after that.
 
 import math
 import os
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -42,14 +41,15 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
-from captcha_ocr.errors import DamagedError, ImageError, UsageError
-from captcha_ocr.system.console import counted
+from captcha_ocr.errors import DamagedError, ImageError, UsageError, in_one_line
+from captcha_ocr.system.console import command_line, counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
 from captcha_ocr.system.parallel import map_in_threads, map_jobs
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
+MAX_REASONS, MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
 MIN_INPUT_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
@@ -74,15 +74,14 @@ class PrepareOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The result: the manifest, what was found, why files were left out, and whether the shards existed before.
+    """The result: the manifest, what was found, why files were left out now, and whether the shards existed before.
 
-    copies: how many byte-identical images were left out. oddities: how animated or transparent images were read.
+    oddities: how animated or transparent images were read.
     """
 
     manifest: Manifest
     found: Found
     problems: Problems
-    copies: int = 0
     oddities: Counter[str] = field(default_factory=Counter)
     already_there: bool = False
 
@@ -169,6 +168,7 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
         options=options_of(config),
         inputs_sha256="",
         left_out=0,
+        corrections=None if options.corrections is None else printable(options.corrections),
     )
     return Plan(images, found, selected.labels, found.problems | selected.problems, config, manifest)
 
@@ -192,13 +192,15 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
             raise UsageError(f"{few} ({why})" if why else few)
         shards = write_shards(staging, pixels, rows_of, plan, options.workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
-        manifest = replace(manifest, inputs_sha256=inputs, left_out=len(problems), shards=tuple(shards))
+        reasons = tuple(in_one_line(line[:MAX_REASON]) for line in in_groups(problems)[:MAX_REASONS])
+        manifest = replace(manifest, left_out=len(problems), reasons=reasons, copies=kept.copies)
+        manifest = replace(manifest, inputs_sha256=inputs, shards=tuple(shards))
         write_manifest(staging, manifest)
         move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
         shutil.rmtree(staging)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
-    return Prepared(manifest, plan.found, problems, kept.copies, oddities)
+    return Prepared(manifest, plan.found, problems, oddities)
 
 
 def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
@@ -250,19 +252,31 @@ def options_of(config: PrepareConfig) -> dict[str, object]:
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
     """Return the command that makes the same shards in `out` again, with the input size of `preset`."""
-    defaults, words = options_of(PrepareConfig()), ["--preset", preset]
-    if manifest.labels is not None:
-        words += ["--labels", manifest.labels]
+    words = ["--preset", preset]
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
         out, words = out.parent, [*words, "--folds", str(fold[1])]
-    for name, default in {**defaults, "max_bytes": MAX_BYTES}.items():
-        value = manifest.options.get(name, default)
-        if value != default and name != "fold":
+    words += [*label_words(manifest), *option_words(manifest, ("split", "seed"))]
+    return command_line("prepare", manifest.source, "--out", str(out), *words, "--force")
+
+
+def label_words(manifest: Manifest) -> list[str]:
+    """Return the options with which prepare found the labels, which are also options of inspect."""
+    tables = {"--labels": manifest.labels, "--corrections": manifest.corrections}
+    words = [word for option, table in tables.items() if table is not None for word in (option, table)]
+    return words + option_words(manifest, ("max_bytes", "label_pattern", "charset", "length", "case_sensitive"))
+
+
+def option_words(manifest: Manifest, names: Iterable[str]) -> list[str]:
+    """Return those of the named options that a preparation was given, as they were given."""
+    defaults, words = {**options_of(PrepareConfig()), "max_bytes": MAX_BYTES}, list[str]()
+    for name in names:
+        value = manifest.options.get(name, defaults[name])
+        if value != defaults[name]:
             words.append("--" + name.replace("_", "-"))
             if not isinstance(value, bool):
                 words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
-    return shlex.join(["captcha-ocr", "prepare", manifest.source, "--out", str(out), *words, "--force"])
+    return words
 
 
 def hash_files(plan: Plan) -> list[str | None]:
@@ -287,7 +301,7 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
         raise UsageError(f"{path} was not written by prepare; choose another --out")
     try:
         existing = read_manifest(out)
-        if replace(existing, shards=(), left_out=0, source=planned.source, labels=planned.labels) == planned:
+        if replace(existing.content, shards=(), left_out=0) == planned.content:
             check_shards(out, existing.shards)
             return existing
     except DamagedError as error:

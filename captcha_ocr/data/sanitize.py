@@ -59,6 +59,8 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
             except (IndexError, struct.error):
                 raise ImageError("damaged image: it is truncated") from None
             return (image_file(io.BytesIO(file)) for file in files), orientation_of(exif)
+    if data[:5].lower() == b"data:":
+        raise ImageError("a data: URI that holds no image in base64")
     raise ImageError("not a PNG, JPEG, GIF, BMP, WEBP or TIFF image" if data else "an empty file")
 
 

@@ -6,10 +6,9 @@ without one is unfinished.
 """
 
 import re
-import shlex
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, InputSize, Lengths, Split
 from captcha_ocr.data.images import find_images
 from captcha_ocr.errors import DamagedError, UsageError, check, is_int
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
@@ -29,6 +29,7 @@ MANIFEST_FILE = "manifest.json"
 SHARD_FILE = re.compile(r"(train|val|test)-\d{5,9}\.safetensors\.gz")
 MAX_HEADER_BYTES = 10_000  # of a payload, in addition to its arrays
 MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 2
+NEWER_FIELDS = ("corrections", "reasons", "copies")  # of a manifest
 GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
 
 
@@ -53,7 +54,9 @@ class Shard:
 class Manifest:
     """The content of a folder of shards; `options` and `inputs_sha256` identify the preparation.
 
-    source, labels: the folder of images and the labels file that were given, for people.
+    source, labels, corrections: the folder of images and the tables that were given, for people. reasons, copies: why
+    files are left out, a line for each reason, and how many byte-identical images, for people. Manifests of older
+    versions lack corrections, reasons and copies.
     """
 
     charset: Charset
@@ -65,11 +68,15 @@ class Manifest:
     inputs_sha256: str
     left_out: int
     shards: tuple[Shard, ...] = field(default_factory=tuple)
+    corrections: str | None = None
+    reasons: tuple[str, ...] = ()
+    copies: int = 0
 
     def __post_init__(self) -> None:
-        texts = (self.source, self.inputs_sha256, self.labels or "")
-        check(all(isinstance(text, str) for text in texts), "source, labels and inputs_sha256 must be texts")
+        texts = (self.source, self.inputs_sha256, self.labels or "", self.corrections or "", *self.reasons)
+        check(all(isinstance(text, str) for text in texts), "what is written for people must be texts")
         check(isinstance(self.options, dict) and is_int(self.left_out, 0, 10**12), "options or left_out is malformed")
+        check(is_int(self.copies, 0, 10**12), "copies is malformed")
         size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest  # bytes a sample
         for shard in self.shards:
             limit = shard.count * size + MAX_HEADER_BYTES
@@ -77,7 +84,14 @@ class Manifest:
         check(len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice")
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "charset": self.charset.to_dict()}
+        """Return the manifest as JSON types; without newer fields that are empty, so that older hashes are the same."""
+        document = {**asdict(self), "charset": self.charset.to_dict()}
+        return {name: value for name, value in document.items() if value or name not in NEWER_FIELDS}
+
+    @property
+    def content(self) -> "Manifest":
+        """The manifest without what is only for people, which does not distinguish shards."""
+        return replace(self, source="", labels="", corrections=None, reasons=(), copies=0)
 
     def of_split(self, split: Split) -> tuple[Shard, ...]:
         """Return the shards of one split, in order."""
@@ -118,8 +132,8 @@ class Dataset:
 
     @property
     def sha256(self) -> str:
-        """The hash of the manifests, without the places that images and labels came from."""
-        return sha256(b"".join(to_json({**part.to_dict(), "source": "", "labels": ""}) for part in self.manifests))
+        """The hash of the manifests, without what is only for people."""
+        return sha256(b"".join(to_json(part.content.to_dict()) for part in self.manifests))
 
     @property
     def charset(self) -> Charset:
@@ -167,7 +181,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
     if not path.exists():
         if folder.is_dir() and find_images(folder).images:
-            raise UsageError(f"{folder} holds images; make shards with: captcha-ocr prepare {shlex.quote(str(folder))}")
+            raise UsageError(f"{folder} holds images; make shards with: {command_line('prepare', str(folder))}")
         raise UsageError(f"{folder} holds no finished shards; prepare makes them from a folder of images")
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
@@ -181,6 +195,9 @@ def read_manifest(folder: Path) -> Manifest:
             inputs_sha256=document["inputs_sha256"],
             left_out=document["left_out"],
             shards=tuple(Shard(**shard) for shard in document["shards"]),
+            corrections=document.get("corrections"),
+            reasons=tuple(document.get("reasons", ())),
+            copies=document.get("copies", 0),
         )
     except (KeyError, TypeError, UsageError) as error:
         raise DamagedError(f"{path} is malformed ({error})") from None

@@ -1,6 +1,5 @@
 """K-fold cross-validation: every image is tested once, by a network that was not trained on it."""
 
-import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import UsageError
 from captcha_ocr.metrics import Scores
-from captcha_ocr.system.console import Table, say
+from captcha_ocr.system.console import Table, command_line, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import unused, write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
@@ -60,7 +59,7 @@ def find_folds(data: Path) -> list[Path]:
 def command_for_folds(data: Path) -> str:
     """Return the command that makes folds, of the same images as the shards in `data` if there are any."""
     if not (data / MANIFEST_FILE).exists():
-        return shlex.join(["captcha-ocr", "prepare", "--folds", "5", "--out", str(data)])
+        return command_line("prepare", "--folds", "5", "--out", str(data))
     manifest = read_manifest(data)
     of_folds = replace(manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)})
     return prepare_command(of_folds, unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default")

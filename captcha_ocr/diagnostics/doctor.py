@@ -23,6 +23,7 @@ from captcha_ocr.network.device import (
     set_threads,
 )
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import available_workers
 
 PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
@@ -120,7 +121,7 @@ def format_facts(facts: dict[str, Any]) -> str:
         lines.append(f"hidden     {format_variables(hidden['variables'])} hides {hidden['devices']} of the GPUs")
     model = facts["model"]
     if model is None:
-        return "\n".join([*lines, "model      none; make one with: captcha-ocr train"])
+        return "\n".join([*lines, f"model      none; make one with: {command_line('train')}"])
     folder = "the one in the package" if model["folder"] == str(PRETRAINED.resolve()) else model["folder"]
     if "error" in model:
         lines.append(f"model      {folder} cannot be used: {model['error']}")

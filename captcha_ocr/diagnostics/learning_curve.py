@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -16,8 +17,7 @@ from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
-from captcha_ocr.training.run_folder import RUN_FILE, read_run
-from captcha_ocr.training.train import epoch_seconds, measure_rate_of, train
+from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
 
 IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
 TARGETS = (0.95, 0.99)
@@ -106,10 +106,12 @@ def learning_curve(
     check(counts[-1] <= available, f"{data} has only {counted(available, 'training image')}; use fewer --images")
     points = []
     with writing_to(out):
+        runs = {out / f"images-{count}": recipe(count) for count in counts}
+        finished_runs = [is_finished(folder, dataset, config, options) for folder, config in runs.items()]
         if not options.quiet:
-            tell_plan(plan(dataset, out, [recipe(count) for count in counts], options))
-        for count in counts:
-            finished = train([data], out / f"images-{count}", recipe(count), replace(options, advise=False))
+            tell_plan(plan(dataset, list(runs.values()), finished_runs, options))
+        for count, (folder, config) in zip(counts, runs.items(), strict=True):
+            finished = train([data], folder, config, replace(options, advise=False))
             assert finished.test is not None, "there is a test set"
             points.append(Point(count, finished.test["exact"], finished.test["images"]))
             say(f"{POINTS.header}\n{points[-1]}", options.quiet)
@@ -123,15 +125,22 @@ def learning_curve(
     return points
 
 
-def plan(dataset: Dataset, out: Path, configs: Sequence[TrainConfig], options: TrainOptions) -> list[Planned]:
+def is_finished(folder: Path, dataset: Dataset, config: TrainConfig, options: TrainOptions) -> bool:
+    """Tell whether a run folder holds this run, finished; errors as `train`, such as for another run."""
+    with ExitStack() as lock:
+        return inspect_folder(folder, dataset, config, options, lock).finished is not None
+
+
+def plan(
+    dataset: Dataset, configs: Sequence[TrainConfig], finished: Sequence[bool], options: TrainOptions
+) -> list[Planned]:
     """Return what each run of a curve takes; the rate of a preset is measured once, 0 s are left of a finished run."""
     rates: dict[str, float] = {}
     planned = []
-    for config in configs:
-        images = config.images or dataset.count("train")
+    for config, is_done in zip(configs, finished, strict=True):
+        images, seconds = config.images or dataset.count("train"), 0.0
         epochs = derive_epochs(config, images) or PRESETS[config.preset].max_epochs
-        folder, seconds = out / f"images-{images}", 0.0
-        if not ((folder / RUN_FILE).exists() and read_run(folder)[1]):
+        if not is_done:
             if config.preset not in rates:
                 rates[config.preset] = measure_rate_of(dataset, config, options)
             seconds = epochs * epoch_seconds(images, dataset.count("val"), rates[config.preset])

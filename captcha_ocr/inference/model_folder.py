@@ -12,6 +12,7 @@ from typing import Any
 
 from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.system.console import command_line
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 
@@ -106,9 +107,11 @@ def restore_backup(folder: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """Read and check config.json; UsageError if there is no model, DamagedError if the file is damaged."""
     if not folder.exists():
-        raise UsageError(f"there is no folder {folder}; train a model with: captcha-ocr train")
+        raise UsageError(f"there is no folder {folder}; train a model with: {command_line('train')}")
     if not (folder / CONFIG_FILE).exists():
-        raise UsageError(f"{folder} is not a model folder (it has no {CONFIG_FILE}); make one with: captcha-ocr train")
+        raise UsageError(
+            f"{folder} is not a model folder (it has no {CONFIG_FILE}); make one with: {command_line('train')}"
+        )
     document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)
     files, facts = document.get("files"), document.get("facts")
     complete = isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(HASHED_FILES)

@@ -25,7 +25,7 @@ from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
 from captcha_ocr.inference.decoding import allowed_classes, read_logits
-from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, read_config
+from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, PRETRAINED, WEIGHTS_FILE, read_config
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.network.resnet import ResNet18
@@ -79,11 +79,15 @@ def export(
 
     labels: of images below the folder `images`, of which up to 1,000 are compared. int8: compute in 8-bit integers; a
     smaller file with slightly other predictions. max_bytes: larger image files are skipped. UsageError if a package is
-    missing or there are too few images, CaptchaOcrError if the predictions differ.
+    missing, there are too few images, or it would replace the network in the package; CaptchaOcrError if predictions
+    differ.
     """
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(REQUIRED_PACKAGES)}")
-    weights_sha256 = read_config(folder)["files"][WEIGHTS_FILE]
+    files = read_config(folder)["files"]
+    refusal = f"the model in the package is exported already; copy {PRETRAINED}, and export the copy (--model)"
+    check(ONNX_FILE not in files or folder.resolve() != PRETRAINED.resolve(), refusal)
+    weights_sha256 = files[WEIGHTS_FILE]
     model = load_model(folder)
     with writing_to(folder):
         arrays, texts = read_images(images, labels, model.config, max_bytes)

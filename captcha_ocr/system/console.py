@@ -1,15 +1,20 @@
-"""Show progress on stderr: as a bar on a terminal, as a line every half minute elsewhere."""
+"""Lines for people, and progress on stderr: a bar on a terminal, a line every half minute elsewhere."""
 
+import os
 import re
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+NAME = "captcha-ocr"
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 MAX_NAMED = 3  # files with the same reason; the others are counted
 SECONDS_BETWEEN_LINES = 30.0
@@ -22,6 +27,22 @@ def say(line: str, quiet: bool = False) -> None:
         from tqdm import tqdm  # a reader is installed without it
 
         tqdm.write(line, file=sys.stderr)
+
+
+def command_line(*words: str) -> str:
+    """Return a command of this program that works as it stands in a shell in this folder."""
+    return shlex.join([program(), *words])
+
+
+def program() -> str:
+    """Return what starts this program: its name, or the path that it was started by if its name starts none or another.
+
+    After `make`, for example, it is only in `.venv/bin`.
+    """
+    own, found = shutil.which(sys.argv[0]), shutil.which(NAME)
+    if Path(sys.argv[0]).name != NAME or own is None or (found is not None and os.path.samefile(own, found)):
+        return NAME
+    return sys.argv[0]
 
 
 def duration(seconds: float) -> str:

@@ -3,27 +3,24 @@
 Each sentence knows what the run was, and its commands work as they stand.
 """
 
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from captcha_ocr.config import PRESETS, NetworkConfig, derive_epochs
+from captcha_ocr.data.prepare import label_words
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import PRETRAINED_NAME, name_of_model
+from captcha_ocr.inference.model_folder import PRETRAINED_NAME, folder_named, name_of_model
 from captcha_ocr.network.resnet import columns_of
-from captcha_ocr.system.console import counted
+from captcha_ocr.system.console import command_line, counted
+from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import unused
-from captcha_ocr.training.run import RunSpec, TrainOptions
-from captcha_ocr.training.run_folder import RUN_FILE, Finished, read_run
+from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
+from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
 
 MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
 MAX_GAP = 0.05  # of exact match between training and validation images; beyond it the network overfits
-OPTIONS = {  # of train, by the name of their field
-    **{"epochs": "--epochs", "patience": "--patience", "batch_size": "--batch-size", "learning_rate": "--lr"},
-    **{"schedule": "--schedule", "loss": "--loss", "images": "--images", "precision": "--precision", "seed": "--seed"},
-}
 
 
 @dataclass(frozen=True)
@@ -36,22 +33,28 @@ class Origin:
     processes: int = 1
 
 
-def advice_on_run(folder: Path, data: Path) -> list[str]:
+def advice_on_run(folder: Path) -> list[str]:
     """Return the advice on the run in `folder`, one sentence each; nothing if there is no finished run.
 
-    data: shards. The commands need them, if the run was trained on them.
+    Its commands are complete if the shards are where they were.
     """
     if not (folder / RUN_FILE).exists():
         return []
     spec, finished = read_run(folder)
-    if finished is None:
-        return []
-    origin = None
-    with suppress(CaptchaOcrError):  # without the shards the advice is in words
-        dataset = read_dataset([data])
-        if dataset.sha256 == spec.data and spec.init is None:  # run.json does not name the folder of --init
-            origin = Origin(dataset, folder)
-    return advice(finished, spec, origin)
+    return [] if finished is None else advice(finished, spec, read_origin(folder, spec))
+
+
+def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
+    """Return how a finished run was begun; None if run.json does not tell, or if the shards are gone or others."""
+    document = read_sealed(folder / RUN_FILE, RUN_FORMAT, RUN_VERSION)
+    with suppress(CaptchaOcrError, KeyError, TypeError, ValueError):
+        given = dict(document["given"])
+        dataset = read_dataset(map(Path, given.pop("data")))
+        init = given.pop("init")
+        options = TrainOptions(init=None if init is None else folder_named(init), **given)
+        if dataset.sha256 == spec.data:
+            return Origin(dataset, folder, options, document["processes"])
+    return None
 
 
 def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> list[str]:
@@ -61,12 +64,14 @@ def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> l
     if validated["character_accuracy"] < 2 / len(spec.model.charset):
         found = f"{validated['character_accuracy']:.1%} of the characters of validation images are correct"
         return [f"{found}, which is guessing{against_guessing(finished, spec, origin)}"]
+    found = f"{training_match:.1%} of training images"
     if training_match - validation_match > MAX_GAP and trained["interval"][0] > validated["interval"][1]:
-        both = f"{training_match:.1%} of training images and {validation_match:.1%} of validation images"
-        return [f"{both} are correct, which is overfitting: {'; or '.join(against_overfitting(spec, origin))}"]
+        both = f"{found} and {validation_match:.1%} of validation images are correct"
+        if was_cut_short(finished, spec):
+            return [f"{both}{learn_longer(finished, spec, origin)}"]
+        return [f"{both}, which is overfitting: {'; or '.join(against_overfitting(spec, origin))}"]
     if training_match < MIN_TRAINING_MATCH:
-        found = f"{training_match:.1%} of training images are correct, so the network is still learning"
-        return [f"{found}{learn_longer(finished, spec, origin)}"]
+        return [f"{found} are correct, so the network is still learning{learn_longer(finished, spec, origin)}"]
     return []
 
 
@@ -83,11 +88,16 @@ def learn_longer(finished: Finished, spec: RunSpec, origin: Origin | None) -> st
     limit = spec.training.epochs or usual
     if limit is None or finished.epochs < limit:
         return f": {train_again(spec, origin, 'patience', 2 * spec.training.patience, is_new=True)}"
-    if usual is not None and finished.epochs < usual:
+    if usual is not None and was_cut_short(finished, spec):
         takes = f" after {finished.epochs} of the {usual} epochs that preset {spec.training.preset} takes"
         return f"{takes}: {train_again(spec, origin, 'epochs', usual)}"
     done = counted(finished.epochs, "epoch")
     return f" after {done}: {train_again(spec, origin, 'epochs', 2 * finished.epochs)}"
+
+
+def was_cut_short(finished: Finished, spec: RunSpec) -> bool:
+    """Tell whether `--epochs` ended the run before the number of epochs that the preset takes."""
+    return finished.epochs == spec.training.epochs and finished.epochs < (usual_epochs(spec) or 0)
 
 
 def usual_epochs(spec: RunSpec) -> int | None:
@@ -100,23 +110,25 @@ def usual_epochs(spec: RunSpec) -> int | None:
 def train_again(spec: RunSpec, origin: Origin | None, name: str, value: int, is_new: bool = False) -> str:
     """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
-        elsewhere = ", with another --out" if is_new else ""
-        return f"repeat the command that began this run with {OPTIONS[name]} {value}{elsewhere}"
+        return repeat_with(f"{OPTIONS[name]} {value}", is_new)
     out = unused(origin.out) if is_new else origin.out
     changed = replace(spec, training=spec.training.with_options(**{name: value}))
-    return f"{'begin anew' if is_new else 'continue'} with: {train_command(changed, origin, out)}"
+    return f"{'start again' if is_new else 'continue'} with: {train_command(changed, origin, out)}"
 
 
-def train_command(spec: RunSpec, origin: Origin, out: Path) -> str:
-    """Return the command that carries out a run."""
-    config, options = spec.training, origin.options
-    usual = PRESETS[config.preset].training
-    usual = usual if options.init is None else usual.for_fine_tuning()
-    words = ["--preset", config.preset]
-    for name, option in OPTIONS.items():
-        if getattr(config, name) != getattr(usual, name):
-            words += [option, str(getattr(config, name))]
-    words += [] if options.init is None else ["--init", name_of_model(options.init)]
+def repeat_with(option: str, is_new: bool) -> str:
+    """Say how to change a command that is not known, or that starts several processes."""
+    return f"repeat the command that began this run with {option}{' and another --out' if is_new else ''}"
+
+
+def train_command(spec: RunSpec, origin: Origin, out: Path, preset: str | None = None, init: str | None = None) -> str:
+    """Return the command that carries out a run, or the same run with another preset or from a trained model."""
+    options = origin.options
+    words = ["--preset", preset or spec.training.preset]
+    for name, value in spec.given.items():
+        words += [OPTIONS[name], str(value)] if name in OPTIONS else []
+    init = init if options.init is None else name_of_model(options.init)
+    words += [] if init is None else ["--init", init]
     words += [] if options.keep_every is None else ["--keep-every", str(options.keep_every)]
     words += ["--stream"] * options.stream + ["--tensorboard"] * options.tensorboard
     return command_on(origin, out, *words)
@@ -124,27 +136,29 @@ def train_command(spec: RunSpec, origin: Origin, out: Path) -> str:
 
 def command_on(origin: Origin, out: Path, *words: str, name: str = "train") -> str:
     """Return a command on the shards and the device of a run."""
-    device = [] if origin.options.device == "auto" else ["--device", origin.options.device]
+    options = origin.options
+    device = [] if options.device == "auto" else ["--device", options.device]
+    device += [] if options.threads is None else ["--threads", str(options.threads)]
     data = [word for folder in origin.dataset.folders for word in ["--data"] * (name == "train") + [str(folder)]]
-    return shlex.join(["captcha-ocr", name, *data, "--out", str(out), *words, *device])
+    return command_line(name, *data, "--out", str(out), *words, *device)
 
 
 def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     """Return what helps against overfitting and was not done."""
-    ways, options = ["use more images"], list[str]()
+    ways, options = ["use more images"], dict[str, str]()
     if not spec.training.augment and fits(spec, PRESETS["few"].network):
-        options.append("--preset few")
+        options["preset"] = "few"
     if spec.init is None and fits(spec, NetworkConfig()):
-        options.append(f"--init {PRETRAINED_NAME}")
+        options["init"] = PRETRAINED_NAME
     if origin is None or origin.processes > 1:
-        return ways + [f"take {option}, with another --out" for option in options]
+        return ways + [repeat_with(f"--{option} {value}", is_new=True) for option, value in options.items()]
     if len(origin.dataset.folders) == 1 and spec.images["test"]:
         init = [] if origin.options.init is None else ["--init", name_of_model(origin.options.init)]
         out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
         ways[0] += f"; how many: {command_on(origin, out, *init, name='curve')}"
-    for option in options:
-        out = unused(origin.out.with_name(f"{origin.out.name}-{option.split()[-1]}"))
-        ways.append(f"take {option}: {command_on(origin, out, *option.split())}")
+    for option, value in options.items():
+        out = unused(origin.out.with_name(f"{origin.out.name}-{value}"))
+        ways.append(f"take --{option} {value}: {train_command(spec, origin, out, **{option: value})}")
     return ways
 
 
@@ -158,7 +172,4 @@ def look_at_images(origin: Origin | None) -> str:
     manifest = None if origin is None else origin.dataset.manifests[0]
     if manifest is None or not Path(manifest.source).is_dir():
         return ""
-    words = [] if manifest.labels is None else ["--labels", manifest.labels]
-    if isinstance(pattern := manifest.options.get("label_pattern"), str):
-        words += ["--label-pattern", pattern]
-    return f" ({shlex.join(['captcha-ocr', 'inspect', manifest.source, *words])})"
+    return f" ({command_line('inspect', manifest.source, *label_words(manifest))})"

@@ -11,7 +11,7 @@ import torch
 
 from captcha_ocr.config import decays
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import CARD_FILE
+from captcha_ocr.inference.model_folder import CARD_FILE, name_of_model
 from captcha_ocr.metrics import Scores, is_worse, loss_or_infinity
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import describe_device
@@ -195,7 +195,12 @@ class TrainingLoop:
             "processes": self.group.world_size,
             "precision": trainer.precision,
         }
-        end_run(out, finished, {**facts, "versions": versions})
+        options = self.run.options
+        init = None if options.init is None else name_of_model(options.init)
+        names = ("device", "threads", "stream", "keep_every", "tensorboard")
+        given = {"data": [str(folder) for folder in self.run.dataset.folders], "init": init}
+        given |= {name: getattr(options, name) for name in names}
+        end_run(out, finished, {**facts, "versions": versions, "given": given})
 
     def score(self, model: ResNet18, batches: Batches, limit: int | None = None) -> Scores:
         """Score a split, or its first batches: every process its part, with the main process's batch norms."""

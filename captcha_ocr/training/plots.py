@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.metrics import Scores
@@ -24,6 +24,8 @@ MAX_BARS = 20  # confusions
 MIN_CELLS, MAX_CELLS = 8, 36  # rows, and columns, that the confusion matrix has room for, and that it shows
 CELL, BARS_WIDTH = 0.25, 4.5  # inches: the side of a cell, and the width of all bars with their labels
 LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
+MOST_EXPECTED = 0.9998  # exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest
+MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -56,7 +58,9 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
         axes.legend()
     if any(row["training_loss"] > 0 for row in rows):  # the loss of an alphabet of one character is 0
         left.set_yscale("log")
-        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        low, high = left.get_ylim()
+        subs = (1, 2, 5) if high > 10 * low else range(1, 10)
+        left.yaxis.set_major_locator(LogLocator(subs=subs) if high > 4 * low else AutoLocator())
         left.yaxis.set_major_formatter("{x:g}")
         left.yaxis.set_minor_locator(NullLocator())
     scale_by_error(right, [row[f"{kind}_exact"] for row in rows for kind in ("training", "validation")])
@@ -184,16 +188,28 @@ def draw_learning_curve(
         low, high = np.percentile(expected, (2.5, 97.5), axis=0)
         axes.plot(counts, expected[0], color=RED, linestyle="--", label="extrapolated by a power law")
         axes.fill_between(counts, low, high, color=RED, alpha=0.15, linewidth=0, label="95 % interval of the law")
-        shown.append(expected[0].max())
+        shown.append(min(expected[0].max(), MOST_EXPECTED))
+    beside = axes.get_yaxis_transform()
     for target in targets:
-        axes.axhline(target, linewidth=1, linestyle=":", color=GREY, label=f"target {100 * target:g} %")
+        axes.axhline(target, linewidth=1, linestyle=":", color=GREY)
+        axes.text(1.01, target, f"target {100 * target:g} %", transform=beside, va="center", fontsize=9, color=GREY)
     scale_by_error(axes, shown)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.set_xticks(ticks_at(images, 10 * images[-1] if laws else images[-1]))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("training images")
     axes.set_ylabel("exact match (log scale of the error)")
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
+
+
+def ticks_at(counts: Sequence[int], end: float) -> list[float]:
+    """Return the ticks of a log axis: counts, then 1, 3, 10, … times a power of ten up to `end`, if they have room."""
+    beyond = LogLocator(subs=(1, 3)).tick_values(counts[-1], end) if end > counts[-1] else ()
+    ticks: list[float] = []
+    for tick in (*counts, *(tick for tick in beyond if counts[-1] < tick <= end)):
+        if not ticks or np.log(tick / ticks[-1]) > MIN_BETWEEN_TICKS * np.log(end / counts[0]):
+            ticks.append(tick)
+    return ticks

@@ -1,11 +1,11 @@
 """A run: what identifies it, the options that say how to carry it out, and what its parts share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
+from captcha_ocr.config import PRESETS, ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import WEIGHTS_FILE, find_model_folder, read_config, read_model_config
@@ -15,6 +15,11 @@ from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
 
 RUN_VERSION = 4  # of run.json and state.json
+OPTIONS = {  # of train, by the name of their field
+    **{"preset": "--preset", "epochs": "--epochs", "patience": "--patience", "batch_size": "--batch-size"},
+    **{"learning_rate": "--lr", "schedule": "--schedule", "loss": "--loss", "images": "--images"},
+    **{"precision": "--precision", "seed": "--seed"},
+}
 
 
 @dataclass(frozen=True)
@@ -86,16 +91,36 @@ class RunSpec:
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # int(inf)
             raise UsageError(f"the description of a run is malformed ({error})") from None
 
+    @property
+    def usual(self) -> TrainConfig:
+        """The training without other options than the preset and perhaps `--init`."""
+        usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
+        return usual if self.init is None else usual.for_fine_tuning()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields of the training that are not as usual, because of an option or of another version."""
+        training, usual = asdict(self.training), asdict(self.usual)
+        return {name: value for name, value in training.items() if value != usual[name]}
+
     def changes(self, new: "RunSpec") -> list[str]:
-        """List in what another run differs, each as `name: old -> new`."""
-        words = differences(self.training, new.training) + differences(self.model, new.model)
+        """List in what another run differs, each as `--option: old -> new`; `name: old -> new` where no option sets it.
+
+        What only follows from another preset or from other starting weights is not listed.
+        """
+        told = {"preset", *self.given, *new.given}
+        changed = [line.partition(": ") for line in differences(self.training, new.training)]
+        words = [f"{OPTIONS.get(name, name)}: {values}" for name, _, values in changed if name in told]
+        parts = ["charset", "lengths", "size"]
+        parts += ["network"] if (self.training.preset, self.init) == (new.training.preset, new.init) else []
+        words += [line for part in parts for line in differences(getattr(self.model, part), getattr(new.model, part))]
         words += [
             f"{split} images: {self.images[split]:,} -> {count:,}"
             for split, count in new.images.items()
             if self.images[split] != count
         ]
         words += ["other images"] if self.data != new.data else []
-        return words + (["other starting weights"] if self.init != new.init else [])
+        return words + (["other starting weights (--init)"] if self.init != new.init else [])
 
     def is_extended_by(self, new: "RunSpec") -> bool:
         """Tell whether another run is this one with more epochs."""

@@ -172,7 +172,7 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
     run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
     if init is not None:
-        frozen = f"; the first {counted(trainer.frozen_steps, 'step')} train the classifier alone"
+        frozen = f"; first the classifier alone is trained, for {counted(trainer.frozen_steps, 'step')}"
         run.tell(f"weights    from {describe_model(init)}{frozen * (trainer.frozen_steps > 0)}")
 
 

@@ -90,8 +90,8 @@ def test_signals_have_their_sentences_and_exit_codes(send, number, times):
     ("command", "said"),
     [
         *((name, "same command again to resume") for name in ("generate", "train", "curve")),
-        *((name, "same command again") for name in ("prepare", "inspect", "export")),
-        *((name, "") for name in ("eval", "bench", "doctor")),
+        *((name, "same command again") for name in ("prepare", "inspect", "eval", "export", "bench")),
+        ("doctor", ""),
     ],
 )
 @pytest.mark.parametrize(

@@ -26,8 +26,22 @@ def test_prepare_names_and_counts_what_it_leaves_out_and_strict_alone_fails(imag
     for strict in (False, True, True):  # the third time all shards exist
         result = invoke(*PREPARE, *["--strict"] * strict)
         assert (result.exit_code, json.loads(result.stdout)["left_out"]) == (int(strict), 1), result.stderr
-    shutil.rmtree("data")
-    assert any(line.startswith("left out ") and name in line for line in invoke(*PREPARE).stderr.splitlines())
+        assert any(line.startswith("left out ") and name in line for line in result.stderr.splitlines())
+
+
+def test_prepare_counts_what_it_left_out_before_in_the_same_words(images):
+    shutil.copytree(images, "mine")
+    image = min(Path("mine").glob("*.png"))
+    with Path("mine/labels.csv").open("a") as table:
+        for number in range(5):
+            shutil.copy(image, f"mine/copy {number}.png")
+            table.write(f"copy {number}.png,{image.stem[-2:]}\n")
+            Path(f"mine/\udcff{number}.png").write_bytes(b"no image")
+    first, second = (invoke(*PREPARE, "--folds", 2) for _ in range(2))
+    told, again = ([line for line in each.stderr.splitlines() if "left out" in line] for each in (first, second))
+    assert (told, first.stdout) == (again, second.stdout)
+    assert json.loads(second.stdout)["copies"] == 5
+    assert len(told) == 2
 
 
 @pytest.mark.parametrize(

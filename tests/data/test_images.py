@@ -227,6 +227,12 @@ def test_what_is_no_image_is_refused(data):
         to_array(data, GREY)
 
 
+@pytest.mark.parametrize("uri", ["data:", "data:image/png;base64,", "DATA:,", b"data:image/png;base64,", *URIS])
+def test_a_data_uri_without_an_image_is_called_so(uri):
+    with pytest.raises(ImageError, match="data: URI"):
+        to_array(uri, GREY)
+
+
 @pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "BMP"])  # Pillow refuses to open half a WEBP
 def test_a_truncated_image_that_pillow_has_opened_is_refused(image_format):
     data = in_format(Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)), image_format)

@@ -262,11 +262,12 @@ def test_the_command_that_makes_the_same_shards_again_repeats_every_option(image
     assert prepare_command(read_manifest(shards), Path("my shards"), "seed") == (
         f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
     )
-    options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
-    prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv")
+    options, fixed = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3), Path("my fix.csv")
+    shutil.copy(images / "labels.csv", fixed)
+    prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
     assert prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed") == (
         f"captcha-ocr prepare {images.as_posix()} --out out --preset seed --labels {images.as_posix()}/labels.csv "
-        "--charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
+        "--corrections 'my fix.csv' --charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
     )
 
 
@@ -275,4 +276,4 @@ def test_that_command_holds_no_words_of_a_forged_manifest(shards):
     manifest = replace(read_manifest(shards), source="images", options=options)
     words = shlex.split(prepare_command(manifest, Path("out"), "seed"))
     assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
-    assert words[7:] == ["--split", "1/2", "--seed", "7", "--length", "{'a': []}", "--force"]
+    assert words[7:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]

@@ -10,6 +10,7 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.config import InputSize, Lengths
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
+    Dataset,
     Manifest,
     Shard,
     read_manifest,
@@ -18,7 +19,7 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.system.documents import seal, to_json
+from captcha_ocr.system.documents import seal, sealed, to_json
 from captcha_ocr.system.files import sha256
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
@@ -108,6 +109,17 @@ def test_a_manifest_cannot_list_a_shard_that_cannot_be(manifest, change):
 def test_a_manifest_cannot_list_a_shard_twice(manifest):
     with pytest.raises(UsageError):
         replace(manifest, shards=manifest.shards * 2)
+
+
+def test_a_manifest_of_an_older_version_is_read_and_what_is_for_people_changes_no_hash(manifest, tmp_path):
+    newer = replace(manifest, corrections="fix.csv", reasons=("a.png: damaged",), copies=3)
+    write_manifest(tmp_path, newer)
+    assert read_manifest(tmp_path) == newer
+    content = json.loads((tmp_path / MANIFEST_FILE).read_bytes())
+    older = {name: value for name, value in content.items() if name not in ("corrections", "reasons", "copies")}
+    (tmp_path / MANIFEST_FILE).write_bytes(sealed(older))
+    assert read_manifest(tmp_path) == manifest
+    assert Dataset((tmp_path,), (newer,)).sha256 == Dataset((tmp_path,), (manifest,)).sha256
 
 
 PAYLOAD = payload_of()

@@ -42,7 +42,7 @@ def test_three_images_are_enough_and_two_are_not(prepare_rows, tmp_path):
 def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(prepare_rows, tmp_path):
     rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
     prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
-    assert prepared.copies == 2
+    assert prepared.manifest.copies == 2
     assert sum(counts(tmp_path / "out")) == 5
     assert list(prepared.problems) == ["3.png", "4.png"]
     assert all(re.search(naming("3.png", "4.png"), reason) for reason in prepared.problems.values())

@@ -1,9 +1,10 @@
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import QUIET
+from conftest import QUIET, naming
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.diagnostics.learning_curve import (
@@ -16,7 +17,9 @@ from captcha_ocr.diagnostics.learning_curve import (
     outlook,
     resampled_laws,
 )
+from captcha_ocr.errors import UsageError
 from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.train import train
 
 LOUD = TrainOptions(device="cpu")
 
@@ -74,7 +77,7 @@ def test_the_outlook_names_what_was_reached_and_what_it_would_take_unless_that_i
 def test_a_number_of_images_close_to_all_of_them_is_left_out(available, counts, shards, tmp_path, monkeypatch):
     tried = []
 
-    def stop(dataset, out, configs, options):
+    def stop(dataset, configs, finished, options):
         tried.extend(config.images for config in configs)
         raise InterruptedError
 
@@ -100,6 +103,19 @@ def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(shar
         assert str(points[-1]) in lines
         assert all(len(line) <= 80 for line in (*lines[:4], POINTS.header, str(points[-1])))
         assert not any(line.startswith("advice") for line in lines)
+
+
+@pytest.mark.parametrize("options", [LOUD, QUIET])
+def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(options, shards, tiny_preset, tmp_path, capsys):
+    def recipe(number):
+        return tiny_preset.training.with_options(epochs=1, images=number)
+
+    train([shards], tmp_path / "images-30", replace(recipe(30), batch_size=5), QUIET)
+    with pytest.raises(UsageError, match=naming(tmp_path / "images-30", "--batch-size", "--force")):
+        learning_curve(shards, tmp_path, recipe, (20, 30), options)
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "images-20").exists()
+    learning_curve(shards, tmp_path, recipe, (20, 30), replace(options, force=True))
 
 
 def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from conftest import contents
+from conftest import contents, naming
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
@@ -44,6 +44,18 @@ def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, 
     assert b".py" not in network.SerializeToString()
     for name in ("model.safetensors", "README.md"):
         assert (exported / name).read_bytes() == (run / "best" / name).read_bytes()
+
+
+def test_what_the_package_has_is_not_replaced(exported, images, labels, network, tmp_path, monkeypatch):
+    folder = shutil.copytree(exported, tmp_path / "package")
+    monkeypatch.setattr(export, "PRETRAINED", folder)
+    before = contents(folder)
+    with pytest.raises(UsageError, match=naming(folder, "--model")):
+        export.export(folder, images, labels)
+    assert contents(folder) == before
+    save_model(folder, load_model(folder), {})  # as benchmarks/pretrained.py does
+    export.export(folder, images, labels)
+    assert (folder / ONNX_FILE).exists()
 
 
 def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):

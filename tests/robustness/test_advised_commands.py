@@ -18,7 +18,7 @@ from captcha_ocr.training.run import RunSpec
 from captcha_ocr.training.run_folder import Finished
 
 DRAW = "generate --length 2 --charset digits --size 48x16 --font-sizes 14 --workers 1"
-TRAIN = "train --preset tiny --device cpu --quiet"
+TRAIN = "train --preset tiny --device cpu"
 
 
 def run(command: str | list[str]):
@@ -67,7 +67,7 @@ LABELS = "--labels 'x y.csv'"
         ("", f"{DRAW} --count 3 --out new", ["eval", "new"]),  # too few to prepare
         ("", f"{DRAW.replace('digits', '7')} --count 9 --out new", ["eval", "new"]),  # nothing to learn
         (f"prepare 'my raw' {LABELS}", f"{DRAW} --count 60 --out new", ["--out", "data/shards-2"]),
-        ("", f"inspect 'my raw' {LABELS} --quiet", ["prepare", "my raw", "--labels=x y.csv"]),
+        ("", f"inspect 'my raw' {LABELS}", ["prepare", "my raw", "--labels=x y.csv"]),
         ("", f"inspect 'my raw' {LABELS} --corrections fix.csv --length 1-2 --charset digits", ["--length=1-2"]),
         ("", "inspect 'my raw' --label-pattern '[0-9]{2}(?=.png)' --case-sensitive", ["--case-sensitive"]),
         (
@@ -101,19 +101,31 @@ def trained(raw, monkeypatch) -> Path:
     [
         (f"{TRAIN} --epochs 1", ["eval", "my raw/img_0000.png", "--device=cpu"]),
         (f"{TRAIN} --epochs 1 --out 'b c'", ["eval", "my raw/img_0000.png", "--model", "b c", "--device=cpu"]),
-        ("curve --images 20 --epochs 1 --init runs/default --quiet", ["eval", "--model", "runs/curve/images-20"]),
+        ("curve --images 20 --epochs 1 --init runs/default", ["eval", "--model", "runs/curve/images-20"]),
         ("inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu", ["eval", "my raw", "--out"]),
         (
             "inspect 'my raw' --labels 'x y.csv' --model pretrained",
             ["eval", "my raw", "--model", "pretrained", "--out"],
         ),
+        (
+            f"inspect 'my raw' {LABELS} --model runs/default --charset 0123456789 --length 2",
+            ["eval", "--model", "--out", "--charset=0123456789", "--length=2"],
+        ),
+        (
+            f"inspect 'my raw' {LABELS} --model runs/default --length 1-2",  # which that model does not read
+            ["eval", "--model", "--out"],
+        ),
+        ("inspect unlabelled --charset digits --length 2", ["eval", "--out", "--charset=digits", "--length=2"]),
         (f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5", ["train", "--out", "runs/default-2"]),
         (f"prepare 'my raw' {LABELS} --preset tiny", ["train", "--preset=tiny"]),
     ],
 )
 def test_the_next_command_of_what_is_trained_works_with_that_model(trained, command, expected):
+    Path("unlabelled").mkdir()
+    shutil.copy("my raw/img_0000.png", "unlabelled/img-a-1.png")
     words = following(run(command))
     assert [word for word in words if word in expected] == expected
+    assert any(word.startswith("--length") for word in words) == ("--length=2" in expected)
     assert ("--out" in words) == ("--out" in expected)
     run(words)
 
@@ -136,17 +148,19 @@ def test_where_the_images_are_gone_the_next_command_asks_for_a_path_and_names_th
         ("inspect 'not there'", 2),
         ("train --data data/shards --cross-validate --preset tiny", 2),
         ("train --data data/fold-shards --cross-validate --preset tiny", 2),
+        ("train --preset seed", 2),
         ("curve 'my raw'", 2),
     ],
 )
 def test_a_command_in_a_message_works(raw, command, status):
-    run(f"prepare 'my raw' {LABELS} --preset tiny")
+    run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny")
     if "fold-shards" in command:
-        run(f"prepare 'my raw' {LABELS} --preset tiny --folds 3 --out data/fold-shards")
+        run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny --folds 3 --out data/fold-shards")
         shutil.rmtree("data/fold-shards/fold-2")
     result = invoke(*shlex.split(command))
     assert result.exit_code == status
     (words,) = commands_in(result.stderr.splitlines()[-1])
+    assert ("fix.csv" in words) == command.startswith("train")
     if words[0] == "generate":
         words += [*shlex.split(DRAW)[1:], "--count", "60"]
     if command == "curve 'my raw'":
@@ -174,12 +188,14 @@ GUESSING, OVERFITTING, LEARNING = ((0, 0, "XX"), (200, 150, "AX"), (100, 98, "AX
         (GUESSING, {"epochs": 9}, 9, ["inspect"], ["--epochs"]),
         (LEARNING, {}, 2, ["--epochs 4", "continue"], ["--init"]),
         (LEARNING, {"epochs": 1}, 1, ["--epochs 2", "continue", "1 of the 2"], []),
-        (LEARNING, {"epochs": 9}, 4, ["--patience 6", "--epochs 9", "anew"], ["continue"]),
+        (LEARNING, {"epochs": 9}, 4, ["--patience 6", "--epochs 9", "again"], ["continue"]),
         (LEARNING, {"epochs": 1, "learning_rate": 1e-3, "seed": 3, "loss": "ce"}, 1, ["--lr 0.001", "--seed 3"], []),
         (LEARNING, {"epochs": 1, "images": 20}, 1, ["--images 20", "--epochs 5"], []),
         (LEARNING, {"init": "pretrained"}, 2, ["--epochs 4", "--init pretrained"], []),
         (LEARNING, {"init": "pretrained", "epochs": 1}, 1, ["--epochs 2", "--init pretrained"], ["--lr"]),
         (OVERFITTING, {}, 2, ["curve", "--preset few", "--init pretrained"], ["--epochs"]),
+        (OVERFITTING, {"epochs": 1}, 1, ["--epochs 2", "continue", "1 of the 2"], ["overfitting", "--preset few"]),
+        (OVERFITTING, {"seed": 3, "batch_size": 8}, 2, ["few --batch-size 8 --seed 3", "--seed 3 --init"], []),
         (OVERFITTING, {"augment": True}, 2, ["curve", "--init pretrained"], ["--preset few"]),
         (OVERFITTING, {"init": "pretrained"}, 2, ["curve", "--preset few"], ["take --init"]),
     ],

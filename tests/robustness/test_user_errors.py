@@ -197,7 +197,7 @@ CASES = [  # command, exit status, what one line on stderr names
     (TRAIN.replace("new", "file"), 2, "--out 'file'"),
     (TRAIN.replace("new", "bare"), 2, "bare best run.json --out"),
     (TRAIN.replace("new", "bare --force"), 2, "bare best run.json --out"),
-    (TRAIN.replace("new", "run") + " --batch-size 20", 2, "run batch_size 10 20 --out --force"),
+    (TRAIN.replace("new", "run") + " --batch-size 20", 2, "run --batch-size: 10 20 --out --force"),
     (TRAIN.replace("new", "run-run"), 3, "run-run/run.json --force"),
     (TRAIN.replace("new", "run-newer"), 3, "run-newer/run.json 99 --force"),
     (TRAIN.replace("new", "run-model"), 3, "run-model/best/model.safetensors --force"),

@@ -1,10 +1,12 @@
 import io
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from captcha_ocr.system import console as progress
-from captcha_ocr.system.console import ProgressBar, Table, counted, duration, in_groups
+from captcha_ocr.system.console import ProgressBar, Table, command_line, counted, duration, in_groups
 
 
 class Terminal(io.StringIO):
@@ -17,6 +19,28 @@ def test_durations_and_numbers_are_easy_to_read():
     assert duration(7800) == "2 h 10 min"
     assert [counted(number, "epoch") for number in (1, 2, 1000)] == ["1 epoch", "2 epochs", "1,000 epochs"]
     assert [counted(number, "process") for number in (1, 2)] == ["1 process", "2 processes"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="scripts have other names there")
+@pytest.mark.parametrize(
+    ("called", "path", "expected"),
+    [
+        (".venv/bin/captcha-ocr", "elsewhere", "captcha-ocr"),  # a link on PATH to the same program
+        (".venv/bin/captcha-ocr", "other", ".venv/bin/captcha-ocr"),  # another program of this name is on PATH
+        (".venv/bin/captcha-ocr", "empty", ".venv/bin/captcha-ocr"),
+        ("my env/bin/captcha-ocr", "empty", "'my env/bin/captcha-ocr'"),
+        ("captcha_ocr/__main__.py", "empty", "captcha-ocr"),
+        ("gone/captcha-ocr", "empty", "captcha-ocr"),
+    ],
+)
+def test_a_command_starts_the_program_that_prints_it(called, path, expected, monkeypatch):
+    for name in (".venv/bin", "my env/bin", "other"):
+        Path(name).mkdir(parents=True)
+        Path(name, "captcha-ocr").touch(mode=0o755)
+    Path("elsewhere").symlink_to(".venv/bin")
+    monkeypatch.setattr(sys, "argv", [called, "train"])
+    monkeypatch.setenv("PATH", path)
+    assert command_line("eval", "a b.png") == f"{expected} eval 'a b.png'"
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -1,14 +1,18 @@
-from dataclasses import replace
+import json
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from conftest import amend
 
 from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.training.advice import Origin, advice, advice_on_run
 from captcha_ocr.training.run import RunSpec, TrainOptions
-from captcha_ocr.training.run_folder import Finished, end_run, start_run
+from captcha_ocr.training.run_folder import Finished
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
@@ -37,7 +41,8 @@ def test_a_good_run_gets_no_advice(end, dataset):
     [
         (finished(0, 0, wrong="XX"), {}, ["0.0%", "--patience 40", "--out"]),  # early stopping after 7 of 100 epochs
         (finished(0, 0, wrong="XX"), {"schedule": "constant", "preset": "seed"}, ["0.0%", "labels"]),
-        (finished(200, 150), {}, ["100.0%", "75.0%", "--preset few", "--init pretrained", "--out"]),
+        (finished(200, 150), {}, ["100.0%", "75.0%", "with --preset few and", "with --init pretrained and", "--out"]),
+        (finished(200, 150), {"epochs": 7}, ["100.0%", "75.0%", "7 of the 100 epochs", "with --epochs 100"]),
         (finished(100, 98), {"epochs": 7}, ["50.0%", "--epochs 100", "the command that began this run"]),
         (finished(100, 98), {"epochs": 8}, ["50.0%", "--patience 40", "--out"]),
     ],
@@ -61,19 +66,31 @@ def test_what_does_not_fit_or_cannot_be_measured_is_not_advised(dataset):
 
 
 def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset):
-    options = TrainOptions("cpu", keep_every=2, stream=True, tensorboard=True)
+    options = TrainOptions("cpu", keep_every=2, stream=True, tensorboard=True, threads=3)
     spec = RunSpec.of(dataset, replace(PRESETS["tiny"].training, epochs=7))
     (sentence,) = advice(finished(100, 98), spec, Origin(dataset, Path("my out"), options))
     assert sentence.endswith(
         f"captcha-ocr train --data {dataset.folders[0]} --out 'my out' --preset tiny --epochs 14 --keep-every 2 "
-        "--stream --tensorboard --device cpu"
+        "--stream --tensorboard --device cpu --threads 3"
     )
 
 
-def test_only_a_finished_run_gets_advice_with_commands_if_the_shards_are_its_own(shards, dataset, tmp_path):
-    spec = RunSpec.of(dataset, TrainConfig())
-    start_run(tmp_path, spec, replaces=False, checkpoint=None)
-    assert advice_on_run(tmp_path, shards) == advice_on_run(tmp_path / "best", shards) == []
-    end_run(tmp_path, finished(100, 98), {})
-    assert advice_on_run(tmp_path, shards) == advice(finished(100, 98), spec, Origin(dataset, tmp_path))
-    assert advice_on_run(tmp_path, tmp_path) == advice(finished(100, 98), spec)
+def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_are_gone(shards, run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "my run")
+    document = json.loads((copied / "run.json").read_bytes())
+    spec, ended = RunSpec.from_dict(document), finished(100, 98)
+    assert document["given"] == {
+        **{"data": [str(shards)], "init": None, "device": "cpu", "threads": None},
+        **{"stream": False, "keep_every": None, "tensorboard": False},
+    }
+    assert advice_on_run(copied / "best") == []
+    given = document["given"] | {"init": "pretrained", "threads": 2}
+    amend(copied / "run.json", finished=asdict(ended), given=given)
+    options = TrainOptions("cpu", init=PRETRAINED, threads=2)
+    assert advice_on_run(copied) == advice(ended, spec, Origin(read_dataset([shards]), copied, options))
+    assert all(word in advice_on_run(copied)[0] for word in ("--init pretrained", "--threads 2", str(shards)))
+    for changes in ({"given": given | {"data": [str(tmp_path)]}}, {"given": None}, {"data": "others"}):
+        amend(copied / "run.json", **{"given": given, "data": spec.data, **changes})
+        assert "captcha-ocr" not in advice_on_run(copied)[0]
+    amend(copied / "run.json", finished=None)
+    assert advice_on_run(copied) == []

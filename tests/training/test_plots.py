@@ -89,6 +89,16 @@ def test_ticks_are_whole_epochs_and_plain_losses(epochs, loss, last, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "losses", [(0.31, 0.24), (0.17, 0.066), (0.0342, 0.0112), (0.53, 0.131), (0.13, 0.061), (3, 0.01)]
+)
+def test_a_loss_axis_has_three_ticks_or_more(losses):
+    rows = [
+        row | {"training_loss": loss, "validation_loss": loss} for row, loss in zip(rows_of(0, 0), losses, strict=True)
+    ]
+    assert len(shown(draw_curves(rows, 2, PRESETS["few"].training).axes[0])) >= 3
+
+
+@pytest.mark.parametrize(
     ("augment", "smoothing", "loss", "reasons"),
     [
         (True, 0.1, 1.0, ["augmented", "smoothed", "0.1", "mean"]),
@@ -190,6 +200,31 @@ def test_a_learning_curve_has_its_points_their_interval_and_the_law(tmp_path):
     assert spread[:, 1].max() == pytest.approx(1 - 0.03, abs=0.002)
     assert {"50 %", "95 %", "98 %", "100 %"} <= set(shown(axes))
     save_figure(figure, tmp_path / "curve.png")
+
+
+def images_at(axes):
+    """The ticks of the axis of images."""
+    return [round(tick) for tick in axes.get_xticks()]
+
+
+def test_a_steep_law_does_not_squeeze_the_axis(tmp_path):
+    points = [(40, 0.2, (0.1, 0.3)), (48, 0.8, (0.7, 0.9))]
+    axes = draw_learning_curve(points, [lambda images: 1 - 0.8 * (40 / images) ** 9], (0.95,)).axes[0]
+    assert {"95 %", "99 %", "99.9 %", "100 %"} <= set(shown(axes))
+    assert len(shown(axes)) == len(set(shown(axes))) < 15
+    assert images_at(axes) == [40, 100, 300]  # the label of 48 would lie on that of 40
+
+
+@pytest.mark.parametrize("counts", [(20,), (40, 80), (100, 300, 800), (2000, 2500)])
+def test_a_learning_curve_of_bad_results_has_a_tick_at_every_point_and_nothing_over_its_lines(counts):
+    figure = draw_learning_curve([(count, 0.01, (0.0, 0.03)) for count in counts], [], (0.95, 0.99))
+    (axes,) = figure.axes
+    assert images_at(axes) == [*counts]
+    assert axes.get_legend() is None  # it is below
+    assert [(text.get_text(), text.get_position()[0] > 1) for text in axes.texts] == [
+        ("target 95 %", True),
+        ("target 99 %", True),
+    ]
 
 
 def test_a_learning_curve_without_a_law_is_only_its_points(tmp_path):

@@ -118,7 +118,7 @@ def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, mo
 
 def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(learn, run, tmp_path, monkeypatch):
     checkpoint = run / "previous"
-    with pytest.raises(UsageError, match=naming(checkpoint, "batch_size", 10, 5, "--init")):
+    with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "--init")):
         learn(tmp_path / "run", batch_size=5, resume=checkpoint)
     monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
     with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
