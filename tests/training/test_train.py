@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import ONE_WORKER, QUIET, amend, flip_bit, naming, weights
+from conftest import ONE_WORKER, QUIET, TINY, amend, flip_bit, naming, weights
 from PIL import Image
 
 from captcha_ocr.config import PRESETS, PrepareConfig
@@ -134,6 +134,13 @@ def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that
     for data, preset in ((shards, "seed"), (tmp_path / "narrow", "default")):
         with pytest.raises(UsageError, match=rf"captcha-ocr prepare .* --preset {preset} --force"):
             train([data], tmp_path / "run", PRESETS[preset].training, QUIET)
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(2, "for 1 step\n"), (4, "for 2 steps\n")])  # of 5 steps each
+def test_the_steps_of_the_classifier_alone_are_counted(epochs, said, shards, run, tmp_path, capsys):
+    config = replace(TINY.training.for_fine_tuning(), epochs=epochs)
+    train([shards], tmp_path, config, replace(QUIET, quiet=False, init=run))
+    assert said in capsys.readouterr().err
 
 
 def test_init_starts_from_a_trained_model_whose_network_it_keeps(learn, run, tmp_path):
