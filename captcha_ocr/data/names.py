@@ -37,7 +37,7 @@ GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
 SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 SHARE = 20  # such names are no accident if 1 in 20 matches
 FULL = 0.9  # numbers count the images if they fill as much of the range from the least to the greatest
-FEW = 10  # a part with fewer different values than 1 in 10 names, beside one with more, is a word or a counter
+FEW = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 ENOUGH = 20  # names for such a share
 SHORT = 2  # digits of a counter of copies, beside a longer part
 SEPARATORS = frozenset("-_. ")
@@ -114,7 +114,7 @@ class NameReader:
 class PartRules:
     """Which parts of names with the same separators can be the text.
 
-    clear: the places of the parts that differ most. are_numbered: whether the names are words and a number.
+    clear: the places of these parts, without numbers of copies. are_numbered: whether the names are words and a number.
     """
 
     def __init__(self, separators: tuple[str, ...], names: Sequence[Sequence[str]]) -> None:
@@ -124,12 +124,8 @@ class PartRules:
         words = all(is_word(column) for place, column in enumerate(columns) if place not in candidates)
         self.are_numbered = len(candidates) == 1 and words and all(map(str.isdecimal, columns[candidates[0]]))
         self.clear = set(candidates)
-        if any(may_count(columns[place]) for place in candidates):
-            return  # 0037_7: the text may be 0037 or 7
-        few = {place for place in candidates if FEW * len(set(columns[place])) <= len(names) >= ENOUGH}
-        short = {place for place in candidates if "-" not in "".join(separators) and is_short(columns[place])}
-        for less in (few, short):
-            self.clear = (self.clear - less) or self.clear
+        if not any(may_count(columns[place]) for place in candidates):  # 0037_7: the text may be 0037 or 7
+            self.clear -= {place for place in candidates if counts_copies(columns, place, candidates, separators)}
 
     def possible(self, values: Sequence[str]) -> list[int]:
         """Return the places of a name's parts that can be its text."""
@@ -186,6 +182,18 @@ def may_count(values: Sequence[str]) -> bool:
     return all(value.isdecimal() and len(value) > SHORT for value in values) and len(set(values)) == len(values)
 
 
-def is_short(values: Sequence[str]) -> bool:
-    """Tell whether values may be numbers that count the copies of each text."""
-    return all(value.isdecimal() and len(value) <= SHORT for value in values)
+def counts_copies(
+    columns: Sequence[Sequence[str]], place: int, candidates: Sequence[int], separators: Sequence[str]
+) -> bool:
+    """Tell whether a part numbers the copies of each text: a short number after longer parts, as in AB12_1.
+
+    After a minus, which may belong to a sum (45-7), its values must be few, and the other parts have letters.
+    """
+    values, others = columns[place], [columns[other] for other in candidates if other != place]
+    if place == 0 or not others or not all(value.isdecimal() and len(value) <= SHORT for value in values):
+        return False
+    if min(len(value) for other in others for value in other) <= max(map(len, values)):
+        return False
+    are_few = FEW * len(set(values)) <= len(values) >= ENOUGH
+    have_letters = not any(all(map(str.isdecimal, other)) for other in others)
+    return "-" not in "".join(separators) or (are_few and have_letters)

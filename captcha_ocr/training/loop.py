@@ -5,11 +5,13 @@ import platform
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from captcha_ocr.config import decays
+from captcha_ocr.data.prepare import printable
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import CARD_FILE, name_of_model
 from captcha_ocr.metrics import Scores, is_worse, loss_or_infinity
@@ -196,9 +198,9 @@ class TrainingLoop:
             "precision": trainer.precision,
         }
         options = self.run.options
-        init = None if options.init is None else name_of_model(options.init)
+        init = None if options.init is None else printable(Path(name_of_model(options.init)))
         names = ("device", "threads", "stream", "keep_every", "tensorboard")
-        given = {"data": [str(folder) for folder in self.run.dataset.folders], "init": init}
+        given = {"data": [printable(folder) for folder in self.run.dataset.folders], "init": init}
         given |= {name: getattr(options, name) for name in names}
         end_run(out, finished, {**facts, "versions": versions, "given": given})
 

@@ -140,12 +140,24 @@ def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_betwee
     [
         *(("7-3", "7 3"), ("AB12-1", "AB12 1"), ("12-34", "12 34"), ("a-b", "a b"), ("x_y-z", "x y z")),
         *(("AB12_x", "AB12 x"), ("8802_0412", "8802 0412"), ("162b_0070", "162b 0070"), ("0037_7", "0037 7")),
+        *(("12_a", "12 a"), ("1_a", "1 a")),
         *(("anna_0070", "anna 0070"), ("000_0412_737", "000 0412 737"), ("red apple", "red apple")),
     ],
 )
 def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem, ways):
     with pytest.raises(LabelError, match=naming(*map(repr, ways.split()), "--charset", "--length")):
         NameReader([stem]).text_of(stem)
+
+
+@pytest.mark.parametrize(
+    "name", ["{small}-{digit}", "{user}_{text}", "{digit}_{text}", "{text}_{user}", "{user} {text}"]
+)
+def test_parts_with_a_few_values_are_not_told_from_texts(name):
+    stems = [
+        name.format(small=10 + 7 * number % 89, digit=number % 10, user=["anna", "bob"][number % 2], text=text)
+        for number, text in enumerate(words(count=400))
+    ]
+    assert read(stems) == [None] * 400
 
 
 def test_a_counter_with_gaps_is_not_told_from_a_text():

@@ -14,7 +14,7 @@ from captcha_ocr.data.folds import prepare_folds
 FOLDERS = {  # the images in them
     "nothing": [],
     "one": ["12.png"],
-    "alike": ["12.png", "12_a.png", "12_b.png"],
+    "alike": ["12.png", "12_1.png", "12_2.png"],
     "alike-in-one-case": ["Ab.png", "ab_1.png", "aB_2.png"],
     "long": [f"{'xy' * 32}{letter}_x.png" for letter in "abc"],
     "signs": ["a-b_c.png"],
