@@ -6,12 +6,16 @@ waits forever: onnxruntime did so after one fork in some hundred.
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class ForkGuard:
-    """A fork waits until no thread computes, and a thread that wants to compute waits for the fork."""
+    """A fork waits until no other thread computes, and a thread that wants to compute waits for the fork.
+
+    A thread that itself computes may fork in the handler of a signal, which runs between two calls of the library.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -20,13 +24,15 @@ class ForkGuard:
 
     def reset(self) -> None:
         """Start as in a new process."""
-        self.gate, self.idle, self.computing = threading.Lock(), threading.Condition(threading.Lock()), 0
+        self.gate, self.idle = threading.RLock(), threading.Condition()
+        self.computing = Counter[int]()  # by the thread's number
 
     def acquire(self) -> None:
-        """Let no thread start to compute, and wait until none computes."""
+        """Let no other thread start to compute, and wait until none computes."""
+        own = threading.get_ident()
         self.gate.acquire()
         with self.idle:
-            self.idle.wait_for(lambda: self.computing == 0)
+            self.idle.wait_for(lambda: not any(self.computing[thread] > 0 for thread in {*self.computing} - {own}))
 
     def release(self) -> None:
         """Let threads compute again."""
@@ -35,13 +41,16 @@ class ForkGuard:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Compute in the block."""
+        own = threading.get_ident()
         with self.gate, self.idle:
-            self.computing += 1
+            self.computing[own] += 1
         try:
             yield
         finally:
             with self.idle:
-                self.computing -= 1
+                self.computing[own] -= 1
+                if self.computing[own] <= 0:  # less in a child, which was forked meanwhile and has counted anew
+                    del self.computing[own]
                 self.idle.notify_all()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.system.cgroups import processor_quota
 from captcha_ocr.system.console import say
 from captcha_ocr.system.signals import blocked, deferred
@@ -51,9 +51,9 @@ def map_in_threads(
     """Yield a result for each job, in order; `function` gets slices of jobs, and the threads are some slices ahead.
 
     Passing small jobs, such as files, to a thread one by one would take longer than to do them. An error in `jobs` is
-    raised after the results of the jobs before it.
+    raised after the results of the jobs before it. A forked process has none of the threads: it gets a UsageError.
     """
-    threads = threads or available_workers()
+    threads, process = threads or available_workers(), os.getpid()
     slices = Slices(jobs)
     first = list(islice(slices, threads + 1))
     if len(first) < 2:
@@ -69,7 +69,9 @@ def map_in_threads(
         while results:
             result = results.popleft().result()
             results.extend(pool.submit(function, some) for some in islice(slices, 1))
-            yield from result
+            for each in result:
+                yield each
+                check(os.getpid() == process, "an iterator of readings belongs to the process that began it")
         slices.raise_error()
     finally:
         # Waiting could deadlock: any thread, also one of these, may collect a generator that was left halfway.

@@ -1,4 +1,5 @@
 import os
+import signal
 import threading
 
 import pytest
@@ -28,13 +29,34 @@ def test_a_fork_waits_for_the_threads_that_compute_and_they_for_it():
     threads[0].start()
     inside.wait()
     threads[1].start()
-    while not guard.gate.locked():
-        pass
+    while guard.gate.acquire(blocking=False):
+        guard.gate.release()
     threads[2].start()
     leave.set()
     for thread in threads:
         thread.join()
     assert order == ["computed", "forked", "computed again"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_thread_that_computes_may_fork_in_the_handler_of_a_signal():
+    guard, codes = ForkGuard(), []
+
+    def fork(*_):
+        child = os.fork()
+        if child == 0:
+            os._exit(7)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    before = signal.signal(signal.SIGUSR1, fork)
+    try:
+        with guard():
+            os.kill(os.getpid(), signal.SIGUSR1)
+        with guard():
+            pass
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert codes == [7]
 
 
 def test_an_error_ends_the_computation():

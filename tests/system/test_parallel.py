@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system import parallel
 from captcha_ocr.system.parallel import JOBS_PER_SLICE, available_workers, map_in_threads, map_jobs
 
@@ -115,6 +115,21 @@ def test_an_error_of_the_source_comes_after_the_results_before_it(count):
     assert list(itertools.islice(results, count)) == texts(range(count))
     with pytest.raises(RuntimeError, match="no more"):
         next(results)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_an_iterator_that_another_process_began_is_refused_at_once():
+    results = map_in_threads(lambda some: some, iter(range(1000)))
+    next(results)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(results)
+        except UsageError as error:
+            os._exit(7 if "process" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert len(list(results)) == 999
 
 
 def test_a_thread_of_an_abandoned_iterator_may_collect_it(monkeypatch):
