@@ -18,7 +18,7 @@ UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 NO_TEXT = re.compile(
     rf"(?:{WORD})(?:[ .]*\(?\d+\)?)?"  # browsers and scripts: captcha, captcha17, image (3)
     r"|(?:img|pxl|mvimg|vid|screenshot|screen shot|bildschirmfoto)[-_ ]*(?:19|20)\d\d.*"
-    r"|(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*[0-2]\d[-_.:h]?[0-5]\d.*)?"  # a date, with a time or without
+    r"|(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*(?:[01]\d|2[0-3])[-_.:h]?[0-5]\d.*)?"  # a date, perhaps with a time
     rf"|{UUID}"
     r"|(?=.*\d)(?=.*[a-f])[0-9a-f]{16,}|(?=.*\d)(?=.*[a-z])[0-9a-z]{20,}",  # a hash, a long identifier
     re.IGNORECASE,
@@ -28,7 +28,7 @@ WHOLE = re.compile(  # separators within these separate nothing
     re.IGNORECASE,
 )
 COPY = re.compile(  # names that a browser or a file manager gives to a copy
-    r"(.+\S) ?\(\d+\)"
+    r"(.+\S) ?\(\d{1,2}\)"
     r"|(?:copy|kopie|copie)(?: \(?\d+\)?)? (?:of|von|de) (.+)"
     r"|(\S.*?)(?: -)? (?:copy|kopie|copie)(?: \d+)?",
     re.IGNORECASE,
@@ -40,8 +40,9 @@ FULL = 0.9  # numbers count the images if they fill as much of the range from th
 FEW = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 ENOUGH = 20  # names for such a share
 SHORT = 2  # digits of a counter of copies, beside a longer part
-SEPARATORS = frozenset("-_. ")
-SEPARATOR = re.compile(r"(?<=[^-_. ])([-_. ]+)(?=[^-_. ])")
+BESIDE = "_. ,;#@~—–()[]{}"
+SEPARATORS = frozenset("-" + BESIDE)
+SEPARATOR = re.compile(r"(?<=[^-{0}])([-{0}]+)(?=[^-{0}])".format(re.escape(BESIDE)))
 HINT = "say which part is the text with --label-pattern, or name the texts in a labels.csv"
 
 
@@ -97,7 +98,12 @@ class NameReader:
         if len(found) == 1:
             return found[0]
         ways = " or ".join(map(repr, dict.fromkeys([*found, stem])))
-        raise LabelError(f"its name can be read as {ways}; name the alphabet with --charset or --length, or {HINT}")
+        how = (
+            "neither --charset nor --length decides; "
+            if self.fits
+            else "name the alphabet with --charset or --length, or "
+        )
+        raise LabelError(f"its name can be read as {ways}; {how}{HINT}")
 
     def fitting(self, parts: Parts, places: Sequence[int]) -> list[str]:
         """Return the parts at the given places that fit, and the longest that fit of those side by side: 7-3."""
@@ -120,6 +126,8 @@ class PartRules:
     def __init__(self, separators: tuple[str, ...], names: Sequence[Sequence[str]]) -> None:
         columns = list(zip(*names, strict=True))
         self.tests = [text_test(column, 3) for column in columns]
+        if set(separators) == {"."} and all(all(map(str.isdecimal, column)) for column in columns):
+            self.tests = [str.isdecimal for _ in columns]  # 0.399 may be a number
         candidates = [place for place, column in enumerate(columns) if any(map(self.tests[place], column))]
         words = all(is_word(column) for place, column in enumerate(columns) if place not in candidates)
         self.are_numbered = len(candidates) == 1 and words and all(map(str.isdecimal, columns[candidates[0]]))
@@ -136,7 +144,7 @@ class PartRules:
 
 def parts_of(stem: str) -> Parts:
     """Return a name's parts; a minus at its start is no separator."""
-    parts = SEPARATOR.split(WHOLE.sub("\0", stem.strip("_. ")))
+    parts = SEPARATOR.split(WHOLE.sub("\0", stem.strip(BESIDE)))
     return Parts(["" if "\0" in part else part for part in parts[::2]], tuple(parts[1::2]))
 
 
@@ -167,14 +175,19 @@ def have_same_word(values: Sequence[str]) -> bool:
     distinct = set(values)
     pairs = zip(min(distinct), max(distinct), strict=False)
     word = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip("0123456789")
-    if not word or SEPARATORS.intersection(word) or len(distinct) < (3 if len(word) > 1 else FEW):
+    if (
+        not any(map(str.isalnum, word))
+        or SEPARATORS.intersection(word)
+        or len(distinct) < (3 if len(word) > 1 else FEW)
+    ):
         return False
     return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
 
 
 def is_word(values: Sequence[str]) -> bool:
     """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
-    return all(map(NO_TEXT.fullmatch, values)) or (len(set(values)) == 1 and values[0].isalpha())
+    names = all(NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values)
+    return names or (len(set(values)) == 1 and values[0].isalpha())
 
 
 def may_count(values: Sequence[str]) -> bool:
