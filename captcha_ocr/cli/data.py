@@ -181,7 +181,7 @@ def prepare(
     with deferred():
         from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
-        from captcha_ocr.diagnostics.inspection import advice_on_spreadsheet
+        from captcha_ocr.diagnostics.inspection import advice_on_readings, advice_on_spreadsheet
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
@@ -199,7 +199,8 @@ def prepare(
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
     if prepared.found.has_table:
-        rows += [("advice", line) for line in advice_on_spreadsheet([label.text for label in prepared.found.labels])]
+        advice = advice_on_spreadsheet([label.text for label in prepared.found.labels])
+        rows += [("advice", line) for line in advice + advice_on_readings(prepared.found)]
     if copies := prepared.manifest.copies:
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:

@@ -280,7 +280,8 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
         click.echo(table.getvalue(), nl=False)
         return failed
     write_atomic(out, table.getvalue().encode("utf-8", "surrogateescape"))
-    click.echo(f"{out}: {len(rows):,} readings, least confident first", err=True)
+    to_do = "; correct them, then delete the column confidence"
+    click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True)
     return failed
 
 

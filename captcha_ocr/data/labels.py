@@ -11,7 +11,7 @@ from captcha_ocr.charset import characters_of, how_they_differ, look_alike, spli
 from captcha_ocr.config import PrepareConfig, Split
 from captcha_ocr.data.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.images import ImageFiles, find_images
-from captcha_ocr.data.names import NO_TEXT, NameReader, Test
+from captcha_ocr.data.names import HINT, NO_TEXT, NameReader, Test, recur_in_folders, way_of
 from captcha_ocr.data.tables import Row, excerpt, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, LabelError, UsageError, check
 from captcha_ocr.system.console import command_line, count_kinds
@@ -32,6 +32,7 @@ SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in table
 NO_TEXT_FOLDER = re.compile(
     r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
 )
+BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")  # as YOLO writes them: a class, the middle and the sides
 IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
@@ -293,12 +294,17 @@ def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
 
 
 def text_files(files: ImageFiles) -> dict[str, str]:
-    """Return, for each image that has one, the file beside it that holds its text: a.txt, a.gt.txt or a.png.txt."""
+    """Return, for each image that has one, the file that holds its text.
+
+    It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder images.
+    """
     others = set(files.others)
     found = {}
     for image in files.images:
         stem = without_extension(image)
-        names = [name for name in (f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt") if name in others]
+        elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
+        names = [f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt", f"{elsewhere}.txt"]
+        names = [name for name in names if name in others]
         if names:
             found[image] = names[0]
     return found
@@ -307,13 +313,18 @@ def text_files(files: ImageFiles) -> dict[str, str]:
 def labels_from_text_files(images: Path, files: ImageFiles, text_of: dict[str, str]) -> FoundLabels:
     """Return the label in the text file of each image; an image without one has no label."""
     labels, problems = [], {file: "it has no text file" for file in files.images if file not in text_of}
+    owners = Counter(text_of.values())
     for file, name in text_of.items():
         try:
             lines = [line.strip() for line in read_text(images / name).splitlines() if line.strip()]
         except CaptchaOcrError as error:
             problems[file] = str(error)
             continue
-        if len(lines) == 1:
+        if owners[name] > 1:
+            problems[file] = f"{name} may belong to any of {owners[name]} images"
+        elif len(lines) == 1 and BOX.fullmatch(lines[0]):
+            problems[file] = f"{name} holds a box instead of a text"
+        elif len(lines) == 1:
             labels.append(Label(file, lines[0]))
         else:
             problems[file] = f"{name} has {len(lines)} lines instead of a text"
@@ -323,6 +334,8 @@ def labels_from_text_files(images: Path, files: ImageFiles, text_of: dict[str, s
 def labels_from_names(files: list[str], allowed: Test | None = None) -> FoundLabels:
     """Return the label in each file's name, and the reason why others have none."""
     stems = [PurePosixPath(file).stem for file in files]
+    if recur_in_folders(files, stems):
+        return FoundLabels([], dict.fromkeys(files, f"names recur in the folders, so they hold no texts; {HINT}"), {})
     reader = NameReader(stems, allowed)
     labels, problems, ways = [], {}, Counter[str]()
     for file, stem in zip(files, stems, strict=True):
@@ -334,13 +347,6 @@ def labels_from_names(files: list[str], allowed: Test | None = None) -> FoundLab
         labels.append(Label(file, text))
         ways[f"file names, {way_of(stem, text)}"] += 1
     return FoundLabels(labels, problems, dict(ways))
-
-
-def way_of(stem: str, text: str) -> str:
-    """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
-    place = 0 if stem.startswith(text) else stem.rfind(text)
-    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
-    return (f"anything{before}" if before else "") + "TEXT" + (f"{after}anything" if after else "")
 
 
 def fits(config: PrepareConfig) -> Test | None:

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from captcha_ocr.errors import LabelError
@@ -85,8 +86,10 @@ class NameReader:
         parts = parts_of(stem)
         if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
             raise LabelError(f"its name holds a number, a date or an identifier instead of a text; {HINT}")
-        if not parts.separators or allowed:
+        if allowed:
             return stem
+        if not parts.separators:
+            return stem.strip("_. ")
         rules = self.rules.get(parts.separators) or PartRules(parts.separators, [parts.values])  # of a copy
         possible = rules.possible(parts.values)
         if not possible:
@@ -195,6 +198,11 @@ def may_count(values: Sequence[str]) -> bool:
     return all(value.isdecimal() and len(value) > SHORT for value in values) and len(set(values)) == len(values)
 
 
+def is_short(values: Sequence[str]) -> bool:
+    """Tell whether all values are numbers of one or two digits."""
+    return all(value.isdecimal() and len(value) <= SHORT for value in values)
+
+
 def counts_copies(
     columns: Sequence[Sequence[str]], place: int, candidates: Sequence[int], separators: Sequence[str]
 ) -> bool:
@@ -203,10 +211,26 @@ def counts_copies(
     After a minus, which may belong to a sum (45-7), its values must be few, and the other parts have letters.
     """
     values, others = columns[place], [columns[other] for other in candidates if other != place]
-    if place == 0 or not others or not all(value.isdecimal() and len(value) <= SHORT for value in values):
+    if place == 0 or not others or not is_short(values):
         return False
     if min(len(value) for other in others for value in other) <= max(map(len, values)):
         return False
     are_few = FEW * len(set(values)) <= len(values) >= ENOUGH
     have_letters = not any(all(map(str.isdecimal, other)) for other in others)
     return "-" not in "".join(separators) or (are_few and have_letters)
+
+
+def recur_in_folders(files: list[str], stems: list[str]) -> bool:
+    """Tell whether most names are also in other folders, and are a few or numbers: AB12/1.png, CD34/1.png."""
+    folders = defaultdict[str, set[str]](set)
+    for file, stem in zip(files, stems, strict=True):
+        folders[stem].add(str(PurePosixPath(file).parent))
+    most_recur = 2 * sum(len(folders[stem]) > 1 for stem in stems) > len(stems)
+    return most_recur and (3 * len(folders) <= len(stems) or is_short(tuple(folders)))
+
+
+def way_of(stem: str, text: str) -> str:
+    """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
+    place = 0 if stem.startswith(text) else stem.rfind(text)
+    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
+    return (f"anything{before}" if before else "") + "TEXT" + (f"{after}anything" if after else "")

@@ -29,6 +29,8 @@ COLUMNS = {  # the usual names of a column, in one word
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
+WEAK = {"id", "name"}  # of a column of numbers, beside one of file names
+INVISIBLE = " \t\r\n\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
 EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')  # ="0012" and '0012: how people make a spreadsheet keep zeros
 Key = TypeVar("Key")
@@ -130,6 +132,7 @@ def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
     normal = {key: re.sub(r"[\s_-]", "", name.lower()) for key, name in names.items()}
     for column, known in COLUMNS.items():
         found = [key for key, name in normal.items() if name in known]
+        found = [key for key in found if normal[key] not in WEAK] or found
         exact = [key for key in found if normal[key] == column]
         if len(found) > 1 and len(exact) != 1:
             raise ValueError(f"its columns {' and '.join(repr(names[key]) for key in found)} both mean the {column}")
@@ -149,7 +152,7 @@ def row_of(number: int, values: dict[str, Any]) -> Row:
                 excerpt(str(values.get("filename", ""))),
                 problem=f"its {column} is no text: {excerpt(str(value))}",
             )
-        words[column] = "" if value is None else str(value).strip()
+        words[column] = "" if value is None else str(value).strip(INVISIBLE)
     return Row(number, **words, is_reading=is_reading)
 
 

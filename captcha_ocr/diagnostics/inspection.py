@@ -29,10 +29,11 @@ MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
 MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
 REWRITTEN = re.compile(
-    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX"  # 'true'
-    r"|\d(?:[.,]\d+)?E[+-]?\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"  # 1E5, 12.0, 1,907
-    r"|\d{1,2}[-./ ][A-Za-z]{3}(?:[-./ ]\d{2,4})?|[A-Z][a-z]{2}-\d{2}"  # 1-Mar, Mar-24
-    r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}[./]\d{1,2}[./]\d{4}|#[A-Z/]+[!?]?"  # dates, #NAME?
+    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX|ИСТИНА|ЛОЖЬ"  # 'true'
+    r"|\d[.,]\d+E[+-]?\d+|\dE[+-]\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"  # 1.00E+05, 12.0, 1,907
+    r"|\d{1,2}(?:[-./]|\. )[^\W\d_]{3,4}\.?(?:[-./ ]\d{2,4})?|[^\W\d_]{3}[- ]\d{2}"  # 1-Mar, 01. Mär, Mar-24
+    r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}([./])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"  # dates, times
+    r"|#[A-Z/¡]+[!?]?|#{3,}"  # #NAME?, ########
 )
 MAX_SHARE_REWRITTEN = 0.5  # of the different texts; more, and they are the design, but for numbers that end with .0
 MAX_LISTED = 8  # items in a line; the others are counted
@@ -213,9 +214,7 @@ def advice_on_images(found: Inspection) -> list[str]:
     advice = [] if found.found.labels else advice_on_labels(found.found)
     if found.found.has_table:
         advice += advice_on_spreadsheet(found.texts)
-    if found.found.readings:
-        checked = "check every row, then delete the column confidence of the table"
-        advice.append(f"{counted(found.found.readings, 'text')} are a model's readings: {checked}")
+    advice += advice_on_readings(found.found)
     advice += advice_on_typing_errors(found)
     rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
     if rare:
@@ -237,6 +236,12 @@ def advice_on_images(found: Inspection) -> list[str]:
         more = "; with so few, train --init pretrained may help" if len(found.labels) < FEW_FOR_TRAINING else ""
         advice.append(f"only {counted(len(found.labels), 'image')}: add a few hundred{more}")
     return advice or ["the images are fit for training"]
+
+
+def advice_on_readings(found: Found) -> list[str]:
+    """Return what to do with labels that a model wrote."""
+    checked = "check every row, then delete the column confidence of the table"
+    return [f"{counted(found.readings, 'text')} are a model's readings: {checked}"] if found.readings else []
 
 
 def advice_on_labels(found: Found) -> list[str]:
@@ -272,12 +277,11 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     numbers = [text for text in texts if text.isdecimal()]
     advice = []
     are_many = len(numbers) >= MIN_NUMBERS and 2 * len(numbers) > len(texts)
-    if (
-        are_many
-        and len(set(map(len, numbers))) > 1
-        and not any(text.startswith("0") and text != "0" for text in numbers)
-    ):
-        advice.append(f"no text starts with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")
+    with_zero = sum(text.startswith("0") and text != "0" for text in numbers)
+    shorter = sum(len(text) < max(map(len, numbers)) for text in numbers)
+    if are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9):
+        few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
+        advice.append(f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")
     rewritten = list(dict.fromkeys(text for text in texts if REWRITTEN.fullmatch(text)))
     are_some = len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts))
     if rewritten and (are_some or all(text.endswith(".0") for text in rewritten)):

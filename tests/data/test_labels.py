@@ -146,6 +146,10 @@ def texts(found):
         ("im1.png", "AB", {"labels.json": '{"im1.png": "AB"}', "notes.csv": "x"}, "labels.json"),
         ("im1.png", "AB", {"labels.csv": "im1.png,AB", "labels.json": '{"im1.png": "CD"}'}, "labels.csv"),
         ("x1.png x2.png", "AB CD", {"x1.txt": "AB\n", "x2.txt": b"\xff\xfeC\0D\0"}, "text files"),
+        ("images/x1.png a/images/x2.png", "AB CD", {"labels/x1.txt": "AB", "a/labels/x2.txt": "CD"}, "text files"),
+        ("0714/1.png 3626/1.png 8610/0.png", "0714 3626 8610", {}, "folder names"),
+        ("071/x.png 362/x.png 861/x.png", "071 362 861", {}, "folder names"),
+        ("a/AB.png b/AB.png", "AB AB", {}, "file names"),
         ("x1.png", "AB", {"x1.gt.txt": " AB \r\n"}, "text files"),
         ("x1.png", "AB", {"x1.png.txt": "AB"}, "text files"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
@@ -248,6 +252,12 @@ def test_a_table_of_another_name_is_proposed(folder, table):
     names = [f"img_{number}.png" for number in range(20)]
     with pytest.raises(UsageError, match=naming("--labels", table)):
         find_labels(folder(*names, files={table: "x"})).check()
+
+
+def test_a_text_file_that_holds_a_box_or_may_belong_to_two_images_is_reported(folder):
+    box, texts_of_box = {"a.txt": "0 0.5 0.5 0.9 0.2", "b.txt": "AB"}, {}
+    found = find_labels(folder("a.png", "b.png", "b.jpg", files=box))
+    assert (texts(found), sorted(found.problems)) == (texts_of_box, ["a.png", "b.jpg", "b.png"])
 
 
 def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):

@@ -52,6 +52,8 @@ def test_the_usual_names_of_columns_are_known(read, header):
     [
         "text,filename,author\nAB,a.png,me\né 1,b.png,you\n",
         "filename;text\na.png;AB\nb.png;é 1\n",
+        "id,image,answer\n1,a.png,AB\n2,b.png,é 1\n",
+        "filename,text\na.png,AB\u200b\nb.png,\u200fé 1\n",
         "sep=;\r\nfilename;text\r\na.png;AB\r\nb.png;é 1\r\n",
         '{"version": 1, "images": [{"file": "a.png", "text": "AB"}, {"file": "b.png", "text": "é 1"}]}',
         "filename\ttext\na.png\tAB\nb.png\té 1\n",

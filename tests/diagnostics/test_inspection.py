@@ -139,6 +139,12 @@ WORDS = [f"{'ABCDEFGHJK'[number % 10]}{number:03}" for number in range(200)]
         (["12.0", *WORDS], "12.0"),
         (["#NAME?", *WORDS], "#NAME?"),
         (["1,907", *WORDS], "1,907"),
+        (["01. Mär", *WORDS], "01. Mär"),
+        (["ИСТИНА", *WORDS], "ИСТИНА"),
+        (["12:34:00", *WORDS], "12:34:00"),
+        (["1.2.24", *WORDS], "1.2.24"),
+        (["########", *WORDS], "########"),
+        ([*DIGITS[:5], *(str(int(text)) for text in DIGITS[5:])], "5"),
         ([f"{int(text)}.0" for text in DIGITS], ".0"),
     ],
 )
@@ -148,7 +154,18 @@ def test_what_a_spreadsheet_has_rewritten_is_noticed(texts, shown):
 
 
 @pytest.mark.parametrize(
-    "texts", [DIGITS, WORDS, DIGITS[:40], ["12", "345"], [text[1:] for text in WORDS], ["TRUE"] * 9]
+    "texts",
+    [
+        ["3E89", *WORDS],
+        ["29 aut", *WORDS],
+        [*DIGITS, "1"],
+        DIGITS,
+        WORDS,
+        DIGITS[:40],
+        ["12", "345"],
+        [text[1:] for text in WORDS],
+        ["TRUE"] * 9,
+    ],
 )
 def test_texts_without_such_signs_get_no_advice(texts):
     assert advice_on_spreadsheet(texts) == []
