@@ -29,7 +29,7 @@ MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
 MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
 REWRITTEN = re.compile(
-    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX|ИСТИНА|ЛОЖЬ"  # 'true'
+    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX|ИСТИНА|ЛОЖЬ|NaN|nan|NULL|None|[nN]/[aA]"  # 'true', an empty field
     r"|\d[.,]\d+E[+-]?\d+|\dE[+-]\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"  # 1.00E+05, 12.0, 1,907
     r"|\d{1,2}(?:[-./]|\. )[^\W\d_]{3,4}\.?(?:[-./ ]\d{2,4})?|[^\W\d_]{3}[- ]\d{2}"  # 1-Mar, 01. Mär, Mar-24
     r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}([./])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"  # dates, times

@@ -141,6 +141,8 @@ WORDS = [f"{'ABCDEFGHJK'[number % 10]}{number:03}" for number in range(200)]
         (["1,907", *WORDS], "1,907"),
         (["01. Mär", *WORDS], "01. Mär"),
         (["ИСТИНА", *WORDS], "ИСТИНА"),
+        (["nan", *WORDS], "nan"),
+        (["N/A", *WORDS], "N/A"),
         (["12:34:00", *WORDS], "12:34:00"),
         (["1.2.24", *WORDS], "1.2.24"),
         (["########", *WORDS], "########"),
