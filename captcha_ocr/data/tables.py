@@ -29,6 +29,7 @@ COLUMNS = {  # the usual names of a column, in one word
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
+MORE_TEXT = ("text", "transcript", "solution", "answer", "correction")  # ends of names of other columns with texts
 WEAK = {"id", "name"}  # of a column of numbers, beside one of file names
 INVISIBLE = " \t\r\n\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
@@ -138,6 +139,11 @@ def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
             raise ValueError(f"its columns {' and '.join(repr(names[key]) for key in found)} both mean the {column}")
         if found:
             columns[column] = (exact or found)[0]
+    others = [key for key, name in normal.items() if key not in columns.values() and name.endswith(MORE_TEXT)]
+    others = [key for key in others if normal[key] not in COLUMNS["text"]]
+    if "text" in columns and others:  # a class beside the text, or a text beside its correction
+        both = f"{names[columns['text']]!r} and {names[others[0]]!r}"
+        raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
     return columns
 
 
