@@ -181,7 +181,7 @@ def prepare(
     with deferred():
         from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
-        from captcha_ocr.diagnostics.inspection import advice_on_readings, advice_on_spreadsheet
+        from captcha_ocr.diagnostics.inspection import advice_on_tables
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
@@ -198,9 +198,8 @@ def prepare(
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
-    if prepared.found.has_table:
-        advice = advice_on_spreadsheet([label.text for label in prepared.found.labels])
-        rows += [("advice", line) for line in advice + advice_on_readings(prepared.found)]
+    advice = advice_on_tables(prepared.found, [label.text for label in prepared.found.labels])
+    rows += [("advice", line) for line in advice]
     if copies := prepared.manifest.copies:
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:

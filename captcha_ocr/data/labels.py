@@ -19,9 +19,8 @@ from captcha_ocr.system.console import command_line, count_kinds
 LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
 TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".xlsx", ".xls", ".ods")
-TABLES = (  # in either case; metadata as Hugging Face's datasets have it
-    *(LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl", "metadata.jsonl", "metadata.csv"),
-)
+# In either case; metadata as Hugging Face's datasets have it.
+TABLES = (LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl", "metadata.jsonl", "metadata.csv")
 MANY_TEXT_FILES = 3  # more are no tables
 TO_CONVERT = (".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd")
 SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in tables

@@ -110,11 +110,13 @@ class NameReader:
 
     def fitting(self, parts: Parts, places: Sequence[int]) -> list[str]:
         """Return the parts at the given places that fit, and the longest that fit of those side by side: 7-3."""
+        if self.fits is None:
+            return []
         found, last = dict[str, None](), -1
-        for start in places if self.fits is not None else ():
+        for start in places:
             ends = [end for end in places if end >= start and set(range(start, end + 1)).issubset(places)]
             texts = {end: parts.text(start, end) for end in reversed(ends) if start > last}
-            end = next((end for end, text in texts.items() if self.fits is not None and self.fits(text)), None)
+            end = next((end for end, text in texts.items() if self.fits(text)), None)
             if end is not None:
                 found[texts[end]], last = None, end
         return list(found)

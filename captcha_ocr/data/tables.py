@@ -31,7 +31,7 @@ COLUMNS = {  # the usual names of a column, in one word
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
 MORE_TEXT = ("text", "transcript", "solution", "answer", "correction")  # ends of names of other columns with texts
 WEAK = {"id", "name"}  # of a column of numbers, beside one of file names
-INVISIBLE = " \t\r\n\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
+INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
 EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')  # ="0012" and '0012: how people make a spreadsheet keep zeros
 Key = TypeVar("Key")
@@ -139,8 +139,7 @@ def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
             raise ValueError(f"its columns {' and '.join(repr(names[key]) for key in found)} both mean the {column}")
         if found:
             columns[column] = (exact or found)[0]
-    others = [key for key, name in normal.items() if key not in columns.values() and name.endswith(MORE_TEXT)]
-    others = [key for key in others if normal[key] not in COLUMNS["text"]]
+    others = [key for key, name in normal.items() if name.endswith(MORE_TEXT) and name not in COLUMNS["text"]]
     if "text" in columns and others:  # a class beside the text, or a text beside its correction
         both = f"{names[columns['text']]!r} and {names[others[0]]!r}"
         raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
@@ -158,7 +157,7 @@ def row_of(number: int, values: dict[str, Any]) -> Row:
                 excerpt(str(values.get("filename", ""))),
                 problem=f"its {column} is no text: {excerpt(str(value))}",
             )
-        words[column] = "" if value is None else str(value).strip(INVISIBLE)
+        words[column] = "" if value is None else str(value).strip().strip(INVISIBLE).strip()
     return Row(number, **words, is_reading=is_reading)
 
 

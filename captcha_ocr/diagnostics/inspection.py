@@ -212,9 +212,7 @@ def join_first(words: Sequence[str]) -> str:
 def advice_on_images(found: Inspection) -> list[str]:
     """Return what to consider before training, one sentence each."""
     advice = [] if found.found.labels else advice_on_labels(found.found)
-    if found.found.has_table:
-        advice += advice_on_spreadsheet(found.texts)
-    advice += advice_on_readings(found.found)
+    advice += advice_on_tables(found.found, found.texts)
     advice += advice_on_typing_errors(found)
     rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
     if rare:
@@ -238,10 +236,13 @@ def advice_on_images(found: Inspection) -> list[str]:
     return advice or ["the images are fit for training"]
 
 
-def advice_on_readings(found: Found) -> list[str]:
-    """Return what to do with labels that a model wrote."""
-    checked = "check every row, then delete the column confidence of the table"
-    return [f"{counted(found.readings, 'text')} are a model's readings: {checked}"] if found.readings else []
+def advice_on_tables(found: Found, texts: Sequence[str]) -> list[str]:
+    """Return what to do with texts that a spreadsheet may have rewritten, and with labels that a model wrote."""
+    advice = advice_on_spreadsheet(texts) if found.has_table else []
+    if found.readings:
+        checked = "check every row, then delete the column confidence of the table"
+        advice.append(f"{counted(found.readings, 'text')} are a model's readings: {checked}")
+    return advice
 
 
 def advice_on_labels(found: Found) -> list[str]:
@@ -278,7 +279,8 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     advice = []
     are_many = len(numbers) >= MIN_NUMBERS and 2 * len(numbers) > len(texts)
     with_zero = sum(text.startswith("0") and text != "0" for text in numbers)
-    shorter = sum(len(text) < max(map(len, numbers)) for text in numbers)
+    longest = max(map(len, numbers), default=0)
+    shorter = sum(len(text) < longest for text in numbers)
     if are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9):
         few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
         advice.append(f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")

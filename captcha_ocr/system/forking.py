@@ -49,7 +49,7 @@ class ForkGuard:
         finally:
             with self.idle:
                 self.computing[own] -= 1
-                if self.computing[own] <= 0:  # less in a child, which was forked meanwhile and has counted anew
+                if self.computing[own] <= 0:  # less in a child, which was forked meanwhile and counts from 0
                     del self.computing[own]
                 self.idle.notify_all()
 
