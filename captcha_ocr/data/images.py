@@ -83,12 +83,12 @@ def fit(image: Image.Image, size: InputSize) -> np.ndarray:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def survey(files: Iterable[Path], max_bytes: int = MAX_BYTES) -> ImageKind | None:
+def survey(images: Iterable[Source], max_bytes: int = MAX_BYTES) -> ImageKind | None:
     """Return the median size of some images, with 3 channels if grey loses contrast; None if none can be read."""
     sizes, kept = [], []
-    for file in files:
+    for source in images:
         with suppress(ImageError):
-            image = open_image(file, max_bytes)
+            image = open_image(source, max_bytes)
             kept.append(contrast_in_grey(image))
             sizes.append(image.size)
     if not sizes:

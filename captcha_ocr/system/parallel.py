@@ -7,13 +7,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.system.cgroups import processor_quota
 from captcha_ocr.system.console import say
 from captcha_ocr.system.signals import blocked, deferred
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -105,45 +109,118 @@ class Slices(Iterator[list[Job]]):
             raise self.error
 
 
+class Workers:
+    """Worker processes for several series of jobs; `with` or `close` ends them.
+
+    Without processes, where the system has no semaphores for them (/dev/shm is read-only or full, or AWS Lambda), this
+    process works alone, and says so. niceness: by how much the workers yield to other processes, 0 to 19.
+    """
+
+    def __init__(self, workers: int, niceness: int = 0) -> None:
+        # Not at the top: reading one image starts no process, and would take a seventh longer.
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        context = multiprocessing.get_context("spawn")
+        self.pool: ProcessPoolExecutor | None = None
+        try:
+            self.pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker, initargs=(niceness,))
+        except OSError as error:
+            say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
+
+    def start(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> "Results[Job, Result]":
+        """Start jobs, and return their results, which come in the order of the jobs."""
+        return Results(self.pool, function, jobs)
+
+    def close(self) -> None:
+        """End the workers after the jobs that they are doing; the jobs after these are not done."""
+        if self.pool is not None:
+            with deferred():  # a second Ctrl-C here would leave workers that wait for jobs forever
+                self.pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Results(Iterator[Result], Generic[Job, Result]):
+    """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed."""
+
+    def __init__(
+        self, pool: "ProcessPoolExecutor | None", function: Callable[[Job], Result], jobs: Iterable[Job]
+    ) -> None:
+        self.function, self.jobs = function, list(jobs)
+        self.taken = 0
+        self.own: dict[int, Result] = {}  # results of this process, by the number of the job
+        self.futures: list[Future[Result] | None] = [None] * len(self.jobs)  # None: a job for this process
+        if pool is not None:
+            # The workers start here and inherit the blocked signal. This process defers it as well, because another of
+            # its threads may receive it while the workers start.
+            with deferred(), blocked(signal.SIGINT), killed_workers():
+                self.futures = [pool.submit(function, job) for job in self.jobs]
+
+    def __next__(self) -> Result:
+        if self.taken == len(self.jobs):
+            raise StopIteration
+        number, self.taken = self.taken, self.taken + 1
+        if number in self.own:
+            return self.own.pop(number)
+        future, self.futures[number] = self.futures[number], None  # the result is freed with its last user
+        if future is None:
+            return self.function(self.jobs[number])
+        # Not pool.map: it cancels futures, which ends in a traceback or a deadlock if the signal also killed a worker.
+        with killed_workers():
+            return future.result()
+
+    def wait(self, seconds: float) -> int:
+        """Wait at most so long for all results; return how many are not there yet.
+
+        Meanwhile this process does jobs that no worker has begun, the last ones first: workers that yield to other
+        programs may get little time.
+        """
+        from concurrent.futures import wait
+
+        end = time.monotonic() + seconds
+        open_jobs = [number for number in range(self.taken, len(self.jobs)) if number not in self.own]
+        while open_jobs and time.monotonic() < end:
+            number = open_jobs.pop()
+            future = self.futures[number]
+            if future is None or future.cancel():
+                self.futures[number] = None
+                self.own[number] = self.function(self.jobs[number])
+        others = [future for future in self.futures[self.taken :] if future is not None]
+        missing = wait(others, max(0.0, end - time.monotonic())).not_done
+        return len(missing) + sum(self.futures[number] is None for number in open_jobs)
+
+
+@contextmanager
+def killed_workers() -> Iterator[None]:
+    """Turn the error of a pool that has lost a worker into a CaptchaOcrError."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        yield
+    except BrokenProcessPool:
+        raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
+
+
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
     """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
 
-    This process works alone, and says so, where the system has no semaphores for others: /dev/shm is read-only or full,
-    or AWS Lambda. `function` must be a function of a module, since the workers are new processes ("spawn": the same on
-    every system, and safe with threads).
+    `function` must be a function of a module, since the workers are new processes ("spawn": the same on every system,
+    and safe with threads).
     """
     workers = min(workers or available_workers(), len(jobs))
     if workers <= 1:
         yield from map(function, jobs)
         return
-    # Not at the top: reading one image starts no process, and would take a seventh longer.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    context = multiprocessing.get_context("spawn")
-    try:
-        pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker)
-    except OSError as error:
-        say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
-        yield from map(function, jobs)
-        return
-    try:
-        # All workers start here and inherit the blocked signal. This process defers it as well, because another of its
-        # threads may receive it while the workers start.
-        with deferred(), blocked(signal.SIGINT):
-            results = deque(pool.submit(function, job) for job in jobs)
-        # Not pool.map: it cancels futures, which ends in a traceback or a deadlock if the signal also killed a worker.
-        while results:
-            yield results.popleft().result()
-    except BrokenProcessPool:
-        raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
-    finally:
-        with deferred():  # a second Ctrl-C here would leave workers that wait for jobs forever
-            pool.shutdown(cancel_futures=True)
+    with Workers(workers) as pool:
+        yield from pool.start(function, jobs)
 
 
-def _prepare_worker() -> None:
+def _prepare_worker(niceness: int) -> None:
     """Ignore Ctrl-C, which the parent handles, and end with the parent even if it is killed."""
     from multiprocessing import parent_process
 
@@ -154,3 +231,5 @@ def _prepare_worker() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)

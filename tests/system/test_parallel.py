@@ -4,13 +4,14 @@ import itertools
 import multiprocessing.synchronize
 import os
 import threading
+import time
 import weakref
 
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system import parallel
-from captcha_ocr.system.parallel import JOBS_PER_SLICE, available_workers, map_in_threads, map_jobs
+from captcha_ocr.system.parallel import JOBS_PER_SLICE, Workers, available_workers, map_in_threads, map_jobs
 
 
 def with_process(job):
@@ -66,6 +67,57 @@ def test_the_error_of_a_job_reaches_the_caller(workers):
     results = map_jobs(int, ["1", "x"], workers) if workers else map_in_threads(lambda some: [*map(int, some)], "1x")
     with pytest.raises(ValueError, match="'x'"):
         list(results)
+
+
+def wait_for_file(path):
+    """Wait for a file, unless it is none; return the process."""
+    while path != "none" and not path.exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def niceness(_):
+    return os.getpid(), os.nice(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="needs nice")
+def test_workers_stay_for_the_next_jobs_and_yield_to_other_processes():
+    with Workers(1, niceness=19) as workers:
+        found = [process for _ in range(2) for process in workers.start(niceness, range(3))]
+    assert set(found) == {(found[0][0], 19)}
+    assert os.nice(0) < 19
+
+
+@pytest.mark.parametrize("has_semaphores", [True, False])
+def test_results_are_waited_for_without_being_taken(monkeypatch, capsys, has_semaphores):
+    if not has_semaphores:
+        monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+    with Workers(2) as workers:
+        results = workers.start(str, range(5))
+        if not has_semaphores:
+            assert results.wait(0) == 5
+        assert results.wait(60) == 0
+        assert list(results) == ["0", "1", "2", "3", "4"]
+    assert ("/dev/shm" in capsys.readouterr().err) == (not has_semaphores)
+
+
+def test_who_waits_does_the_jobs_that_no_worker_has_begun(tmp_path):
+    with Workers(1) as workers:
+        results = workers.start(wait_for_file, [tmp_path / "file", *["none"] * 20])
+        assert results.wait(0) == 21
+        while results.wait(0.1) > 3:  # the worker has the first, and keeps up to two others
+            pass
+        (tmp_path / "file").touch()
+        assert results.wait(60) == 0
+        assert {*results} >= {os.getpid()}
+
+
+def test_workers_that_were_killed_take_no_more_jobs():
+    with Workers(1) as workers:
+        with pytest.raises(CaptchaOcrError, match="--workers"):
+            list(workers.start(os._exit, [1]))
+        with pytest.raises(CaptchaOcrError, match="--workers"):
+            list(workers.start(str, [1]))
 
 
 def test_a_killed_worker_is_an_error():
