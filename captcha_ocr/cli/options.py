@@ -153,16 +153,16 @@ def given(*names: str) -> list[str]:
     return words
 
 
-def read_command(model: Path, images: Path) -> str:
+def read_command(model: Path, images: Path | None) -> str:
     """Return the command that reads an image below `images`, or asks for one, with a model."""
     from captcha_ocr.data.images import find_images
 
     is_default = model == RUN and MODEL_VARIABLE not in os.environ
     words = [] if is_default else ["--model", *place(Path(name_of_model(model)))]
-    found = find_images(images).images[:1] if images.is_dir() else []
-    return next_command(
-        "eval", *(place(images / file)[0] for file in found), *words, *given("device", "threads", "max_bytes")
-    )
+    found = []
+    if images is not None and images.is_dir():
+        found = [images / file for file in find_images(images).images[:1]]
+    return next_command("eval", *(place(file)[0] for file in found), *words, *given("device", "threads", "max_bytes"))
 
 
 def escape(path: str) -> str:

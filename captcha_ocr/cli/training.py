@@ -6,29 +6,46 @@ from typing import Any, get_args
 
 import click
 
+from captcha_ocr.charset import NAMED
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
+    FILE,
     FOLDER,
     MODEL,
     RUN,
     SHARDS,
     Command,
     add_options,
+    charset_option,
     device_option,
     force_option,
+    given,
     json_option,
+    length_option,
     option,
     parse_numbers,
+    parse_size,
     quiet_option,
     read_command,
     report,
     seed_option,
     threads_option,
 )
-from captcha_ocr.config import FEW, PRESETS, Loss, Precision, Schedule, TrainConfig, preset_for, preset_named
+from captcha_ocr.config import (
+    FEW,
+    PRESETS,
+    Loss,
+    Precision,
+    Schedule,
+    TrainConfig,
+    derive_epochs,
+    preset_for,
+    preset_named,
+)
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
+from captcha_ocr.training.draw_options import DESIGNS, DrawOptions, draw_option
 
 
 def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
@@ -40,8 +57,29 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
     return click.option(name, field, help=help_text, **settings)
 
 
+def with_draw(help_text: str, default: object = None) -> str:
+    """Return the help of an option that only --draw has."""
+    return f"With --draw: {help_text}" + ("" if default is None else f"  [default: {default}]")
+
+
+NOT_WITH_DRAW = ("data", "stream", "cross_validate")
+DRAWING = ("lengths", "charset", "case_sensitive", "fonts", "size", "channels", "repeat", "workers")
+draw_options = add_options(
+    option("--draw", type=click.Choice(DESIGNS), help="Draw the images while training, instead of --data."),
+    length_option(with_draw("characters per text.", DrawOptions.length)),
+    charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", DrawOptions.charset)),
+    option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
+    option("--fonts", type=FILE, multiple=True, help=with_draw("a TrueType font file; may be repeated.")),
+    option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help=with_draw("the network's input.", "as prepare")),
+    option("--channels", type=click.Choice(["1", "3"]), help=with_draw("grey or colour input.", "as prepare")),
+    option("--repeat", type=click.IntRange(1), help=with_draw("epochs that show an image.", DrawOptions.repeat)),
+    option("--workers", type=click.IntRange(1, 256), help=with_draw("processes that draw.", "one per processor")),
+)
+
+
 @main.command()
 @option("--data", type=FOLDER, default=(SHARDS,), multiple=True, help="A folder of shards; may be repeated.")
+@draw_options
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
 @click.option(
     "--preset",
@@ -54,7 +92,12 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @training_option("--lr", "learning_rate", "Maximum learning rate.", type=float)
 @training_option("--schedule", "schedule", "Learning rate schedule.", type=click.Choice(get_args(Schedule)))
 @training_option("--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss)))
-@training_option("--images", "images", "Train on the first so many images.  [default: all]", type=int)
+@training_option(
+    "--images",
+    "images",
+    f"Train on the first so many images, or draw so many.  [default: all, or {DrawOptions.images:,}]",
+    type=int,
+)
 @option("--cross-validate", is_flag=True, help="Train on each fold that prepare --folds made, and score all test sets.")
 @option("--init", type=MODEL, help="Start from a trained model of any alphabet, length and size, or pretrained.")
 @option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
@@ -67,6 +110,7 @@ def training_option(name: str, field: str, help_text: str, **settings: Any) -> C
 @add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def train(
     data: tuple[Path, ...],
+    draw: str | None,
     out: Path,
     preset: str | None,
     cross_validate: bool,
@@ -82,7 +126,7 @@ def train(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a ResNet-18 on shards, and score it on the test set at the end.
+    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test set at the end.
 
     If the run in --out is unfinished, continue it.
 
@@ -98,23 +142,45 @@ def train(
 
     if cross_validate and (len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
+    drawing = drawing_of(draw, options)
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
-    config = recipe(preset, shards, init, options)
+    config = recipe(preset, drawing or shards, init, options)
     how = TrainOptions(device, init, resume, stream, force, quiet, keep_every, tensorboard, threads)
     if cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         found = {"out": str(out), "test": scores.summary()}
         report(as_json, found, str(scores), read_command(out / "fold-1", source_of(shards[0])))
         return
-    finished = training.train(data, out, config, how)
+    finished = training.train(drawing or data, out, config, how)
     if rank_and_world_size()[0] > 0:
         return  # the main process reports the result
     report(
         as_json,
         {"out": str(out), **asdict(finished)},
         f"{out / BEST}: {score_line(finished.test)}",
-        read_command(out, source_of(data[0])),
+        read_command(out, source_of(data[0]) if drawing is None else None),
     )
+
+
+def drawing_of(design: str | None, options: dict[str, Any]) -> DrawOptions | None:
+    """Take the options of --draw out of the options; None without it. UsageError for options that do not fit."""
+    taken = {name: value for name in DRAWING if (value := options.pop(name))}
+    if "lengths" in taken:
+        taken["length"] = str(taken.pop("lengths"))
+    if design is None:
+        for name in taken:
+            raise UsageError(f"{draw_option(name)} is for images that --draw draws; add --draw, or leave it out")
+        return None
+    for name in NOT_WITH_DRAW:
+        if given(name):
+            raise UsageError(f"--draw and --{name.replace('_', '-')} exclude each other")
+    if "channels" in taken:
+        taken["channels"] = int(taken["channels"])
+    images = options.pop("images")
+    if images is not None:
+        taken["images"] = images
+    taken["fonts"] = tuple(map(str, taken.get("fonts", ())))
+    return DrawOptions(design, **taken)
 
 
 def source_of(shards: Path) -> Path:
@@ -135,8 +201,12 @@ def score_line(test: Mapping[str, Any] | None) -> str:
     )
 
 
-def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, options: dict[str, Any]) -> TrainConfig:
+def recipe(
+    preset: str | None, data: Sequence[Path] | DrawOptions, init: Path | None, options: dict[str, Any]
+) -> TrainConfig:
     """Return the training options: those given, else those of the preset; the number of images may select it."""
+    from dataclasses import replace
+
     from captcha_ocr.data.shards import read_dataset
 
     def with_options(name: str) -> TrainConfig:
@@ -146,7 +216,9 @@ def recipe(preset: str | None, shards: Sequence[Path], init: Path | None, option
     config = with_options(preset or "default")  # raises errors in the options before anything is read
     if preset is not None:
         return config
-    return with_options(preset_for(options["images"] or read_dataset(shards).count("train")))
+    if isinstance(data, DrawOptions):
+        return with_options(preset_for(data.different(derive_epochs(replace(config, epochs=None), data.images) or 1)))
+    return with_options(preset_for(options["images"] or read_dataset(data).count("train")))
 
 
 @main.command()

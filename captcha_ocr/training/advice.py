@@ -16,6 +16,8 @@ from captcha_ocr.network.resnet import columns_of
 from captcha_ocr.system.console import command_line, counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import unused
+from captcha_ocr.training.draw_options import MAX_DRAWINGS, DrawOptions, draw_option
+from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
 from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
 
@@ -27,7 +29,7 @@ MAX_GAP = 0.05  # of exact match between training and validation images; beyond 
 class Origin:
     """How a run was begun, as far as its command tells and run.json does not."""
 
-    dataset: Dataset
+    dataset: TrainingData
     out: Path
     options: TrainOptions = TrainOptions()
     processes: int = 1
@@ -45,11 +47,16 @@ def advice_on_run(folder: Path) -> list[str]:
 
 
 def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
-    """Return how a finished run was begun; None if run.json does not tell, or if the shards are gone or others."""
+    """Return how a finished run was begun; None if run.json does not tell, or shards or fonts are gone or others."""
     document = read_sealed(folder / RUN_FILE, RUN_FORMAT, RUN_VERSION)
     with suppress(CaptchaOcrError, KeyError, TypeError, ValueError):
         given = dict(document["given"])
-        dataset = read_dataset(map(Path, given.pop("data")))
+        data = given.pop("data")
+        dataset: TrainingData
+        if isinstance(data, dict):
+            dataset = DrawnData.of(DrawOptions.from_dict(data), spec.training)
+        else:
+            dataset = read_dataset(map(Path, data))
         init = given.pop("init")
         options = TrainOptions(init=None if init is None else folder_named(init), **given)
         if dataset.sha256 == spec.data:
@@ -77,7 +84,7 @@ def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> l
 
 def against_guessing(finished: Finished, spec: RunSpec, origin: Origin | None) -> str:
     """Return what to do about guessing: train longer if the run was short, else look at the labels."""
-    if finished.epochs < (usual_epochs(spec) or 0):
+    if finished.epochs < (usual_epochs(spec) or 0) or spec.drawn is not None:  # no label of a drawing is wrong
         return learn_longer(finished, spec, origin)
     return f": compare the labels with the images{look_at_images(origin)}, or use more images"
 
@@ -135,16 +142,21 @@ def train_command(spec: RunSpec, origin: Origin, out: Path, preset: str | None =
 
 
 def command_on(origin: Origin, out: Path, *words: str, name: str = "train") -> str:
-    """Return a command on the shards and the device of a run."""
+    """Return a command on the images and the device of a run."""
     options = origin.options
     device = [] if options.device == "auto" else ["--device", options.device]
     device += [] if options.threads is None else ["--threads", str(options.threads)]
-    data = [word for folder in origin.dataset.folders for word in ["--data"] * (name == "train") + [str(folder)]]
+    if isinstance(origin.dataset, DrawnData):
+        data = origin.dataset.options.words
+    else:
+        data = [word for folder in origin.dataset.folders for word in ["--data"] * (name == "train") + [str(folder)]]
     return command_line(name, *data, "--out", str(out), *words, *device)
 
 
 def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     """Return what helps against overfitting and was not done."""
+    if spec.drawn is not None:
+        return against_repetition(spec, origin)
     ways, options = ["use more images"], dict[str, str]()
     if not spec.training.augment and fits(spec, PRESETS["few"].network):
         options["preset"] = "few"
@@ -152,7 +164,7 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
         options["init"] = PRETRAINED_NAME
     if origin is None or origin.processes > 1:
         return ways + [repeat_with(f"--{option} {value}", is_new=True) for option, value in options.items()]
-    if len(origin.dataset.folders) == 1 and spec.images["test"]:
+    if isinstance(origin.dataset, Dataset) and len(origin.dataset.folders) == 1 and spec.images["test"]:
         init = [] if origin.options.init is None else ["--init", name_of_model(origin.options.init)]
         out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
         ways[0] += f"; how many: {command_on(origin, out, *init, name='curve')}"
@@ -162,6 +174,19 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     return ways
 
 
+def against_repetition(spec: RunSpec, origin: Origin | None) -> list[str]:
+    """Return what helps a network that learns its drawings by heart: to show it more of them."""
+    assert spec.drawn is not None, "the run is one on drawings"
+    repeat, images = spec.drawn["repeat"], spec.images["train"]
+    more = {"repeat": repeat // 2} if repeat > 1 else {"images": min(2 * images, MAX_DRAWINGS)}
+    if origin is None or origin.processes > 1 or not isinstance(origin.dataset, DrawnData):
+        words = " ".join(f"{draw_option(name)} {value}" for name, value in more.items())
+        return [f"draw more images: {repeat_with(words, is_new=True)}"]
+    options = DrawOptions(**{**vars(origin.dataset.options), **more})
+    changed = replace(origin, dataset=replace(origin.dataset, options=options))
+    return [f"draw more images: start again with: {train_command(spec, changed, unused(origin.out))}"]
+
+
 def fits(spec: RunSpec, network: NetworkConfig) -> bool:
     """Tell whether a network has enough columns for the texts of a run."""
     return columns_of(replace(spec.model, network=network)) >= 2 * spec.model.lengths.longest - 1
@@ -169,7 +194,9 @@ def fits(spec: RunSpec, network: NetworkConfig) -> bool:
 
 def look_at_images(origin: Origin | None) -> str:
     """Name the command that shows images and labels, if they are still where they were."""
-    manifest = None if origin is None else origin.dataset.manifests[0]
-    if manifest is None or not Path(manifest.source).is_dir():
+    if origin is None or isinstance(origin.dataset, DrawnData):
+        return ""
+    manifest = origin.dataset.manifests[0]
+    if not Path(manifest.source).is_dir():
         return ""
     return f" ({command_line('inspect', manifest.source, *label_words(manifest))})"

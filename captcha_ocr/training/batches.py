@@ -1,12 +1,15 @@
-"""Batches of one split: the images are uint8 in the device's memory, or are streamed from disk."""
+"""Batches of one split: the images are uint8 in the device's memory, streamed from disk, or drawn meanwhile."""
 
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,9 +18,11 @@ from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_sh
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import memory_of
 from captcha_ocr.system.console import counted
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.parallel import Results, Workers, available_workers, map_jobs
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.drawing import DRAWINGS_PER_JOB, DrawnData, Job, TrainingData, draw_images
 
+NICENESS = 19  # of the processes that draw, since all threads of the training wait for one that shares its processor
 PART_BYTES = 100_000_000  # of a stream, shuffled together; up to four times as much is in memory
 
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
@@ -72,9 +77,23 @@ class BatchPartition:
 
 
 class Batches(ABC):
-    """Samples of one split, as batches on one device; `location` names where they are stored."""
+    """Samples of one split, as batches on one device; `location` names where they are stored.
+
+    extra_seconds: what an epoch takes besides its steps.
+    """
 
     location: str
+    extra_seconds = 0.0
+
+    def show(self, epoch: int, epochs: int | None) -> None:  # noqa: B027  most have the same for all epochs
+        """Choose the samples of an epoch, counted from 0, of so many epochs if that is known."""
+
+    def wait(self, seconds: float) -> int:
+        """Wait at most so long for the samples of the epoch; return how many are not there yet."""
+        return 0
+
+    def close(self) -> None:  # noqa: B027  most have none
+        """End the processes that make the samples."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -132,6 +151,62 @@ class ResidentBatches(Batches):
         yield self.images, self.labels
 
 
+class DrawnBatches(ResidentBatches):
+    """Samples that other processes draw: block after block, each while the one before is shown.
+
+    Two blocks are in memory at most.
+    """
+
+    def __init__(self, data: DrawnData, samples: range, group: ProcessGroup) -> None:
+        self.data, self.samples, self.device = data, samples, group.device
+        self.workers = Workers(drawing_processes(data, group), NICENESS)
+        self.location = f"new ones every {data.options.rhythm}"
+        self.wanted, self.shown, self.last = 0, -1, 0  # numbers of blocks
+        self.begun = 0.0
+        self.drawn: tuple[int, Results[Job, tuple[np.ndarray, np.ndarray]]] | None = None  # and the number of its block
+        super().__init__(*empty_samples(data, 0))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
+        """Yield all samples as one part; where they are shuffled, to train on them, the next block is begun."""
+        if generator is not None and self.drawn is None and self.shown < self.last:
+            self.begin(self.shown + 1)
+        yield from super().parts(generator)
+
+    def show(self, epoch: int, epochs: int | None) -> None:
+        """Choose the block of an epoch, and begin it unless that was done."""
+        self.last = sys.maxsize if epochs is None else self.data.block_of(epochs - 1)
+        self.wanted = min(self.data.block_of(epoch), self.last)
+        if self.wanted != self.shown and (self.drawn is None or self.drawn[0] != self.wanted):
+            self.begin(self.wanted)
+
+    def begin(self, block: int) -> None:
+        """Begin to draw a block."""
+        self.drawn = block, self.workers.start(draw_images, self.data.jobs("train", self.samples, block))
+        self.begun = time.perf_counter()
+
+    def wait(self, seconds: float) -> int:
+        """Wait at most so long for the block; return how many samples are not there yet."""
+        if self.drawn is None or self.shown == self.wanted:
+            return 0
+        block, parts = self.drawn
+        missing = parts.wait(seconds)
+        if missing:
+            return min(len(self), missing * DRAWINGS_PER_JOB)
+        if self.shown < 0 and self.device.type == "cpu":  # else a block is drawn while the device computes
+            self.extra_seconds = (time.perf_counter() - self.begun) / self.data.options.repeat
+        self.images, self.labels = empty_samples(self.data, 0)  # frees the block before
+        images, labels = collect(self.data, len(self), parts)
+        self.images, self.labels, self.shown, self.drawn = images.to(self.device), labels.to(self.device), block, None
+        return 0
+
+    def close(self) -> None:
+        """End the processes."""
+        self.workers.close()
+
+
 class StreamedBatches(Batches):
     """Samples that are read from their shards in every epoch, a few shards ahead."""
 
@@ -165,6 +240,28 @@ class StreamedBatches(Batches):
         return copy_to_device(images, self.device), copy_to_device(labels, self.device)
 
 
+def drawing_processes(data: DrawnData, group: ProcessGroup) -> int:
+    """Return how many processes draw for this one."""
+    return data.options.workers or max(1, available_workers() // group.local_world_size)
+
+
+def empty_samples(data: TrainingData, count: int) -> Samples:
+    """Return memory for `count` samples."""
+    size = data.size
+    images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
+    return images, torch.empty((count, data.lengths.longest), dtype=torch.int64)
+
+
+def collect(data: DrawnData, count: int, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> Samples:
+    """Return `count` drawings as one part; each of `parts` is freed once it is copied."""
+    images, labels = empty_samples(data, count)
+    first = 0
+    for some_images, some_labels in parts:
+        rows = slice(first, first := first + len(some_images))
+        images[rows], labels[rows] = torch.from_numpy(some_images), torch.from_numpy(some_labels)
+    return images, labels
+
+
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a CPU tensor to the device without waiting for it."""
     if device.type == "cuda":  # which copies only pinned memory in the background
@@ -186,9 +283,7 @@ def slices_of(refs: Sequence[ShardRef], samples: range) -> list[ShardSlice]:
 
 def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
     """Read the samples of some shards into memory, checked and decompressed on all processors."""
-    count, size = sum(len(part.rows) for part in slices), dataset.size
-    images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
-    labels = torch.empty((count, dataset.lengths.longest), dtype=torch.int64)
+    images, labels = empty_samples(dataset, sum(len(part.rows) for part in slices))
 
     def read(first: int, part: ShardSlice) -> None:
         shard_images, shard_labels = read_shard(*part.ref)
@@ -203,18 +298,21 @@ def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
 
 
 def load_split(
-    dataset: Dataset, split: Split, group: ProcessGroup, samples: range | None = None, stream: bool = False
+    dataset: TrainingData, split: Split, group: ProcessGroup, samples: range | None = None, stream: bool = False
 ) -> Batches:
     """Load one split: the given samples, or this process's portion.
 
-    They are resident on the device, or streamed on request or if they need more than half of its memory. DamagedError
-    for a damaged shard, CaptchaOcrError if the memory does not suffice.
+    Of shards, they are resident on the device, or streamed on request or if they need more than half of its memory.
+    Drawings are drawn now, but those to train on later. DamagedError for a damaged shard, CaptchaOcrError if the memory
+    does not suffice.
     """
     device = group.device
     samples = group.portion(dataset.count(split)) if samples is None else samples
-    slices = slices_of(dataset.of_split(split), samples)
     needed = len(samples) * dataset.size.channels * dataset.size.height * dataset.size.width
     room = memory_of(device) // (group.local_world_size if device.type == "cpu" else 1)
+    if isinstance(dataset, DrawnData):
+        return draw_split(dataset, split, group, samples, needed, room)
+    slices = slices_of(dataset.of_split(split), samples)
     if slices and (stream or needed > room / 2):
         return StreamedBatches(dataset, slices, device)
     try:
@@ -225,3 +323,16 @@ def load_split(
             f"the {len(samples):,} images of the {split} split need {needed / 1e9:.1f} GB, "
             f"for which the memory of {device} is too small; try --stream"
         ) from None
+
+
+def draw_split(
+    data: DrawnData, split: Split, group: ProcessGroup, samples: range, needed: int, room: int
+) -> ResidentBatches:
+    """Draw some samples of a split; the training draws its own later, block after block."""
+    if split != "train":
+        parts = map_jobs(draw_images, data.jobs(split, samples), drawing_processes(data, group))
+        images, labels = collect(data, len(samples), parts)
+        return ResidentBatches(images.to(group.device), labels.to(group.device))
+    two = f"two blocks of {len(samples):,} drawings need {2 * needed / 1e9:.1f} GB"
+    check(2 * needed <= room / 2, f"{two}, more than half of the memory of {group.device}; take fewer --images")
+    return DrawnBatches(data, samples, group)

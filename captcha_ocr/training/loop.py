@@ -4,6 +4,7 @@ import math
 import platform
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model, save_model
-from captcha_ocr.system.console import Table, counted, duration
+from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, Table, counted, duration
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.advice import Origin, advice
 from captcha_ocr.training.batches import Batches, Samples, load_split
 from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.model_card import model_card
@@ -86,6 +88,7 @@ class TrainingLoop:
     def run_epoch(self) -> None:
         """Train one epoch, validate, and save the best model and a checkpoint."""
         trainer, progress = self.trainer, self.progress
+        trainer.count_seconds(self.wait_for_images(progress.epoch, trainer.epochs))
         row = trainer.run_epoch(self.training, self.run.options.quiet or not self.group.is_main, self.between_steps)
         started = time.perf_counter()
         scores = self.score(trainer.model, self.validation)
@@ -107,6 +110,18 @@ class TrainingLoop:
             save_checkpoint(kept_checkpoint(self.run.out, progress.epoch), self.run.spec, trainer)
         self.save()
         self.run.tell(epoch_row(row, trainer))
+
+    def wait_for_images(self, epoch: int, epochs: int | None) -> float:
+        """Wait until all processes have the images of an epoch, or a signal ends the run; return the seconds."""
+        started = time.perf_counter()
+        self.training.show(epoch, epochs)
+        more = 1
+        while more:
+            missing = self.training.wait(SECONDS_BETWEEN_NOTES)
+            number, more = self.group.maximum(self.interruption.wanted or 0, missing)
+            if number:
+                self.interruption.leave(number)
+        return time.perf_counter() - started
 
     def between_steps(self) -> None:
         """Log what is new, save when the last checkpoint is some minutes old, and leave if a signal asks for it."""
@@ -156,6 +171,7 @@ class TrainingLoop:
         model = load_model(run.out / BEST) if self.group.is_main else ResNet18(self.trainer.model.config)
         model = to_device(model, self.trainer.device)
         self.group.broadcast(model.state_dict().values())
+        self.wait_for_images(progress.epoch - 1, progress.epoch)
         trained = self.score(model, self.training, TRAINING_BATCHES)
         validated = self.score(model, self.validation)
         test = None
@@ -200,7 +216,7 @@ class TrainingLoop:
         options = self.run.options
         init = None if options.init is None else printable(Path(name_of_model(options.init)))
         names = ("device", "threads", "stream", "keep_every", "tensorboard")
-        given = {"data": [printable(folder) for folder in self.run.dataset.folders], "init": init}
+        given = {"data": given_data(self.run.dataset), "init": init}
         given |= {name: getattr(options, name) for name in names}
         end_run(out, finished, {**facts, "versions": versions, "given": given})
 
@@ -214,6 +230,13 @@ class TrainingLoop:
         return until_signal(
             batches.in_order(evaluation_batch(self.trainer.model.config)), self.group, self.interruption, limit
         )
+
+
+def given_data(dataset: TrainingData) -> Any:
+    """Return the data as it was given, as JSON types: the folders of shards, or what to draw."""
+    if isinstance(dataset, DrawnData):
+        return {**asdict(dataset.options), "fonts": [printable(Path(font)) for font in dataset.options.fonts]}
+    return [printable(folder) for folder in dataset.folders]
 
 
 def until_signal(

@@ -2,24 +2,28 @@
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.config import TrainConfig
-from captcha_ocr.data.shards import Dataset
 from captcha_ocr.metrics import Scores
+from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.version import __version__
 
 
 def model_card(
-    config: TrainConfig, dataset: Dataset, best_epoch: int, validation: Scores, test: Scores | None = None
+    config: TrainConfig, dataset: TrainingData, best_epoch: int, validation: Scores, test: Scores | None = None
 ) -> str:
     """Return the model card as Markdown."""
     charset = dataset.charset
     case = "kept" if charset.case is None else f"read as {charset.case} case"
+    kind = "images"
+    if isinstance(dataset, DrawnData):
+        options = dataset.options
+        kind = f"images an epoch,\ndrawn while it trained (design `{options.design}`), new ones every {options.rhythm}"
     lines = [
         "# A captcha-ocr model",
         "",
         f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{shorten(charset.characters)}`",
         f"(case {case}) from images resized to {dataset.size}.",
         f"Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {config.images or dataset.count('train'):,} images; best epoch {best_epoch}.",
+        f"seed {config.seed}, on {config.images or dataset.count('train'):,} {kind}; best epoch {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",
         "",

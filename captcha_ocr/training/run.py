@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 from captcha_ocr.config import PRESETS, ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
-from captcha_ocr.data.shards import Dataset
+from captcha_ocr.data.tables import excerpt
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import WEIGHTS_FILE, find_model_folder, read_config, read_model_config
 from captcha_ocr.system.console import say
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.draw_options import draw_option
+from captcha_ocr.training.drawing import DrawnData, TrainingData
 
 RUN_VERSION = 4  # of run.json and state.json
 OPTIONS = {  # of train, by the name of their field
@@ -48,8 +50,9 @@ class TrainOptions:
 class RunSpec:
     """What distinguishes runs: training, network, numbers of images, data and starting weights.
 
-    images: how many there are in each split. data: the hash of the manifests. init: the hash of the starting weights.
-    begun_from: the hash of the checkpoint that `--resume` named; it does not distinguish runs.
+    images: how many there are in each split. data: the hash of the manifests, or of what is drawn. init: the hash of
+    the starting weights. begun_from: the hash of the checkpoint that `--resume` named; it does not distinguish runs.
+    drawn: what is drawn, None for a run on shards.
     """
 
     training: TrainConfig
@@ -58,9 +61,10 @@ class RunSpec:
     data: str
     init: str | None = None
     begun_from: str | None = None
+    drawn: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, dataset: Dataset, config: TrainConfig, init: Path | None = None) -> "RunSpec":
+    def of(cls, dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> "RunSpec":
         """Describe the run that trains on a data set, perhaps from the model in `init`; errors as `read_config`."""
         return cls(
             training=config,
@@ -68,10 +72,12 @@ class RunSpec:
             images={split: dataset.count(split) for split in get_args(Split)},
             data=dataset.sha256,
             init=None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+            drawn=dataset.identity if isinstance(dataset, DrawnData) else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the specification as JSON types."""
+        """Return the specification as JSON types; that of a run on shards is as before drawings could be trained on."""
+        drawn = {} if self.drawn is None else {"drawn": dict(self.drawn)}
         return {
             "training": self.training.to_dict(),
             "model": self.model.to_dict(),
@@ -79,6 +85,7 @@ class RunSpec:
             "data": self.data,
             "init": self.init,
             "begun_from": self.begun_from,
+            **drawn,
         }
 
     @classmethod
@@ -87,7 +94,8 @@ class RunSpec:
         try:
             images = {split: int(document["images"][split]) for split in get_args(Split)}
             training, model = TrainConfig.from_dict(document["training"]), ModelConfig.from_dict(document["model"])
-            return cls(training, model, images, document["data"], document["init"], document["begun_from"])
+            drawn = None if document.get("drawn") is None else dict(document["drawn"])
+            return cls(training, model, images, document["data"], document["init"], document["begun_from"], drawn)
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # int(inf)
             raise UsageError(f"the description of a run is malformed ({error})") from None
 
@@ -111,15 +119,18 @@ class RunSpec:
         told = {"preset", *self.given, *new.given}
         changed = [line.partition(": ") for line in differences(self.training, new.training)]
         words = [f"{OPTIONS.get(name, name)}: {values}" for name, _, values in changed if name in told]
-        parts = ["charset", "lengths", "size"]
+        both_drawn = self.drawn is not None and new.drawn is not None
+        parts = ["size"] if both_drawn else ["charset", "lengths", "size"]
         parts += ["network"] if (self.training.preset, self.init) == (new.training.preset, new.init) else []
         words += [line for part in parts for line in differences(getattr(self.model, part), getattr(new.model, part))]
+        names = {"train": "--images"} if both_drawn else {}
         words += [
-            f"{split} images: {self.images[split]:,} -> {count:,}"
+            f"{names.get(split, f'{split} images')}: {self.images[split]:,} -> {count:,}"
             for split, count in new.images.items()
             if self.images[split] != count
         ]
-        words += ["other images"] if self.data != new.data else []
+        words += drawing_changes(self.drawn, new.drawn)
+        words += ["other images"] if self.data != new.data and self.drawn is None and new.drawn is None else []
         return words + (["other starting weights (--init)"] if self.init != new.init else [])
 
     def is_extended_by(self, new: "RunSpec") -> bool:
@@ -145,7 +156,7 @@ class Run:
 
     out: Path
     spec: RunSpec
-    dataset: Dataset
+    dataset: TrainingData
     group: ProcessGroup
     options: TrainOptions
     replaces: bool
@@ -155,7 +166,19 @@ class Run:
         say(line, self.options.quiet or not self.group.is_main)
 
 
-def model_for(dataset: Dataset, config: TrainConfig, init: Path | None = None) -> ModelConfig:
+def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
+    """List in what other drawings differ, but for the seed, each as `--option: old -> new`; None for shards."""
+    nothing = {"design": "unset"}
+    names = nothing if old is None or new is None else {**old, **new}
+    old, new = old or nothing, new or nothing
+    return [
+        f"{draw_option(name)}: {excerpt(str(old.get(name)))} -> {excerpt(str(new.get(name)))}"
+        for name in names
+        if name != "seed" and old.get(name) != new.get(name)
+    ]
+
+
+def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:
     """Return the configuration of the model to train: the preset's network, or that of the model to start from."""
     network = preset_named(config.preset).network
     if init is not None:

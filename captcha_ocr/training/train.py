@@ -1,4 +1,4 @@
-"""Train a network on shards: check what is in the run folder, set up, resume, then run the training loop."""
+"""Train a network on shards or drawings: check what is in the run folder, set up, resume, run the training loop."""
 
 import contextlib
 import copy
@@ -17,10 +17,12 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
 from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
-from captcha_ocr.system.console import counted, duration, say
+from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
+from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.loop import TrainingLoop
 from captcha_ocr.training.optim import make_optimizer, make_scaler
@@ -33,8 +35,11 @@ from captcha_ocr.training.trainer import Trainer
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to estimate how long a run takes
 
 
-def train(data: Sequence[Path], out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()) -> Finished:
-    """Train on the shards in the folders `data`; write the best model, curves, metrics and run.json to `out`.
+def train(
+    data: Sequence[Path] | DrawOptions, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()
+) -> Finished:
+    """Train on the shards in the folders `data`, or on what such options draw; write the best model, curves, metrics
+    and run.json to `out`.
 
     An unfinished run of the same configuration in `out` continues, and so does any run of it with fewer epochs
     (`resume` "auto"; "never" refuses it, a path continues from that checkpoint folder). A finished run is left as it
@@ -46,7 +51,7 @@ def train(data: Sequence[Path], out: Path, config: TrainConfig, options: TrainOp
     """
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
-    dataset = read_dataset(data)
+    dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
     available = dataset.count("train")
     check(
         (config.images or 0) <= available,
@@ -68,7 +73,7 @@ def train(data: Sequence[Path], out: Path, config: TrainConfig, options: TrainOp
         changes = spec.changes(own)
         check(not changes, f"this process was started with other settings than the main one ({'; '.join(changes)})")
         run = Run(out, spec, dataset, group, options, found.replaces)
-        with enough_memory(group.device, memory_advice(config.batch_size, out)):
+        with enough_memory(group.device, memory_advice(config.batch_size, dataset, out)):
             return start_or_resume(run)
 
 
@@ -93,7 +98,7 @@ class FolderState:
 
 
 def inspect_folder(
-    out: Path, dataset: Dataset, config: TrainConfig, options: TrainOptions, lock: contextlib.ExitStack
+    out: Path, dataset: TrainingData, config: TrainConfig, options: TrainOptions, lock: contextlib.ExitStack
 ) -> FolderState:
     """Look at what is in `out` and refuse what does not fit; lock the folder unless the run has finished."""
     spec = replace(RunSpec.of(dataset, config, options.init), begun_from=origin_of(out, options.resume))
@@ -110,8 +115,8 @@ def inspect_folder(
     return FolderState(spec, finished, replaces)
 
 
-def check_fits(dataset: Dataset, spec: RunSpec) -> None:
-    """Refuse shards of a size that the network cannot use, and name the command that makes others."""
+def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
+    """Refuse images of a size that the network cannot use, and name the option or command that makes others."""
     model, preset = spec.model, PRESETS[spec.training.preset]
     if preset.size not in (None, dataset.size):
         reason = f"the preset {spec.training.preset} needs {preset.size}"
@@ -119,15 +124,19 @@ def check_fits(dataset: Dataset, spec: RunSpec) -> None:
         reason = f"they are too narrow for {model.lengths} characters"
     else:
         return
+    if isinstance(dataset, DrawnData):
+        way_out = "choose other --size and --channels"
+        raise UsageError(f"{dataset.name}: the images are {dataset.size}, but {reason}; {way_out}")
     folder, manifest = dataset.folders[0], dataset.manifests[0]
     command = prepare_command(manifest, folder, spec.training.preset)
     raise UsageError(f"{folder} holds images of {dataset.size}, but {reason}; make others with: {command}")
 
 
-def memory_advice(batch_size: int, out: Path) -> str:
+def memory_advice(batch_size: int, dataset: TrainingData, out: Path) -> str:
     """Say what to try when memory runs out."""
+    fewer = "fewer --images" if isinstance(dataset, DrawnData) else "--stream"
     return (
-        f"for batches of {batch_size}: try --batch-size {max(2, batch_size // 2)}, --precision bf16 or --stream, "
+        f"for batches of {batch_size}: try --batch-size {max(2, batch_size // 2)}, --precision bf16 or {fewer}, "
         f"with another --out; a checkpoint in {out}, if there is one, is whole"
     )
 
@@ -139,15 +148,23 @@ def start_or_resume(run: Run) -> Finished:
     check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
     check(partition.total >= 2, f"{dataset.name} has {partition.total} training image; at least 2 are needed")
     check(partition.steps > 0, f"{dataset.name} has too few training images for {group.world_size} processes")
-    test = slices_of(dataset.of_split("test"), group.portion(dataset.count("test")))
-    check_shard_refs(part.ref for part in test)  # the test shards are read only at the end, the others now
+    if isinstance(dataset, Dataset):
+        test = slices_of(dataset.of_split("test"), group.portion(dataset.count("test")))
+        check_shard_refs(part.ref for part in test)  # the test shards are read only at the end, the others now
     keep_freed_memory()
-    training = load_split(dataset, "train", group, partition.samples, run.options.stream)
+    with contextlib.closing(load_split(dataset, "train", group, partition.samples, run.options.stream)) as training:
+        return train_on(training, partition, run)
+
+
+def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished:
+    """Load the network, resume where the run was stopped, train and score."""
+    dataset, group, config = run.dataset, run.group, run.spec.training
     validation = load_split(dataset, "val", group, stream=run.options.stream)
     trainer = Trainer(run.spec.model, config, partition, run.options.init if group.is_main else None)
     tell_settings(run, trainer, training)
     checkpoint = resume(trainer, run)
     trainer.network = group.wrap(trainer.model)
+    wait_for_images(training, trainer, run)
     run.tell(estimate(trainer, training, dataset.count("val")))
     if group.is_main:
         if run.replaces:
@@ -158,6 +175,14 @@ def start_or_resume(run: Run) -> Finished:
     with Interruption() as interruption:
         loop = TrainingLoop(run, trainer, training, validation, interruption)
         return loop.finish(loop.run_epochs())
+
+
+def wait_for_images(training: Batches, trainer: Trainer, run: Run) -> None:
+    """Wait for the images of the epoch that comes next, which may have to be drawn."""
+    training.show(trainer.progress.epoch, trainer.epochs)
+    with ProgressBar("draw", run.options.quiet or not run.group.is_main) as bar:
+        while missing := training.wait(SECONDS_BETWEEN_NOTES):
+            bar.show(len(training) - missing, len(training))
 
 
 def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
@@ -179,7 +204,7 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
     """Estimate how long the run takes."""
     rate = measure_rate(trainer, training)
-    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate)
+    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate) + training.extra_seconds
     patience = counted(trainer.config.patience, "epoch")
     if trainer.epochs is None:
         return (
@@ -215,7 +240,7 @@ def measure_rate(trainer: Trainer, training: Batches) -> float:
     return global_batch / statistics.median(seconds[len(seconds) // 2 :])
 
 
-def measure_rate_of(dataset: Dataset, config: TrainConfig, options: TrainOptions) -> float:
+def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOptions) -> float:
     """Measure the training images per second of a run that is not begun."""
     with process_group(choose_device(local_device(options.device))) as group:
         partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)

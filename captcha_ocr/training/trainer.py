@@ -175,6 +175,11 @@ class Trainer:
                 between_steps()
         return self.row(self.epoch_metrics)
 
+    def count_seconds(self, seconds: float) -> None:
+        """Count time that the training has spent outside of its steps."""
+        self.progress.seconds += seconds
+        self.recent_metrics.seconds += seconds
+
     def end_interval(self) -> None:
         """Sum over all processes what was counted since the last row of metrics, and add a row."""
         recent = self.recent_metrics

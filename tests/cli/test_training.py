@@ -1,6 +1,11 @@
 import json
 
+import pytest
+from captcha.image import DEFAULT_FONTS
 from conftest import invoke
+
+from captcha_ocr.training import drawing
+from captcha_ocr.training.draw_options import DrawOptions
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
@@ -25,3 +30,50 @@ def test_train_computes_with_the_wanted_threads(shards, tmp_path, torch_threads)
     options = ["--data", shards, "--out", tmp_path / "run", "--preset", "tiny", "--epochs", 1, "--device", "cpu"]
     result = invoke("train", *options, "--threads", 2)
     assert (result.exit_code, "2 threads" in result.stderr) == (0, True)
+
+
+DRAWN = ["--draw", "captcha", "--length", "2", "--charset", "digits", "--images", 24, "--repeat", 1, "--workers", 1]
+
+
+def test_train_draws_its_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "HELD_OUT", 6)
+    out, options = tmp_path / "run", ["--preset", "tiny", "--epochs", 2, "--device", "cpu"]
+    result = invoke("train", *DRAWN, *options, "--out", out, "--json")
+    found = json.loads(result.stdout)
+    assert (found["epochs"], found["test"]["images"]) == (2, 6)
+    assert f"next: captcha-ocr eval --model {out} --device=cpu\n" in result.stderr
+    refused = invoke("train", *DRAWN, *options, "--out", out, "--repeat", 3, "--case-sensitive")
+    assert refused.exit_code == 2
+    assert all(change in refused.stderr for change in ("--repeat: 1 -> 3", "--case-sensitive: False -> True"))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--repeat", 2], ["--repeat", "--draw"]),
+        (["--length", 2], ["--length", "--draw"]),
+        (["--size", "48x16"], ["--size", "--draw"]),
+        (["--case-sensitive"], ["--case-sensitive", "--draw"]),
+        (["--fonts", DEFAULT_FONTS[0]], ["--fonts", "--draw"]),
+        (["--draw", "captcha", "--data", "shards"], ["--draw", "--data"]),
+        (["--draw", "captcha", "--stream"], ["--draw", "--stream"]),
+        (["--draw", "captcha", "--cross-validate"], ["--draw", "--cross-validate"]),
+        (["--draw", "captcha", "--images", 0], ["--images"]),
+        (["--draw", "nothing"], ["--draw", "captcha"]),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused_by_name(options, named):
+    result = invoke("train", *options)
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in named)
+
+
+@pytest.mark.parametrize(
+    ("images", "repeat", "preset"), [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")]
+)
+def test_the_number_of_different_drawings_selects_the_preset(images, repeat, preset):
+    from captcha_ocr.cli.training import recipe  # not at the top: its options list the presets that there are
+
+    for epochs in (None, 1):
+        drawn = DrawOptions(images=images, repeat=repeat)
+        assert recipe(None, drawn, None, {"epochs": epochs}).preset == preset

@@ -7,9 +7,11 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.training import drawing
 from captcha_ocr.training import train as training
 from captcha_ocr.training.batches import BatchPartition, load_split
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.run import RunSpec, model_for
 from captcha_ocr.training.run_folder import start_run
 from captcha_ocr.training.train import train
@@ -31,14 +33,23 @@ def config(tiny_preset):
 
 @pytest.fixture
 def learn(shards, config):
-    """Train with the tiny recipe, on the shards unless others are named."""
+    """Train with the tiny recipe, on the shards unless others are named or `draw` says what to draw."""
 
     def learn(out, *data, **changes):
         options = {name: changes.pop(name) for name in OPTIONS if name in changes}
         options["resume"] = str(options.get("resume", "auto"))
-        return train(data or [shards], out, replace(config, **changes), replace(QUIET, **options))
+        return train(
+            changes.pop("draw", None) or data or [shards], out, replace(config, **changes), replace(QUIET, **options)
+        )
 
     return learn
+
+
+@pytest.fixture
+def drawings(monkeypatch) -> DrawOptions:
+    """Options that draw 24 captchas of two digits for every two epochs, and 6 to validate and to test."""
+    monkeypatch.setattr(drawing, "HELD_OUT", 6)
+    return DrawOptions(length="2", charset="digits", images=24, repeat=2, workers=1)
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.training.advice import Origin, advice, advice_on_run
+from captcha_ocr.training.advice import Origin, advice, advice_on_run, read_origin
+from captcha_ocr.training.drawing import DrawnData
 from captcha_ocr.training.run import RunSpec, TrainOptions
-from captcha_ocr.training.run_folder import Finished
+from captcha_ocr.training.run_folder import Finished, read_run
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
@@ -73,6 +74,42 @@ def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset)
         f"captcha-ocr train --data {dataset.folders[0]} --out 'my out' --preset tiny --epochs 14 --keep-every 2 "
         "--stream --tensorboard --device cpu --threads 3"
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "repeat", "draws", "more"),
+    [
+        (finished(200, 150), 2, "--images 24 --repeat 1", "--repeat 1"),
+        (finished(200, 150), 1, "--images 48 --repeat 1", "--images 48"),
+        (finished(100, 98), 2, "--images 24 --repeat 2", "--patience 40"),
+        (finished(0, 0, wrong="XX"), 2, "--images 24 --repeat 2", "--patience 40"),
+    ],
+)
+def test_a_run_that_draws_is_to_draw_more_or_to_train_longer(end, repeat, draws, more, drawings):
+    dataset = DrawnData.of(replace(drawings, repeat=repeat), TrainConfig())
+    spec = RunSpec.of(dataset, TrainConfig())
+    (sentence,) = advice(end, spec, Origin(dataset, Path("out")))
+    longer = f" {more}" if "patience" in more else ""
+    options = f"--draw captcha --length 2 --charset digits {draws} --workers 1 --out out --preset default{longer}"
+    assert sentence.endswith(f"captcha-ocr train {options}")
+    (without,) = advice(end, spec, Origin(dataset, Path("out"), processes=2))
+    assert "captcha-ocr train" not in without
+    assert f"with {more} and another --out" in without
+
+
+def test_drawings_that_were_guessed_in_all_epochs_have_no_wrong_labels(drawings):
+    spec = RunSpec.of(DrawnData.of(drawings, TrainConfig()), replace(TrainConfig(), epochs=200))
+    (sentence,) = advice(replace(finished(0, 0, wrong="XX"), epochs=200), spec)
+    assert "--epochs 400" in sentence
+    assert "labels" not in sentence
+
+
+def test_the_origin_of_a_finished_run_on_drawings_is_found(learn, drawings, tmp_path):
+    learn(tmp_path / "run", draw=drawings, epochs=1)
+    spec, ended = read_run(tmp_path / "run")
+    assert ended is not None
+    origin = read_origin(tmp_path / "run", spec)
+    assert origin == Origin(DrawnData.of(drawings, spec.training), tmp_path / "run", TrainOptions("cpu"))
 
 
 def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_are_gone(shards, run, tmp_path):

@@ -1,16 +1,20 @@
+import multiprocessing.synchronize
+import os
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from conftest import ONE_WORKER
+from conftest import ONE_WORKER, TINY
 
 from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
-from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.training.batches import BatchPartition, ResidentBatches, StreamedBatches, load_split
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.drawing import DrawnData, draw_images
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
@@ -47,6 +51,77 @@ def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
     assert sorted(labels.flatten().tolist()) == list(range(8)) != labels.flatten().tolist()
     assert labels.flatten().tolist() == images.flatten().tolist()
     assert torch.equal(labels, in_one(numbered(8).shuffled(3, seeded(0)))[1])
+
+
+@pytest.fixture
+def drawn(drawings):
+    """Make batches of drawings, and end their workers."""
+    made = []
+
+    def make(group=ALONE, total=24, **options):
+        data = DrawnData.of(replace(drawings, **options), TINY.training)
+        made.append(load_split(data, "train", group, BatchPartition(total, 10, group).samples))
+        return made[-1]
+
+    yield make
+    for batches in made:
+        batches.close()
+
+
+def shown(batches, epoch: int, epochs: int | None = None) -> torch.Tensor:
+    """Return all images of an epoch, as training does."""
+    batches.show(epoch, epochs)
+    assert batches.wait(60) == 0
+    ((images, _),) = batches.parts(seeded(0))
+    assert len(images) == len(batches)
+    return images
+
+
+def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(drawn):
+    batches = drawn()
+    blocks = [shown(batches, epoch, 5) for epoch in range(5)]
+    assert [torch.equal(one, other) for one, other in pairwise(blocks)] == [True, False, True, False]
+    assert batches.drawn is None  # no epoch shows another block
+    for block, images in enumerate(blocks[::2]):
+        (job,) = batches.data.jobs("train", range(24), block)
+        assert np.array_equal(images.numpy(), draw_images(job)[0])
+    open_end = drawn()
+    shown(open_end, 0)
+    assert open_end.drawn[0] == 1
+
+
+@pytest.mark.parametrize("has_semaphores", [True, False])
+def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypatch, has_semaphores):
+    monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
+    one = drawn()
+    if not has_semaphores:
+        monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+    two = drawn(workers=2)
+    for epoch in (0, 2, 3):
+        assert torch.equal(shown(one, epoch), shown(two, epoch))
+        assert torch.equal(one.labels, two.labels)
+
+
+def test_the_processes_of_a_run_draw_a_block_together(drawn):
+    parts = [drawn(replace(ALONE, rank=rank, world_size=2)) for rank in range(2)]
+    assert [len(part) for part in parts] == [12, 12]
+    assert torch.equal(torch.cat([shown(part, 2) for part in parts]), shown(drawn(), 2))
+
+
+def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
+    monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.batches.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+    batches = drawn()
+    batches.show(0, None)
+    assert batches.wait(0) == len(batches) == 24
+    assert batches.wait(60) == 0
+
+
+def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
+    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1)
+    with pytest.raises(UsageError, match="--images"):
+        drawn()
 
 
 def test_a_tail_of_one_is_left_out_because_batch_norm_needs_two():

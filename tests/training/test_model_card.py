@@ -5,6 +5,7 @@ from conftest import TINY
 
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import Scores
+from captcha_ocr.training.drawing import DrawnData
 from captcha_ocr.training.model_card import model_card
 
 
@@ -16,3 +17,8 @@ def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
     card = model_card(replace(TINY.training, images=20), dataset, 3, Scores(6, 5, Counter()))
     assert "on 20 images; best epoch 3" in card
     assert "Test" not in card  # nothing was scored
+
+
+def test_the_card_of_a_model_that_learnt_from_drawings_says_so(drawings):
+    card = model_card(TINY.training, DrawnData.of(drawings, TINY.training), 3, Scores(6, 5, Counter()))
+    assert all(fact in card for fact in ("on 24 images an epoch", "design `captcha`", "new ones every 2 epochs"))

@@ -1,13 +1,17 @@
 import json
+import multiprocessing
+import os
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
+from captcha.image import DEFAULT_FONTS
 from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.training import loop
-from captcha_ocr.training.batches import BatchPartition
+from captcha_ocr.training.batches import BatchPartition, DrawnBatches
 from captcha_ocr.training.distributed import ProcessGroup
 
 from .conftest import rows_of
@@ -41,6 +45,55 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, m
     of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
     for by in ("step", "epoch"):
         assert [row | of_time for row in rows_of(stopped, by)] == [row | of_time for row in rows_of(whole, by)]
+
+
+def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(learn, drawings, tmp_path, monkeypatch):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    options = {"draw": drawings, "epochs": 5}  # of 3 steps each
+    learn(whole, **{**options, "draw": replace(drawings, workers=2)})
+    for step in (2, 6, 7, 13):  # in a block, between two, and in the last
+        stop_at(step, monkeypatch, learn, stopped, **options)
+    learn(stopped, **options)
+    for name in ("best", "last"):
+        assert weights(stopped / name) == weights(whole / name)
+    one, other = (json.loads((run / "run.json").read_bytes())["finished"] | {"seconds": 0} for run in (whole, stopped))
+    assert one == other
+    assert multiprocessing.active_children() == []
+
+
+def test_a_signal_is_noticed_while_images_are_drawn(learn, drawings, tmp_path, monkeypatch):
+    real = DrawnBatches.wait
+
+    def slow(batches, seconds):
+        if batches.wanted == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 1
+        return real(batches, seconds)
+
+    with monkeypatch.context() as context:
+        context.setattr(DrawnBatches, "wait", slow)
+        with pytest.raises(SystemExit, match="143"):
+            learn(tmp_path / "run", draw=drawings, epochs=4)
+    assert json.loads((tmp_path / "run" / "last" / "state.json").read_bytes())["progress"]["epoch"] == 2
+    assert learn(tmp_path / "run", draw=drawings, epochs=4).epochs == 4
+
+
+def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(learn, drawings, tmp_path):
+    out = tmp_path / "run"
+    learn(out, draw=drawings, epochs=1)
+    assert learn(out, draw=replace(drawings, workers=2), epochs=3).epochs == 3
+    for changes, named in (
+        ({"repeat": 1}, ["--repeat: 2 -> 1"]),
+        ({"images": 30, "charset": "0123"}, ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"]),
+        ({"length": "2-3", "fonts": (DEFAULT_FONTS[0],)}, ["--length: 2 -> 2-3", "--fonts: "]),
+    ):
+        with pytest.raises(UsageError, match=naming(out, "--force", *named)):
+            learn(out, draw=replace(drawings, **changes), epochs=3)
+    with pytest.raises(UsageError, match=naming("--seed: 0 -> 1")) as refusal:
+        learn(out, draw=drawings, epochs=3, seed=1)
+    assert "other images" not in str(refusal.value)
+    with pytest.raises(UsageError, match=naming("--draw: captcha -> unset")):
+        learn(out, epochs=3)
 
 
 @pytest.mark.parametrize("schedule", ["onecycle", "plateau"])

@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 import shutil
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ from PIL import Image
 
 from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.training import loop
+from captcha_ocr.training.batches import DrawnBatches
+from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Trainer
 
@@ -36,6 +39,43 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     assert [row["step"] for row in steps] == list(range(1, 11))
     assert "validation_loss" not in steps[0]
     assert all(row["images_per_s"] > 0 and row["peak_memory_mb"] > 0 for row in steps)
+
+
+def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(learn, run, drawings, tmp_path, capsys):
+    out = tmp_path / "run"
+    finished = learn(out, draw=drawings, quiet=False)
+    assert {path.name for path in out.iterdir()} == {path.name for path in run.iterdir()}
+    document = json.loads((out / "run.json").read_bytes())
+    assert (document["images"], finished.test["images"]) == ({"train": 24, "val": 6, "test": 6}, 6)
+    expected = {"design": "captcha", "repeat": 2, "length": "2", "charset": "0123456789", "seed": 0, "fonts": []}
+    assert {name: document["drawn"][name] for name in expected} == expected
+    assert DrawOptions.from_dict(document["given"]["data"]) == drawings
+    said = capsys.readouterr().err
+    assert all(word in said for word in ("24 training images", "new ones every 2 epochs", "expected "))
+    assert not any(word in said for word in ("shard", "prepare"))
+
+
+def test_drawings_that_do_not_suit_the_network_are_refused_naming_the_option(drawings, tmp_path):
+    for options, preset in (({"size": (48, 16)}, "seed"), ({"size": (8, 16)}, "default")):
+        with pytest.raises(UsageError, match=naming("--draw captcha", "--size")):
+            train(replace(drawings, **options), tmp_path / "run", PRESETS[preset].training, QUIET)
+
+
+def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(learn, drawings, tmp_path, monkeypatch):
+    real = DrawnBatches.begin
+
+    def kill(batches, block):
+        real(batches, block)
+        if block == 1:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+
+    with monkeypatch.context() as context:
+        context.setattr(DrawnBatches, "begin", kill)
+        with pytest.raises(CaptchaOcrError, match="--workers"):
+            learn(tmp_path / "run", draw=drawings, epochs=6)  # three blocks
+    assert multiprocessing.active_children() == []
+    assert learn(tmp_path / "run", draw=drawings, epochs=6).epochs == 6
 
 
 def test_another_seed_or_augmentation_gives_other_weights(learn, run, tmp_path):

@@ -1,0 +1,130 @@
+"""Images that are drawn while a network trains on them: what is drawn, and how a worker process draws it.
+
+The workers import this module, so it must not import torch.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from captcha_ocr.charset import Charset, find_charset
+from captcha_ocr.config import GENERATED, PRESETS, InputSize, Lengths, PrepareConfig, Split, TrainConfig
+from captcha_ocr.data.images import survey, to_array
+from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
+from captcha_ocr.data.shards import Dataset
+from captcha_ocr.errors import check
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.fast_renderer import render
+from captcha_ocr.generation.folder import check_fonts, image_options
+from captcha_ocr.system.documents import to_json
+from captcha_ocr.system.files import sha256
+from captcha_ocr.training.draw_options import DrawOptions
+
+HELD_OUT = 2000  # drawings to validate, and as many to test
+FIRST_HELD_OUT: dict[Split, int] = {"val": 10**12, "test": 10**12 + 10**6}  # the training never draws as many
+DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that are being done
+
+
+class Job(NamedTuple):
+    """Some images that one worker draws."""
+
+    config: GeneratorConfig
+    numbers: range
+    charset: Charset
+    size: InputSize
+
+
+@dataclass(frozen=True)
+class DrawnData:
+    """The images that a run draws: `images` of them for every `repeat` epochs, and others to validate and to test.
+
+    They depend on the options and on the seed alone.
+    """
+
+    options: DrawOptions
+    config: GeneratorConfig
+    charset: Charset
+    size: InputSize
+
+    @classmethod
+    def of(cls, options: DrawOptions, training: TrainConfig) -> "DrawnData":
+        """Return what a training with these options draws: its seed and its preset matter, too.
+
+        UsageError for an option that does not fit.
+        """
+        config = GeneratorConfig(
+            lengths=Lengths.parse(options.length), charset=options.charset, fonts=options.fonts, seed=training.seed
+        )
+        check_fonts(config)
+        charset = find_charset([config.charset], None, options.case_sensitive)
+        check(len(charset) > 1, f"--charset {options.charset} has one character, so there is nothing to learn")
+        return cls(options, config, charset, input_size(options, config, training.preset))
+
+    @property
+    def name(self) -> str:
+        """The drawings, for people."""
+        return f"--draw {self.options.design}"
+
+    @property
+    def lengths(self) -> Lengths:
+        return self.config.lengths
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What is drawn, as JSON types, without the number of drawings and the size of the input."""
+        of_image = {name: value for name, value in image_options(self.config).items() if name not in ("count", "start")}
+        names = ("design", "repeat", "case_sensitive")
+        return {**of_image, **{name: getattr(self.options, name) for name in names}}
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that determines the images."""
+        counts = {split: self.count(split) for split in ("train", *FIRST_HELD_OUT)}
+        return sha256(to_json({"drawn": self.identity, "images": counts, "size": asdict(self.size)}))
+
+    def count(self, split: Split) -> int:
+        """Return the number of images in one split; in that for training, of an epoch."""
+        return self.options.images if split == "train" else HELD_OUT
+
+    def block_of(self, epoch: int) -> int:
+        """Return the number of the block of drawings that an epoch shows, both counted from 0."""
+        return epoch // self.options.repeat
+
+    def jobs(self, split: Split, samples: range, block: int = 0) -> list[Job]:
+        """Return the jobs that draw some images of a split; every `block` of training images has others."""
+        first = FIRST_HELD_OUT.get(split, block * self.options.images)
+        starts = range(samples.start, samples.stop, DRAWINGS_PER_JOB)
+        ends = [min(start + DRAWINGS_PER_JOB, samples.stop) for start in starts]
+        return [
+            Job(self.config, range(first + start, first + end), self.charset, self.size)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+
+
+TrainingData = Dataset | DrawnData
+
+
+def input_size(options: DrawOptions, config: GeneratorConfig, preset: str) -> InputSize:
+    """Return the size of the network's input: the options first, then the preset's, then what prepare would choose."""
+    width, height = options.size or (None, None)
+    chosen = PrepareConfig(preset=preset, width=width, height=height, channels=options.channels)
+    if PRESETS[preset].size is not None or (options.size is not None and options.channels is not None):
+        return chosen.input_size(GENERATED)  # of which nothing is taken
+    kind = survey(draw_image(config, number)[1] for number in range(MAX_SURVEYED))
+    assert kind is not None, "every drawing can be read"
+    return chosen.input_size(derived_size(kind, config.lengths.longest))
+
+
+def draw_image(config: GeneratorConfig, number: int) -> tuple[str, Image.Image]:
+    """Return the text and the image of a number."""
+    return render(config, number)
+
+
+def draw_images(job: Job) -> tuple[np.ndarray, np.ndarray]:
+    """Draw images: return (N, C, H, W) uint8, as prepare makes them, and the class ids (N, L) of the texts."""
+    drawn = [draw_image(job.config, number) for number in job.numbers]
+    pixels = np.stack([to_array(image, job.size) for _, image in drawn])
+    return pixels, job.charset.encode([text for text, _ in drawn], job.config.lengths.longest)
