@@ -46,6 +46,13 @@ def test_training_and_reading_are_measured(benchmark, what):
     assert f"{document['images_per_s']['median']:,.0f}" in line
 
 
+def test_training_on_drawings_is_compared_with_training_from_shards(benchmark, monkeypatch):
+    monkeypatch.setattr("captcha_ocr.training.drawing.HELD_OUT", 6)
+    *_, last = benchmark("drawing", "--preset tiny --count 24 --repeat 1 --runs 1 --device cpu").splitlines()
+    rates, ratios = (json.loads(last)[name] for name in ("images_per_s", "ratio"))
+    assert ratios["repeat 1"]["median"] == pytest.approx(rates["repeat 1"]["median"] / rates["shards"]["median"])
+
+
 def test_preparing_is_measured_in_processes_of_its_own():
     command = [sys.executable, BENCHMARKS / "bench.py", "prepare", "--count", "200", "--runs", "1", "--json"]
     assert json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))["images_per_s"]["median"] > 0
