@@ -43,11 +43,21 @@ TINY = Preset(
 MOST_GROWTH_MB = 50  # of the memory of a process that reads a great many images
 
 
+CACHE = pytest.StashKey[tempfile.TemporaryDirectory]()
+
+
+def pytest_unconfigure(config):
+    config.stash[CACHE].cleanup()
+
+
 def pytest_addoption(parser):
     parser.addoption("--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)")
 
 
 def pytest_configure(config):
+    # What is known about fonts is kept there: not in the folder of the user who runs the tests.
+    config.stash[CACHE] = tempfile.TemporaryDirectory()
+    os.environ["XDG_CACHE_HOME"] = config.stash[CACHE].name
     os.environ.pop("CAPTCHA_OCR_MODEL", None)
     if not config.getoption("--soak"):
         os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start, while other tests run beside them

@@ -37,7 +37,7 @@ IMPOSSIBLE = {
     PrepareConfig(width=48, height=16): {"width": [0, 4]},
     TrainConfig(): {"epochs": [0], "patience": [0], "batch_size": [1], "learning_rate": [0.0, float("nan")]}
     | {"schedule": ["linear"], "optimizer": ["sgd"], "loss": ["mse"], "precision": ["fp8"], "seed": SEEDS},
-    GeneratorConfig(): {"start": [-1], "height": [15], "font_sizes": [(), (42, 3)], "warp": ["none"], "charset": ["aa"]}
+    GeneratorConfig(): {"start": [-1], "height": [15], "font_sizes": [(42, 3)], "warp": ["none"], "charset": ["aa"]}
     | {"seed": SEEDS},
     GeneratorConfig(width=2500): {"height": [2000]},  # more pixels than an image that is read may have
 }

@@ -22,13 +22,14 @@ from captcha_ocr.version import __version__
 
 COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "data": ("generate", "inspect", "prepare"),
+    "designs": ("design",),
     "training": ("train", "curve"),
     "reading": ("eval", "export"),
     "machine": ("bench", "doctor"),
 }
 UNDER_TORCHRUN = ("train", "doctor")
 RESUMED = ("generate", "train", "curve")  # after a signal the same command continues what is begun
-BEGUN_AGAIN = ("prepare", "inspect", "eval", "export", "bench")  # it starts over
+BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")  # it starts over
 
 
 class CommandGroup(click.Group):

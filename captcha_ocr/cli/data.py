@@ -15,6 +15,8 @@ from captcha_ocr.cli.options import (
     FOLDER,
     IMAGES,
     MODEL,
+    NEW_FILE,
+    PATH,
     RUN,
     SHARDS,
     add_options,
@@ -50,36 +52,48 @@ if TYPE_CHECKING:
 
 LEAST = 4  # images that prepare and train need
 LABEL_OPTIONS = ("labels", "corrections", "max_bytes", "label_pattern", "charset", "lengths", "case_sensitive")
+DESIGN_HELP = "The look: see docs/designs.md; LEVEL is easy, medium or hard."
 WARP_HELP = "Warp of the installed captcha package, or the stronger one of 0.7.0."
-RENDERER_HELP = "Code that draws; fast makes the same pixels in half the time."
+RENDERER_HELP = "Code that draws the design captcha; fast is ours, package is that of the captcha package."
+
+
+# What is drawn, beside the design itself.
+drawing_options = add_options(
+    length_option("Characters per text, or their minimum and maximum.  [default: the design's]"),
+    charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: the design's]"),
+    option("--fonts", type=PATH, multiple=True, help="A font file, or a folder of fonts; may be repeated."),
+)
 
 
 @main.command()
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
 @option("--count", default=GeneratorConfig.count, help="Number of images.")
 @option("--start", default=GeneratorConfig.start, help="Number of the first image, to share work over machines.")
-@length_option("Characters per text, or their minimum and maximum.", default=str(GeneratorConfig.lengths))
-@charset_option(f"Characters, or one of {', '.join(NAMED)}.", default="upper-alnum")
+@option("--design", default=GeneratorConfig.design, metavar="NAME|FILE|random[:LEVEL]", help=DESIGN_HELP)
+@drawing_options
+@option(
+    "--designs", type=click.IntRange(1), help="Draw so many random designs and reuse them.  [default: one an image]"
+)
+@option("--save-designs", type=NEW_FILE, help="Write the random designs to this file, which --design takes again.")
 @size_option
-@option("--fonts", type=FILE, multiple=True, help="A TrueType font file; may be repeated.")
-@option("--font-sizes", default="42,50,56", callback=parse_numbers(","), help="Font sizes to choose from at random.")
+@option("--font-sizes", callback=parse_numbers(","), help="Font sizes to choose from.  [default: the design's]")
 @option("--warp", type=click.Choice(get_args(Warp)), default=GeneratorConfig.warp, help=WARP_HELP)
-@option("--renderer", type=click.Choice(get_args(Renderer)), default="fast", help=RENDERER_HELP)
+@option("--renderer", type=click.Choice(get_args(Renderer)), default=GeneratorConfig.renderer, help=RENDERER_HELP)
 @add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def generate(
     out: Path,
     size: tuple[int, int] | None,
     fonts: tuple[Path, ...],
-    renderer: Renderer,
+    save_designs: Path | None,
     workers: int | None,
     force: bool,
     quiet: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Draw labelled captchas with the captcha package.
+    """Draw labelled captchas: with the look of the captcha package, or of any design (docs/designs.md).
 
-    Example: captcha-ocr generate --count 1000 --charset digits --length 6
+    Example: captcha-ocr generate --count 1000 --design random --charset digits --length 6
     """
     with deferred():
         from captcha_ocr.generation import folder as synth
@@ -88,16 +102,22 @@ def generate(
     if size is not None:
         options["width"], options["height"] = size
     config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
+    check(save_designs is None or config.level is not None, "--save-designs is for random designs")
     with ProgressBar("generate", quiet) as bar:
-        drawn = synth.generate(config, out, workers, force, bar.show, renderer)
-    kind = f"{config.lengths} characters, {config.width}x{config.height}"
-    done = f"{counted(drawn, 'image')} drawn" if drawn else "all existed"
+        done = synth.generate(config, out, workers, force, bar.show)
+    if save_designs is not None:
+        with ProgressBar("designs", quiet) as bar:
+            synth.save_designs(config, save_designs, workers, bar.show)
+    if done.redrawn and not quiet:
+        left = f"; {counted(done.illegible, 'image')} could not be read after some tries" if done.illegible else ""
+        click.echo(f"legible   {counted(done.redrawn, 'illegible image')} drawn again{left}", err=True)
+    drawn = f"{counted(done.drawn, 'image')} drawn" if done.drawn else "all existed"
     report(
         as_json,
-        {"out": str(out), "images": config.count, "drawn": drawn},
-        f"{out}: {counted(config.count, 'image')} of {kind}; {done}",
+        {"out": str(out), "images": config.count, **done._asdict()},
+        f"{out}: {counted(config.count, 'image')} of {config.kind}; {drawn}",
         following_preparation(out)
-        if len(config.charset) > 1 and config.count >= LEAST
+        if len(config.text_kind[0]) > 1 and config.count >= LEAST
         else next_command("eval", *place(out)),
     )
 

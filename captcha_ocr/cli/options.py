@@ -21,6 +21,8 @@ Parsed = TypeVar("Parsed")
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+PATH = click.Path(exists=True, path_type=Path)
 ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
 
 

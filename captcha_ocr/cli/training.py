@@ -9,9 +9,9 @@ import click
 from captcha_ocr.charset import NAMED
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
-    FILE,
     FOLDER,
     MODEL,
+    PATH,
     RUN,
     SHARDS,
     Command,
@@ -45,7 +45,7 @@ from captcha_ocr.config import (
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
-from captcha_ocr.training.draw_options import DESIGNS, DrawOptions, draw_option
+from captcha_ocr.training.draw_options import DrawOptions, draw_option
 
 
 def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
@@ -65,11 +65,11 @@ def with_draw(help_text: str, default: object = None) -> str:
 NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 DRAWING = ("lengths", "charset", "case_sensitive", "fonts", "size", "channels", "repeat", "workers")
 draw_options = add_options(
-    option("--draw", type=click.Choice(DESIGNS), help="Draw the images while training, instead of --data."),
-    length_option(with_draw("characters per text.", DrawOptions.length)),
-    charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", DrawOptions.charset)),
+    option("--draw", metavar="DESIGN", help="Draw images of this design while training, instead of --data."),
+    length_option(with_draw("characters per text.", "the design's")),
+    charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", "the design's")),
     option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
-    option("--fonts", type=FILE, multiple=True, help=with_draw("a TrueType font file; may be repeated.")),
+    option("--fonts", type=PATH, multiple=True, help=with_draw("a font file, or a folder of fonts; may be repeated.")),
     option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help=with_draw("the network's input.", "as prepare")),
     option("--channels", type=click.Choice(["1", "3"]), help=with_draw("grey or colour input.", "as prepare")),
     option("--repeat", type=click.IntRange(1), help=with_draw("epochs that show an image.", DrawOptions.repeat)),

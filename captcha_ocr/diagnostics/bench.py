@@ -13,7 +13,7 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.fast_renderer import render
+from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
@@ -42,11 +42,12 @@ def measure_speed(device_name: str, preset_name: str = "default", threads: int |
     keep_freed_memory()
     captchas = GeneratorConfig()
     size = PrepareConfig(preset=preset_name).input_size(GENERATED)
-    charset = Charset(captchas.charset)
-    texts, drawn = zip(*(render(captchas, index) for index in range(DRAWN)), strict=True)
-    images = torch.from_numpy(np.stack([to_array(image, size) for image in drawn])).to(device)
-    labels = torch.from_numpy(charset.encode(texts)).long().to(device)
-    config = ModelConfig(charset, captchas.lengths, size, preset.network)
+    characters, lengths = captchas.text_kind
+    charset = Charset(characters)
+    drawn = [drawer_of(captchas).draw(index) for index in range(DRAWN)]
+    images = torch.from_numpy(np.stack([to_array(each.image, size) for each in drawn])).to(device)
+    labels = torch.from_numpy(charset.encode([each.text for each in drawn])).long().to(device)
+    config = ModelConfig(charset, lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # which has no last epoch
     partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))
     trainer = Trainer(config, training, partition)
@@ -62,9 +63,9 @@ def measure_speed(device_name: str, preset_name: str = "default", threads: int |
     for seconds in (SECONDS / 6, SECONDS):  # twice: the first steps are slow, so their rate gives too few images
         rate = run_epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
     files: list[Source] = []
-    for image in drawn:
+    for each in drawn:
         stream = io.BytesIO()
-        image.save(stream, format="PNG")
+        each.image.save(stream, format="PNG")
         files.append(stream.getvalue())
     return Speed(describe_device(device), rate, reading_speed(Recognizer(TorchEngine(trainer.model, device)), files))
 

@@ -32,9 +32,9 @@ Fonts = dict[str, FontEntry]
 
 @dataclass(frozen=True)
 class Tile:
-    """An image file, the name to show, and its text. read: what a model reads instead, with its confidence."""
+    """An image or its file, the name to show, and its text. read: what a model reads instead, with its confidence."""
 
-    path: Path
+    image: Path | Image.Image
     name: str
     text: str
     read: str | None = None
@@ -54,25 +54,26 @@ class Block:
     before: tuple[str, ...] = ()
 
 
-def draw_sheet(tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES) -> None:
+def draw_sheet(tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES, rows: int = ROWS) -> None:
     """Write a PNG of the first tiles, as many as fit; the image stays empty if its file cannot be read."""
-    tiles = tiles[: COLUMNS * ROWS]
+    tiles = tiles[: COLUMNS * rows]
     blocks = [blocks_of(tile) for tile in tiles]
     fonts = fonts_for(
         {*chain.from_iterable("".join(column) for tile in blocks for each in tile for column in each.columns)}
     )
     pieces = [[piece for each in tile for piece in wrap(each, fonts)] for tile in blocks]
-    rows = [range(first, min(first + COLUMNS, len(tiles))) for first in range(0, len(tiles), COLUMNS)]
-    heights = [TILE[1] + max(sum(map(height_of, pieces[number])) for number in row) + GAP for row in rows]
-    sheet = Image.new("RGB", (len(rows[0]) * (TILE[0] + GAP) + GAP, sum(heights) + GAP), "white")
+    lines = [range(first, min(first + COLUMNS, len(tiles))) for first in range(0, len(tiles), COLUMNS)]
+    heights = [TILE[1] + max(sum(map(height_of, pieces[number])) for number in line) + GAP for line in lines]
+    sheet = Image.new("RGB", (len(lines[0]) * (TILE[0] + GAP) + GAP, sum(heights) + GAP), "white")
     draw = ImageDraw.Draw(sheet)
     y = GAP
-    for row, height in zip(rows, heights, strict=True):
-        for column, number in enumerate(row):
+    for line, height in zip(lines, heights, strict=True):
+        for column, number in enumerate(line):
             x = GAP + column * (TILE[0] + GAP)
             draw.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
             with suppress(ImageError):
-                image = fit(flatten(open_image(tiles[number].path, max_bytes), "RGB"))
+                source = tiles[number].image
+                image = fit(flatten(open_image(source, max_bytes), "RGB") if isinstance(source, Path) else source)
                 sheet.paste(image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2))
             below = y + TILE[1] + 2
             for piece in pieces[number]:

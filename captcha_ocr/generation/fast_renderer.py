@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from captcha_ocr.charset import in_visual_order
-from captcha_ocr.generation.config import GeneratorConfig, Renderer
+from captcha_ocr.generation.config import FONT_SIZES, GeneratorConfig, Renderer
+from captcha_ocr.generation.font_choice import choose_faces
 from captcha_ocr.generation.package_renderer import render_by_package, seeded_text
 
 MASK_TABLE = bytes(min(255, entry) for entry in captcha.image.ImageCaptcha.lookup_table)
@@ -107,8 +108,8 @@ class FastRenderer:
         self.size = config.width, config.height
         self.warp_reach = {"package": package_reach, "classic": classic_reach}[config.warp]
         self.classic = config.warp == "classic"
-        paths = config.fonts or captcha.image.DEFAULT_FONTS
-        fonts = [ImageFont.truetype(path, size) for path in paths for size in config.font_sizes]
+        sizes = config.font_sizes or FONT_SIZES
+        fonts = [ImageFont.truetype(face.path, size) for face in choose_faces(config) for size in sizes]
         self.glyphs = [{character: Glyph(font, character) for character in {*config.symbols, " "}} for font in fonts]
         self.dot = dot_pixels()
 

@@ -2,34 +2,44 @@
 
 import csv
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import captcha.image
-from PIL import ImageFont
-
-from captcha_ocr.charset import shorten
+from captcha_ocr.charset import split_characters
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.data.tables import excerpt
-from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.generation.config import GeneratorConfig, Renderer
-from captcha_ocr.generation.fast_renderer import RENDERERS
-from captcha_ocr.generation.package_renderer import seeded_text
+from captcha_ocr.errors import DamagedError, UsageError, check
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.fonts import manifest
 from captcha_ocr.system.documents import read_json, to_json
-from captcha_ocr.system.files import remove_files, sha256, write_atomic, writing_to
+from captcha_ocr.system.files import remove_files, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs
+from captcha_ocr.version import __version__
 
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 IMAGES_PER_JOB = 250  # half a second of work
 WAY_OUT = "remove the folder, or choose another --out"
 OPTIONS_FORMAT = "captcha-ocr generator"
+NAME = re.compile(r"([0-9]{5,13})-(.+)\.png")
+
+
+class Generated(NamedTuple):
+    """What generate did. drawn: images that were written. redrawn: images that could not be read and were drawn again.
+
+    illegible: images that were written though they could not be read either.
+    """
+
+    drawn: int
+    redrawn: int
+    illegible: int
 
 
 def generate(
@@ -38,56 +48,67 @@ def generate(
     workers: int | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    renderer: Renderer = "fast",
-) -> int:
-    """Write generator.json, the images and then labels.csv into `out`; return how many images were drawn.
+) -> Generated:
+    """Write generator.json, the images and then labels.csv into `out`.
 
     Images that exist are not drawn again. progress: called with the number of images that exist and the total.
     UsageError if `out` holds something else; with `force` the files of another generate are removed first.
     """
-    check_fonts(config)
+    options = image_options(config)
     with writing_to(out):
-        names, labels = names_and_labels(config)
-        make_room(config, out, labels, force)
-        # A power cut may leave an empty file, and the folder may hold links to nowhere.
-        present = {entry.name for entry in os.scandir(out) if entry.stat(follow_symlinks=False).st_size}
-        if OPTIONS_FILE not in present:
-            write_atomic(out / OPTIONS_FILE, to_json(image_options(config)))
-        missing = [index for index, name in enumerate(names, config.start) if name not in present]
+        make_room(options, out, force)
+        if not (out / OPTIONS_FILE).exists():
+            write_atomic(out / OPTIONS_FILE, to_json(options))
+        names = find_drawn(out, options)
+        missing = [index for index in range(config.start, config.start + config.count) if index not in names]
         starts = range(0, len(missing), IMAGES_PER_JOB)
-        jobs = [(config, out, missing[start : start + IMAGES_PER_JOB], renderer) for start in starts]
-        done = config.count - len(missing)
-        progress(done, config.count)
+        jobs = [(config, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
+        redrawn = illegible = 0
+        progress(len(names), config.count)
         for drawn in map_jobs(write_images, jobs, workers):
-            done += drawn
-            progress(done, config.count)
+            names |= {index: name for index, name, _, _ in drawn}
+            redrawn += sum(again for _, _, again, _ in drawn)
+            illegible += sum(left for _, _, _, left in drawn)
+            progress(len(names), config.count)
         if missing and hasattr(os, "sync"):
             os.sync()  # once; to wait for each of 60,000 images would take minutes
-        if LABELS_FILE not in present:
-            write_atomic(out / LABELS_FILE, labels)
-    return len(missing)
+        write_labels(out / LABELS_FILE, names, force)
+    return Generated(len(missing), redrawn, illegible)
 
 
-def check_fonts(config: GeneratorConfig) -> None:
-    """Raise UsageError for a font that cannot be read, or that has no glyph for a character."""
-    for path in config.fonts or tuple(captcha.image.DEFAULT_FONTS):
-        try:
-            font = ImageFont.truetype(path, 48)
-        except OSError as error:
-            raise UsageError(f"the font {path} cannot be read: {error}") from None
-        missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
-        missing = [character for character in config.charset if bytes(font.getmask(character)) == missing_glyph]
-        if missing:
-            raise UsageError(f"the font {Path(path).name} has no glyph for {shorten(''.join(missing))!r}")
+def save_designs(
+    config: GeneratorConfig,
+    path: Path,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Write the random designs of a configuration to a file, one in each line, as JSON."""
+    numbers = range(config.designs) if config.designs else range(config.start, config.start + config.count)
+    jobs = [(config, numbers[first : first + IMAGES_PER_JOB]) for first in range(0, len(numbers), IMAGES_PER_JOB)]
+    lines: list[str] = []
+    for some in map_jobs(find_designs, jobs, workers):
+        lines += some
+        progress(len(lines), len(numbers))
+    write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def names_and_labels(config: GeneratorConfig) -> tuple[list[str], bytes]:
-    """Return the names of the images and the content of labels.csv: `filename,text` and a row for each image."""
-    texts = (seeded_text(config, index)[0] for index in range(config.start, config.start + config.count))
-    rows = [(file_name(index, text), text) for index, text in enumerate(texts, config.start)]
+def find_designs(job: tuple[GeneratorConfig, Sequence[int]]) -> list[str]:
+    """Return some random designs as lines of JSON."""
+    config, numbers = job
+    return [drawer_of(config).document(number) for number in numbers]
+
+
+def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
+    """Write labels.csv, `filename,text` and a row for each image; UsageError if it was edited."""
     table = io.StringIO()
+    rows = [(names[index], text_in(names[index])) for index in sorted(names)]
     csv.writer(table, lineterminator="\n").writerows([("filename", "text"), *rows])
-    return [name for name, _ in rows], table.getvalue().encode()
+    labels = table.getvalue().encode()
+    written = path.read_bytes() if path.exists() else None
+    if written != labels:
+        way_out = "choose another --out, or replace it with --force"
+        check(written is None or force, f"{path} was edited; {way_out}")
+        write_atomic(path, labels)
 
 
 def file_name(index: int, text: str) -> str:
@@ -96,30 +117,47 @@ def file_name(index: int, text: str) -> str:
     return f"{index:05d}-{safe}.png"
 
 
+def text_in(name: str) -> str:
+    """Invert `file_name`: return the text in the name of an image."""
+    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), NAME.fullmatch(name)[2])  # type: ignore[index]
+
+
 def image_options(config: GeneratorConfig) -> dict[str, Any]:
-    """Return the options that determine the images as JSON types, for generator.json."""
-    options = {"format": OPTIONS_FORMAT, "captcha": version("captcha"), **asdict(config)}
-    del options["lengths"]
-    return {
-        **options,
-        "length": str(config.lengths),
-        "fonts": [[Path(font).name, sha256(Path(font).read_bytes())] for font in config.fonts],
-        "font_sizes": list(config.font_sizes),
-    }
+    """Return the options that determine the images as JSON types, for generator.json; they name every font."""
+    drawer = drawer_of(config)
+    charset, lengths = config.text_kind
+    options: dict[str, Any] = {"format": OPTIONS_FORMAT, "count": config.count, "start": config.start}
+    options |= {"seed": config.seed, "charset": charset, "length": str(lengths), "renderer": config.renderer}
+    if config.renderer == "package":
+        options["captcha"] = version("captcha")
+    if config.is_package:
+        options["warp"] = config.warp
+    else:
+        options["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
+    if config.document:
+        options["design"] = json.loads(config.document)
+    else:
+        options["design"] = [config.design, config.designs]
+    if config.is_saved:
+        options["design"] = config.digest
+    return {**options, "fonts": manifest(drawer.faces)}
 
 
-def write_images(job: tuple[GeneratorConfig, Path, Sequence[int], Renderer]) -> int:
-    """Draw and write the images of one job; return their number."""
-    config, out, indices, renderer = job
+def write_images(job: tuple[GeneratorConfig, Path, Sequence[int]]) -> list[tuple[int, str, int, bool]]:
+    """Draw and write the images of one job; return the number and name of each, and how its drawing went."""
+    config, out, indices = job
+    drawer, written = drawer_of(config), []
     for index in indices:
-        text, image = RENDERERS[renderer](config, index)
+        drawn = drawer.draw(index)
         stream = io.BytesIO()
-        image.save(stream, format="PNG", compress_level=COMPRESS_LEVEL)
-        write_atomic(out / file_name(index, text), stream.getvalue(), durable=False)
-    return len(indices)
+        drawn.image.save(stream, format="PNG", compress_level=COMPRESS_LEVEL)
+        name = file_name(index, drawn.text)
+        write_atomic(out / name, stream.getvalue(), durable=False)
+        written.append((index, name, drawn.redrawn, drawn.illegible is not None))
+    return written
 
 
-def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) -> None:
+def make_room(options: dict[str, Any], out: Path, force: bool) -> None:
     """Raise UsageError if `out` holds something else; with `force` remove what another generate wrote."""
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
@@ -134,34 +172,46 @@ def make_room(config: GeneratorConfig, out: Path, labels: bytes, force: bool) ->
         raise DamagedError(f"{error}; {WAY_OUT}") from None
     if old.get("format") != OPTIONS_FORMAT:
         raise UsageError(f"{options_path} was not written by generate; choose another --out")
-    new = image_options(config)
-    changed = [
-        f"{key} {excerpt(str(old.get(key)))} -> {excerpt(str(new[key]))}" for key in new if old.get(key) != new[key]
-    ]
-    if not changed and labels_path.exists() and labels_path.read_bytes() != labels:
-        changed = [f"{LABELS_FILE} was edited"]
+    changed = changes(old, options)
     if not changed:
         return
     if not force:
         way_out = "choose another --out, or replace them with --force"
         raise UsageError(f"{out} holds images made with other options ({', '.join(changed)}); {way_out}")
-    kept = {item.name: old[item.name] for item in fields(config) if item.name in old}
     try:
-        kept |= {"fonts": (), "font_sizes": (42,), "lengths": Lengths.parse(str(old.get("length")))}
-        written = written_with(GeneratorConfig(**kept), out)
-    except UsageError as error:
+        written = find_drawn(out, old).values()
+    except (UsageError, TypeError, ValueError) as error:
         raise DamagedError(f"{options_path} was changed ({error}); {WAY_OUT}") from None
     # generator.json last: without it an interrupted removal would leave files that nobody may replace.
-    remove_files([*written, labels_path, options_path])
+    remove_files([*(out / name for name in written), labels_path, options_path])
 
 
-def written_with(config: GeneratorConfig, out: Path) -> list[Path]:
-    """Return the images in `out` that `generate` wrote with these options."""
-    found = []
-    for entry in os.scandir(out):  # not over the indices, of which there may be a billion
-        number = re.match(r"[0-9]{5,13}(?=-)", entry.name)
-        index = int(number[0]) if number else -1
-        is_one = config.start <= index < config.start + config.count
-        if is_one and entry.name == file_name(index, seeded_text(config, index)[0]):
-            found.append(out / entry.name)
+def changes(old: dict[str, Any], new: dict[str, Any], place: str = "") -> list[str]:
+    """Return what differs between the options of two drawings, as `name: old -> new`."""
+    words = []
+    for key in [*new, *(key for key in old if key not in new)]:
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            words += changes(before, after, f"{place}{key}.")
+        elif before != after:
+            words.append(f"{place}{key} {excerpt(str(before))} -> {excerpt(str(after))}")
+    return words
+
+
+def find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
+    """Return the images in `out` that generate wrote with these options: number -> name.
+
+    A power cut may leave an empty file, and the folder may hold files and links of others: their names say a number
+    that generate does not have, or a text that it would not write.
+    """
+    first, count = int(options["start"]), int(options["count"])
+    symbols, lengths = {*split_characters(str(options["charset"]))}, Lengths.parse(str(options["length"]))
+    found = {}
+    for entry in os.scandir(out):  # not over the numbers, of which there may be a billion
+        name = NAME.fullmatch(entry.name)
+        if name is None or not first <= int(name[1]) < first + count or not entry.stat(follow_symlinks=False).st_size:
+            continue
+        text = split_characters(text_in(entry.name))
+        if len(text) in lengths and symbols.issuperset(text):
+            found[int(name[1])] = entry.name
     return found

@@ -136,7 +136,7 @@ def read_face(path: str, cache: FaceCache) -> Face:
         facts = [sha256(data), glyphs.family, glyphs.characters, " ".join(glyphs.look_alikes), glyphs.framed]
         cache.put(path, status, facts)
     digest, family, characters, pairs, framed = facts
-    return Face(path, os.path.basename(path), family, digest, characters, tuple(pairs.split()), framed)
+    return Face(path, file_name(path), family, digest, characters, tuple(pairs.split()), framed)
 
 
 def font_files(folder: Path) -> Iterator[str]:
@@ -187,4 +187,9 @@ def with_unique_names(faces: Iterable[Face]) -> list[Face]:
 
 def suffixed(face: Face) -> str:
     """Return the name of a face's file with the start of its sha256."""
-    return f"{os.path.basename(face.path)}#{face.sha256[:8]}"
+    return f"{file_name(face.path)}#{face.sha256[:8]}"
+
+
+def file_name(path: str) -> str:
+    """Return the name of a file as a text that a document can hold: bytes that are no UTF-8 become \\xff."""
+    return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")

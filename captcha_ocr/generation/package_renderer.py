@@ -8,7 +8,8 @@ import captcha.image
 from PIL import Image, ImageDraw
 
 from captcha_ocr.charset import in_visual_order
-from captcha_ocr.generation.config import GeneratorConfig, Warp
+from captcha_ocr.generation.config import FONT_SIZES, GeneratorConfig, Warp
+from captcha_ocr.generation.font_choice import choose_faces
 
 package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
@@ -16,7 +17,7 @@ package: Any = captcha.image  # its attribute `secrets` is replaced while it dra
 def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
     """Return the text of image `index`, and the random generator that draws the image."""
     rng = random.Random(f"captcha-ocr {config.seed} {index}")
-    lengths = config.lengths
+    _, lengths = config.text_kind
     length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
     return "".join(rng.choice(config.symbols) for _ in range(length)), rng
 
@@ -96,5 +97,5 @@ DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {"package": package.Imag
 @lru_cache(maxsize=1)
 def package_drawer_of(config: GeneratorConfig) -> captcha.image.ImageCaptcha:
     """Return the package's renderer for a configuration; it keeps the loaded fonts."""
-    fonts = list(config.fonts) or None
-    return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes)
+    fonts = [face.path for face in choose_faces(config)]
+    return DRAWERS[config.warp](config.width, config.height, fonts, config.font_sizes or FONT_SIZES)

@@ -7,7 +7,6 @@ from typing import Any
 
 from captcha_ocr.errors import check, is_int
 
-DESIGNS = ("captcha",)
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 
 
@@ -15,14 +14,15 @@ MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 class DrawOptions:
     """The options of train --draw; each field but `design` is the option of its name.
 
-    design: what is drawn. size: width and height of the network's input, which prepare's rules choose if it is None, as
-    they choose the channels. images: the drawings of an epoch. repeat: the number of epochs that show the same ones.
-    workers: the processes that draw, which change nothing in the images.
+    design: what is drawn, as for generate. length, charset: None leaves them to the design. size: width and height
+    of the network's input, which prepare's rules choose if it is None, as they choose the channels. images: the
+    drawings of an epoch. repeat: the number of epochs that show the same ones. workers: the processes that draw,
+    which change nothing in the images.
     """
 
     design: str = "captcha"
-    length: str = "4"
-    charset: str = "upper-alnum"
+    length: str | None = None
+    charset: str | None = None
     case_sensitive: bool = False
     fonts: tuple[str, ...] = ()
     size: tuple[int, int] | None = None
@@ -32,8 +32,6 @@ class DrawOptions:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        known = f"the designs are: {', '.join(DESIGNS)}"
-        check(self.design in DESIGNS, f"--draw: there is no design {self.design!r}; {known}")
         check(is_int(self.images, 2, MAX_DRAWINGS), f"--images must be 2 to {MAX_DRAWINGS:,} with --draw")
         check(is_int(self.repeat, 1, 10**6), "--repeat must be 1 to 1,000,000")
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from captcha_ocr.charset import Charset, find_charset
 from captcha_ocr.config import GENERATED, PRESETS, InputSize, Lengths, PrepareConfig, Split, TrainConfig
@@ -17,8 +16,8 @@ from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
 from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.fast_renderer import render
-from captcha_ocr.generation.folder import check_fonts, image_options
+from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.folder import image_options
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.draw_options import DrawOptions
@@ -55,12 +54,13 @@ class DrawnData:
 
         UsageError for an option that does not fit.
         """
+        lengths = None if options.length is None else Lengths.parse(options.length)
         config = GeneratorConfig(
-            lengths=Lengths.parse(options.length), charset=options.charset, fonts=options.fonts, seed=training.seed
+            design=options.design, lengths=lengths, charset=options.charset, fonts=options.fonts, seed=training.seed
         )
-        check_fonts(config)
-        charset = find_charset([config.charset], None, options.case_sensitive)
-        check(len(charset) > 1, f"--charset {options.charset} has one character, so there is nothing to learn")
+        characters, _ = config.text_kind
+        charset = find_charset([characters], None, options.case_sensitive)
+        check(len(charset) > 1, f"--charset {characters} has one character, so there is nothing to learn")
         return cls(options, config, charset, input_size(options, config, training.preset))
 
     @property
@@ -70,12 +70,13 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        return self.config.lengths
+        return self.config.text_kind[1]
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What is drawn, as JSON types, without the number of drawings and the size of the input."""
         of_image = {name: value for name, value in image_options(self.config).items() if name not in ("count", "start")}
+        of_image["look"] = sha256(to_json({"look": of_image.pop("design")}))
         names = ("design", "repeat", "case_sensitive")
         return {**of_image, **{name: getattr(self.options, name) for name in names}}
 
@@ -113,18 +114,13 @@ def input_size(options: DrawOptions, config: GeneratorConfig, preset: str) -> In
     chosen = PrepareConfig(preset=preset, width=width, height=height, channels=options.channels)
     if PRESETS[preset].size is not None or (options.size is not None and options.channels is not None):
         return chosen.input_size(GENERATED)  # of which nothing is taken
-    kind = survey(draw_image(config, number)[1] for number in range(MAX_SURVEYED))
+    kind = survey(drawer_of(config).draw(number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derived_size(kind, config.lengths.longest))
-
-
-def draw_image(config: GeneratorConfig, number: int) -> tuple[str, Image.Image]:
-    """Return the text and the image of a number."""
-    return render(config, number)
+    return chosen.input_size(derived_size(kind, config.text_kind[1].longest))
 
 
 def draw_images(job: Job) -> tuple[np.ndarray, np.ndarray]:
     """Draw images: return (N, C, H, W) uint8, as prepare makes them, and the class ids (N, L) of the texts."""
-    drawn = [draw_image(job.config, number) for number in job.numbers]
-    pixels = np.stack([to_array(image, job.size) for _, image in drawn])
-    return pixels, job.charset.encode([text for text, _ in drawn], job.config.lengths.longest)
+    drawn = [drawer_of(job.config).draw(number) for number in job.numbers]
+    pixels = np.stack([to_array(each.image, job.size) for each in drawn])
+    return pixels, job.charset.encode([each.text for each in drawn], job.config.text_kind[1].longest)

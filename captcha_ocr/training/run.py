@@ -171,11 +171,13 @@ def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
     nothing = {"design": "unset"}
     names = nothing if old is None or new is None else {**old, **new}
     old, new = old or nothing, new or nothing
-    return [
+    words = [
         f"{draw_option(name)}: {excerpt(str(old.get(name)))} -> {excerpt(str(new.get(name)))}"
         for name in names
-        if name != "seed" and old.get(name) != new.get(name)
+        if name not in ("seed", "look") and old.get(name) != new.get(name)
     ]
+    # Most options change the look, too.
+    return words or [f"the design {new['design']} was changed"] * (old.get("look") != new.get("look"))
 
 
 def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:

@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import invoke
+from conftest import contents, invoke
 
 PREPARE = ["prepare", "mine", "--size", "48x16", "--workers", 1, "--json"]
 
@@ -68,3 +68,44 @@ def test_inspect_counts_draws_and_names_what_was_read_wrong(images, run, tmp_pat
         assert picture.exists()
         assert any(line.endswith(f" {picture}") for line in lines)
     assert len([line for line in lines if "\t" in line]) == len(facts["wrong"])
+
+
+GENERATE = ["generate", "--workers", 1, "--json", "--out"]
+
+
+def facts_of(result):
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def pictures(folder):
+    return {name: data for name, data in contents(Path(folder)).items() if name.endswith(".png")}
+
+
+@pytest.mark.parametrize("options", [[], ["--designs", 3]])
+def test_generate_saves_random_designs_that_draw_the_same_images_again(options):
+    words = ["--seed", 2, "--count", 6, *options]
+    drawn = facts_of(invoke(*GENERATE, "one", "--design", "random:easy", *words, "--save-designs", "saved.jsonl"))
+    assert drawn == {"out": "one", "images": 6, "drawn": 6, "redrawn": drawn["redrawn"], "illegible": 0}
+    assert len(Path("saved.jsonl").read_text().splitlines()) == (3 if options else 6)
+    again = facts_of(invoke(*GENERATE, "two", "--design", "saved.jsonl", "--seed", 2, "--count", 6))
+    assert again["drawn"] == 6
+    assert pictures("one") == pictures("two")
+    assert facts_of(invoke(*GENERATE, "two", "--design", "saved.jsonl", "--seed", 2, "--count", 6))["drawn"] == 0
+
+
+def test_generate_counts_what_could_not_be_read():
+    Path("mine.toml").write_text('[text]\ncolor = "canvas"\n[fonts]\nfaces = ["DejaVuSans.ttf"]\n')
+    result = invoke(*GENERATE, "one", "--design", "mine.toml", "--count", 2)
+    assert facts_of(result) == {"out": "one", "images": 2, "drawn": 2, "redrawn": 18, "illegible": 2}
+    assert any(
+        line.startswith("legible ") and "18" in line and "2 images" in line for line in result.stderr.splitlines()
+    )
+    assert "legible" not in invoke(*GENERATE, "two", "--design", "mine.toml", "--count", 2, "--quiet").stderr
+
+
+def test_generate_names_what_comes_next():
+    assert "next: captcha-ocr prepare one" in invoke(*GENERATE, "one", "--count", 4).stderr
+    assert "next: captcha-ocr eval two" in invoke(*GENERATE, "two", "--count", 2).stderr
+    text = invoke("generate", "--out", "three", "--count", 2, "--design", "night", "--quiet")
+    assert (text.stdout, text.stderr) == ("three: 2 images of 4-7 characters, any widthx64; 2 images drawn\n", "")

@@ -59,7 +59,7 @@ def test_train_draws_its_images(tmp_path, monkeypatch):
         (["--draw", "captcha", "--stream"], ["--draw", "--stream"]),
         (["--draw", "captcha", "--cross-validate"], ["--draw", "--cross-validate"]),
         (["--draw", "captcha", "--images", 0], ["--images"]),
-        (["--draw", "nothing"], ["--draw", "captcha"]),
+        (["--draw", "nothing"], ["nothing", "captcha"]),
     ],
 )
 def test_options_that_would_do_nothing_are_refused_by_name(options, named):

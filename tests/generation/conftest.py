@@ -7,9 +7,9 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 EM = 1000  # units of the fonts that are built here
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def cache_home(tmp_path, monkeypatch):
-    """The folder of the user's caches, an empty one for every test."""
+    """The folder of the user's caches, an empty one for this test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -8,6 +8,7 @@ from captcha_ocr.generation.face_cache import FORMAT, VERSION, FaceCache, cache_
 from captcha_ocr.system.documents import sealed
 
 FACTS = ["00ff", "Family", "0Oab", "0O", False]
+pytestmark = pytest.mark.usefixtures("cache_home")
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 import csv
+import hashlib
 import importlib.util
 import json
+import os
 import shutil
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,8 +17,10 @@ from PIL import Image
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.drawing import TRIES
 from captcha_ocr.generation.fast_renderer import render
-from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.folder import generate, save_designs
 from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)
@@ -38,7 +43,7 @@ def identities(folder):
 def whole(tmp_path_factory):
     """A folder with 12 finished images. Read only."""
     folder = tmp_path_factory.mktemp("data") / "images"
-    assert generate(TINY, folder, 1) == 12
+    assert generate(TINY, folder, 1) == (12, 0, 0)
     return folder
 
 
@@ -87,9 +92,12 @@ def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
 
 def test_the_options_file_names_no_folder_machine_or_time(whole):
     options = json.loads((whole / "generator.json").read_bytes())
+    [[name, digest]] = options.pop("fonts")
+    assert (name, digest) == ("DroidSansMono.ttf", hashlib.sha256(Path(DROID).read_bytes()).hexdigest())
+    design = options.pop("design")
+    assert (design["canvas"]["width"], design["text"]["size"]) == (48, {"one_of": [14]})
     images = {"count": 12, "start": 0, "length": "2", "charset": "0123456789", "seed": 0}
-    drawing = {"width": 48, "height": 16, "fonts": [], "font_sizes": [14], "warp": "package"}
-    assert options == {"format": "captcha-ocr generator", "captcha": options["captcha"], **images, **drawing}
+    assert options == {"format": "captcha-ocr generator", "renderer": "fast", "warp": "package", **images}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,7 @@ def test_a_font_that_cannot_be_read_or_lacks_a_glyph_is_refused_by_name(tmp_path
 def test_a_finished_folder_is_left_as_it_is(drawn):
     (drawn / "notes.txt").write_text("mine")
     before = identities(drawn)
-    assert generate(TINY, drawn, 1) == generate(TINY, drawn, 1, force=True) == 0
+    assert generate(TINY, drawn, 1) == generate(TINY, drawn, 1, force=True) == (0, 0, 0)
     assert identities(drawn) == before
 
 
@@ -119,12 +127,12 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn, whole):
         path.rename(path.with_name(path.name + TEMPORARY))  # as a kill between writing and renaming leaves it
     images[10].unlink()
     told = []
-    assert generate(TINY, drawn, 1, progress=lambda done, total: told.append((done, total))) == 7
+    assert generate(TINY, drawn, 1, progress=lambda done, total: told.append((done, total))).drawn == 7
     assert told == [(5, 12), (12, 12)]
     assert contents(drawn) == contents(whole)
     images[0].write_bytes(b"")  # as a power cut leaves it
     (drawn / "labels.csv").unlink()
-    assert generate(TINY, drawn, 1) == 1
+    assert generate(TINY, drawn, 1).drawn == 1
     assert contents(drawn) == contents(whole)
 
 
@@ -146,11 +154,11 @@ def test_other_fonts_are_other_options_but_their_folder_is_none(tmp_path):
         shutil.copy(source, path)
 
     def draw(*fonts):
-        return generate(replace(TINY, count=2, fonts=tuple(map(str, fonts))), tmp_path / "images", 1)
+        return generate(replace(TINY, count=2, fonts=tuple(map(str, fonts))), tmp_path / "images", 1).drawn
 
     draw(first, second)
     assert draw(moved, second) == 0
-    for others in ((second, first), (first,), (second,), ()):
+    for others in ((first,), (second,), ()):
         with pytest.raises(UsageError, match=r"\bfonts\b"):
             draw(*others)
 
@@ -165,7 +173,7 @@ def test_force_replaces_the_images_of_other_options_even_after_an_interruption(t
         patch.setattr("captcha_ocr.generation.folder.remove_files", interrupted)
         with pytest.raises(KeyboardInterrupt):
             generate(other, drawn, 1, force=True)
-    assert generate(other, drawn, 1, force=True) == 10
+    assert generate(other, drawn, 1, force=True).drawn == 10
     generate(other, tmp_path / "fresh", 1)
     assert contents(drawn) == contents(tmp_path / "fresh")
 
@@ -205,9 +213,82 @@ def test_edited_labels_or_options_are_refused_and_nothing_is_removed(drawn):
     ],
 )
 def test_a_folder_that_generate_did_not_write_is_left_as_it_is(tmp_path, files, force):
+    folder = tmp_path / "theirs"
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(text)
     with pytest.raises((UsageError, DamagedError), match=rf"(?=.*{list(files)[-1]}).*--out"):
-        generate(TINY, tmp_path, 1, force=force)
-    assert contents(tmp_path) == {name: text.encode() for name, text in files.items()}
+        generate(TINY, folder, 1, force=force)
+    assert contents(folder) == {name: text.encode() for name, text in files.items()}
+
+
+RANDOM = GeneratorConfig(count=20, design="random:easy", fonts=(DEJAVU, DROID), charset="digits", seed=1)
+
+
+@pytest.mark.parametrize("designs", [None, 3])
+def test_random_designs_are_the_same_for_any_number_of_workers_and_again_from_their_file(
+    tmp_path, designs, monkeypatch
+):
+    monkeypatch.setattr("captcha_ocr.generation.folder.IMAGES_PER_JOB", 8)
+    config, path = replace(RANDOM, designs=designs), tmp_path / "saved.jsonl"
+    first = generate(config, tmp_path / "one", 1)
+    assert generate(config, tmp_path / "two", 2) == first
+    assert first.drawn == 20
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    save_designs(config, path, 2)
+    lines = path.read_bytes()
+    assert lines.count(b"\n") == (designs or 20)
+    save_designs(config, path, 1)
+    assert path.read_bytes() == lines
+    saved = replace(RANDOM, design=str(path), charset=None)
+    generate(saved, tmp_path / "again", 1)
+    assert pictures(tmp_path / "again") == pictures(tmp_path / "one")
+
+
+def test_the_options_file_names_random_designs_and_the_bytes_of_saved_ones(tmp_path):
+    config = replace(RANDOM, count=2)
+    generate(config, tmp_path / "one", 1)
+    options = json.loads((tmp_path / "one" / "generator.json").read_bytes())
+    assert (options["design"], options["charset"], options["length"]) == (["random:easy", None], "0123456789", "1-8")
+    save_designs(config, tmp_path / "saved.jsonl", 1)
+    generate(replace(config, design=str(tmp_path / "saved.jsonl"), charset=None), tmp_path / "two", 1)
+    options = json.loads((tmp_path / "two" / "generator.json").read_bytes())
+    assert options["design"] == hashlib.sha256((tmp_path / "saved.jsonl").read_bytes()).hexdigest()
+    with pytest.raises(UsageError, match="design"):
+        generate(replace(config, design="random:hard"), tmp_path / "one", 1)
+
+
+def test_what_cannot_be_read_is_drawn_again_counted_and_written_all_the_same(tmp_path):
+    (tmp_path / "mine.toml").write_text('[text]\ncolor = "canvas"\n')
+    config = GeneratorConfig(count=3, design=str(tmp_path / "mine.toml"), fonts=(DEJAVU,))
+    assert generate(config, tmp_path / "images", 1) == (3, 3 * (TRIES - 1), 3)
+    assert len(pictures(tmp_path / "images")) == 3
+
+
+def test_a_saved_design_whose_font_is_missing_or_another_is_refused_and_nothing_is_written(tmp_path):
+    document = {"fonts": {"faces": ["DejaVuSans.ttf"], "sha256": ["0" * 64]}}
+    for faces, name in ((["DejaVuSans.ttf"], "DejaVuSans.ttf"), (["Gone.ttf"], "Gone.ttf")):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(document | {"fonts": document["fonts"] | {"faces": faces}}))
+        with pytest.raises(UsageError, match=name):
+            generate(GeneratorConfig(count=2, design=str(path)), tmp_path / "images", 1)
+    assert not (tmp_path / "images").exists()
+
+
+def test_the_package_draws_the_same_images_and_its_version_is_written(tmp_path, whole):
+    generate(replace(TINY, renderer="package"), tmp_path / "images", 1)
+    assert pictures(tmp_path / "images") == pictures(whole)
+    options = json.loads((tmp_path / "images" / "generator.json").read_bytes())
+    assert (options["renderer"], options["captcha"]) == ("package", version("captcha"))
+
+
+def test_a_font_whose_name_is_no_text_can_be_drawn_with(tmp_path):
+    font = tmp_path / "fonts" / os.fsdecode(b"\xff.ttf")
+    font.parent.mkdir()
+    shutil.copy(DEJAVU, font)
+    config = GeneratorConfig(count=2, design="random:easy", fonts=(str(font.parent),))
+    assert generate(config, tmp_path / "images", 1).drawn == 2
+    save_designs(config, tmp_path / "saved.jsonl", 1)
+    saved = replace(config, design=str(tmp_path / "saved.jsonl"))
+    generate(saved, tmp_path / "again", 1)
+    assert pictures(tmp_path / "again") == pictures(tmp_path / "images")

@@ -17,6 +17,7 @@ MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locati
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DROID = Path(captcha.image.DEFAULT_FONTS[0])
 BAR, TEE = ((0, 0, 100, 700),), ((150, 0, 250, 700), (0, 600, 400, 700))
+pytestmark = pytest.mark.usefixtures("cache_home")
 
 
 def sha256_of(path):

@@ -1,6 +1,7 @@
 import importlib.util
 import random
 import secrets
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,3 +81,13 @@ def test_a_classic_noise_arc_ends_in_the_last_fifth_and_one_of_the_package_may_e
     assert len(ends["classic"]) == 20
     assert all(128 <= end <= 160 for end in ends["classic"])
     assert min(ends["package"]) < 128
+
+
+def test_the_fonts_of_a_folder_are_drawn_by_the_package_too(tmp_path):
+    for name in ("DejaVuSans.ttf", "DejaVuSerif.ttf"):
+        shutil.copy(FONTS / name, tmp_path)
+    config = replace(TINY, fonts=(str(tmp_path),), font_sizes=(), width=0, height=0)
+    for index in range(5):
+        (text, image), (other_text, other) = render(config, index), render_by_package(config, index)
+        assert (text, image.tobytes()) == (other_text, other.tobytes())
+        assert image.size == (160, 60)

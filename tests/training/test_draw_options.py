@@ -34,7 +34,7 @@ def test_options_survive_json_and_are_given_as_they_were():
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"design": "photo"}, ["--draw", "photo"]), ({"images": 1}, ["--images"]), ({"repeat": 0}, ["--repeat"])],
+    [({"images": 1}, ["--images"]), ({"repeat": 0}, ["--repeat"])],
 )
 def test_what_cannot_be_drawn_is_refused_by_the_name_of_the_option(options, named):
     with pytest.raises(UsageError, match=naming(*named)):

@@ -1,9 +1,10 @@
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
-from captcha.image import DEFAULT_FONTS
 from conftest import ONE_WORKER, TINY, naming
 
 from captcha_ocr.config import PrepareConfig, TrainConfig
@@ -13,6 +14,8 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.drawing import DrawnData, draw_images
+
+DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 
 DIGITS = DrawOptions(length="2", charset="digits", images=24)
 
@@ -56,7 +59,7 @@ def test_no_image_is_drawn_twice():
 
 
 def test_the_hash_tells_apart_whatever_changes_the_images(tmp_path):
-    font, copy = DEFAULT_FONTS[0], shutil.copy(DEFAULT_FONTS[0], tmp_path)
+    font, copy = DEJAVU, shutil.copy(DEJAVU, tmp_path)
     data = drawn(replace(DIGITS, fonts=(font,)))
     assert drawn(replace(DIGITS, fonts=(copy,), workers=3)).sha256 == data.sha256
     others = [{"fonts": ()}, {"images": 25}, {"repeat": 2}, {"size": (48, 16)}, {"length": "3"}, {"charset": "01"}]

@@ -4,9 +4,10 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from pathlib import Path
 
+import matplotlib
 import pytest
-from captcha.image import DEFAULT_FONTS
 from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
@@ -15,6 +16,8 @@ from captcha_ocr.training.batches import BatchPartition, DrawnBatches
 from captcha_ocr.training.distributed import ProcessGroup
 
 from .conftest import rows_of
+
+DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 
 
 def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
@@ -85,7 +88,7 @@ def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(lea
     for changes, named in (
         ({"repeat": 1}, ["--repeat: 2 -> 1"]),
         ({"images": 30, "charset": "0123"}, ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"]),
-        ({"length": "2-3", "fonts": (DEFAULT_FONTS[0],)}, ["--length: 2 -> 2-3", "--fonts: "]),
+        ({"length": "2-3", "fonts": (DEJAVU,)}, ["--length: 2 -> 2-3", "--fonts: "]),
     ):
         with pytest.raises(UsageError, match=naming(out, "--force", *named)):
             learn(out, draw=replace(drawings, **changes), epochs=3)

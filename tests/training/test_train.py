@@ -47,7 +47,7 @@ def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(learn, run, drawin
     assert {path.name for path in out.iterdir()} == {path.name for path in run.iterdir()}
     document = json.loads((out / "run.json").read_bytes())
     assert (document["images"], finished.test["images"]) == ({"train": 24, "val": 6, "test": 6}, 6)
-    expected = {"design": "captcha", "repeat": 2, "length": "2", "charset": "0123456789", "seed": 0, "fonts": []}
+    expected = {"design": "captcha", "repeat": 2, "length": "2", "charset": "0123456789", "seed": 0}
     assert {name: document["drawn"][name] for name in expected} == expected
     assert DrawOptions.from_dict(document["given"]["data"]) == drawings
     said = capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""The command for designs: design preview."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.data import drawing_options
+from captcha_ocr.cli.options import NEW_FILE, add_options, json_option, next_command, option, report, seed_option
+from captcha_ocr.generation.config import RANDOM, GeneratorConfig
+from captcha_ocr.system.signals import deferred
+
+MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
+
+
+@main.group()
+def design() -> None:
+    """Try a design of captchas out (docs/designs.md).
+
+    Example: captcha-ocr design preview mine.toml
+    """
+
+
+@design.command()
+@click.argument("name", metavar="NAME|FILE|random[:LEVEL]", default=RANDOM)
+@option("--count", type=click.IntRange(1, MAX_PREVIEW), default=24, help="Number of images.")
+@option("--out", type=NEW_FILE, default=Path("preview.png"), help="The picture to write.")
+@drawing_options
+@add_options(seed_option, json_option)
+def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+    """Draw a contact sheet: images of a design, with their texts below.
+
+    Example: captcha-ocr design preview mine.toml --count 60
+    """
+    with deferred():
+        from captcha_ocr.diagnostics.contact_sheet import COLUMNS, Tile, draw_sheet
+        from captcha_ocr.generation.drawing import drawer_of
+        from captcha_ocr.system.console import counted
+
+    options["design"] = name
+    config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
+    drawn = [drawer_of(config).draw(index) for index in range(config.count)]
+    tiles = [Tile(each.image, f"{number}", each.text) for number, each in enumerate(drawn)]
+    draw_sheet(tiles, out, rows=-(-config.count // COLUMNS))
+    reasons = Counter(each.illegible for each in drawn if each.illegible)
+    redrawn = sum(each.redrawn for each in drawn)
+    words = [f"{out}: {counted(config.count, 'image')} of {config.kind}"]
+    if redrawn:
+        words.append(f"{counted(redrawn, 'illegible image')} drawn again")
+    words += [f"{number} still illegible: {reason}" for reason, number in reasons.items()]
+    facts = {"out": str(out), "images": config.count, "redrawn": redrawn, "illegible": sum(reasons.values())}
+    report(as_json, facts, "; ".join(words), next_command("generate", "--design", name))

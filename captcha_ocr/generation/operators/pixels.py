@@ -1,0 +1,127 @@
+"""Operators on the finished image: noise, blur, resolution, coding, and inversion of its parts."""
+
+import io
+import math
+import random
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operator
+from captcha_ocr.generation.values import Flag, Number, Word
+
+Resampling = Image.Resampling
+MAX_BOX_SIGMA = 1.5  # pixels
+
+
+@operator("pixels", sigma=Number(0, 100, (2, 28), "of 255"), colored=Flag(False))
+def grain(pixels: Pixels, rng: random.Random, sigma: float, colored: bool) -> Pixels:
+    """Add Gaussian noise, the same to all channels unless colored."""
+    shape = (*pixels.shape[:2], 3 if colored else 1)
+    noise = np.random.default_rng(rng.getrandbits(64)).standard_normal(shape, np.float32)
+    return np.clip(pixels + noise * np.float32(sigma), 0, 255).astype(np.uint8)
+
+
+@operator("pixels", share=Number(0, 0.5, (0.005, 0.05)))
+def salt_and_pepper(pixels: Pixels, rng: random.Random, share: float) -> Pixels:
+    """Make a share of the pixels black or white."""
+    noise = np.random.default_rng(rng.getrandbits(64)).random(pixels.shape[:2], np.float32)[..., None]
+    return np.where(noise < share / 2, np.uint8(0), np.where(noise > 1 - share / 2, np.uint8(255), pixels))
+
+
+@operator("pixels", sigma=Number(0, 20, (0.4, 1.2), "pixels"))
+def blur(pixels: Pixels, rng: random.Random, sigma: float) -> Pixels:
+    """Blur the image by a Gaussian."""
+    kernel: ImageFilter.Filter = ImageFilter.GaussianBlur(sigma)
+    if sigma < MAX_BOX_SIGMA:  # one box of the same variance hardly differs, and takes a third of the time
+        kernel = ImageFilter.BoxBlur((math.sqrt(12 * sigma**2 + 1) - 1) / 2)
+    return np.asarray(Image.fromarray(pixels).filter(kernel))
+
+
+@operator("pixels")
+def smooth(pixels: Pixels, rng: random.Random) -> Pixels:
+    """Smooth the image a little: each pixel counts five times, its eight neighbours once.
+
+    This is Pillow's filter SMOOTH, which the captcha package uses, in a quarter of the time.
+    """
+    rows = pixels[:-2].astype(np.uint16) + pixels[2:] + pixels[1:-1]
+    sums = rows[:, :-2] + rows[:, 2:] + rows[:, 1:-1] + 4 * pixels[1:-1, 1:-1].astype(np.uint16)
+    smoothed = pixels.copy()
+    smoothed[1:-1, 1:-1] = sums * np.float32(1 / 13) + np.float32(0.5)
+    return smoothed
+
+
+@operator("pixels", amount=Number(0, 5, (0.5, 1.5)))
+def sharpen(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
+    """Sharpen the image: add the difference from a blurred copy, times the amount."""
+    softer = np.asarray(Image.fromarray(pixels).filter(ImageFilter.BoxBlur(1))).astype(np.float32)
+    return np.clip(pixels + (pixels - softer) * np.float32(amount), 0, 255).astype(np.uint8)
+
+
+@operator(
+    "pixels",
+    factor=Number(0.1, 1, (0.33, 0.8)),
+    down=Word(("area", "nearest"), {"one_of": ["area", "nearest"]}),
+    up=Word(("smooth", "nearest"), "smooth"),
+)
+def downscale(pixels: Pixels, rng: random.Random, factor: float, down: str, up: str) -> Pixels:
+    """Lose resolution: shrink the image by a factor and enlarge it again."""
+    height, width, _ = pixels.shape
+    small = max(1, round(width * factor)), max(1, round(height * factor))
+    shrunk = Image.fromarray(pixels).resize(small, {"area": Resampling.BOX, "nearest": Resampling.NEAREST}[down])
+    return np.asarray(
+        shrunk.resize((width, height), {"smooth": Resampling.BILINEAR, "nearest": Resampling.NEAREST}[up])
+    )
+
+
+@operator("pixels", quality=Number(1, 100, (25, 95), whole=True))
+def jpeg(pixels: Pixels, rng: random.Random, quality: int) -> Pixels:
+    """Lose what JPEG loses at a quality of 1 to 100."""
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=quality)
+    with Image.open(stream) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+@operator("pixels", colors=Number(2, 256, (8, 64), whole=True), dither=Flag(False))
+def palette(pixels: Pixels, rng: random.Random, colors: int, dither: bool) -> Pixels:
+    """Reduce the image to so many colours, as a GIF has."""
+    image = Image.fromarray(pixels)
+    if not dither:
+        return np.asarray(image.quantize(colors, Image.Quantize.FASTOCTREE).convert("RGB"))
+    steps = image.quantize(colors, Image.Quantize.FASTOCTREE)
+    return np.asarray(image.quantize(palette=steps, dither=Image.Dither.FLOYDSTEINBERG).convert("RGB"))
+
+
+@operator("pixels", gamma=Number(0.2, 5, (0.7, 1.4)), contrast=Number(0.1, 3, (0.7, 1.1)))
+def tone(pixels: Pixels, rng: random.Random, gamma: float, contrast: float) -> Pixels:
+    """Change the brightness by a gamma, and the contrast about the middle."""
+    levels = (np.arange(256) / 255) ** gamma
+    return (np.clip((levels - 0.5) * contrast + 0.5, 0, 1) * 255).astype(np.uint8)[pixels]
+
+
+@operator("pixels", hue=Number(-360, 360, (0, 360), "degrees"), amount=Number(0, 1, (0.05, 0.3)))
+def tint(pixels: Pixels, rng: random.Random, hue: float, amount: float) -> Pixels:
+    """Mix the image with a hue, by an amount of 0 to 1."""
+    angles = np.radians(hue - np.array([0.0, 120.0, 240.0]))
+    color = ((np.cos(angles) + 1) * 127.5 * amount).astype(np.float32)
+    return (pixels * np.float32(1 - amount) + color).astype(np.uint8)
+
+
+@operator(
+    "inversion",
+    region=Word(("band", "curve", "chequer"), {"one_of": ["band", "curve", "chequer"]}),
+    size=Number(4, 200, (12, 40), "pixels"),
+)
+def inversion(area: Area, rng: random.Random, region: str, size: float) -> Mask:
+    """Invert the colours in a band, below a curve, or in the fields of a chequer."""
+    y, x = np.ogrid[: area.height, : area.width]
+    if region == "band":
+        top = rng.uniform(0.1, 0.9) * area.height - size / 2
+        mask = (y >= top) & (y < top + size) & (x >= 0)
+    elif region == "curve":
+        phase = rng.uniform(0, 2 * math.pi)
+        mask = y > area.height / 2 + area.height / 4 * np.sin(phase + x * math.pi / (2 * size))
+    else:
+        mask = (y // size + x // size).astype(int) % 2 == 0
+    return mask.astype(np.uint8) * 255

@@ -1,0 +1,142 @@
+import random
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from captcha_ocr.generation.operators.pixels import (
+    blur,
+    downscale,
+    grain,
+    inversion,
+    jpeg,
+    palette,
+    salt_and_pepper,
+    sharpen,
+    smooth,
+    tint,
+    tone,
+)
+from captcha_ocr.generation.operators.registry import Area
+
+LARGE = Area(200, 300, 5, "")
+
+
+@pytest.fixture
+def rng():
+    return random.Random(1)
+
+
+@pytest.fixture
+def steps():
+    """An image of 200 by 200 pixels with soft and hard edges."""
+    y, x = np.mgrid[:200, :200]
+    return np.stack([x * 1.2, y * 1.2, (x // 40 + y // 40) % 2 * 200], -1).astype(np.uint8)
+
+
+def grey(value):
+    return np.full((200, 200, 3), value, np.uint8)
+
+
+@pytest.mark.parametrize("colored", [False, True])
+def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng, colored):
+    noise = grain(grey(128), rng, sigma=10, colored=colored).astype(float) - 128
+    assert noise.std() == pytest.approx(10, abs=0.3)
+    assert abs(noise.mean()) < 1
+    assert (noise[..., 0] == noise[..., 1]).all() != colored
+
+
+def test_salt_and_pepper_make_their_share_black_or_white(rng):
+    result = salt_and_pepper(grey(128), rng, share=0.1)
+    assert {*np.unique(result)} == {0, 128, 255}
+    assert (result == 0).mean() == pytest.approx(0.05, abs=0.005)
+    assert (result == 255).mean() == pytest.approx(0.05, abs=0.005)
+    assert (result[..., 0] == result[..., 2]).all()
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.2, 1.5, 4])
+def test_blur_keeps_the_mean_and_softens_edges_more_and_more(rng, steps, sigma):
+    result = blur(steps, rng, sigma=sigma)
+    assert result.mean() == pytest.approx(steps.mean(), abs=1)
+    exact = np.asarray(Image.fromarray(steps).filter(ImageFilter.GaussianBlur(sigma))).astype(int)
+    assert np.abs(result - exact).mean() < 1.5
+    assert not np.array_equal(result, steps)
+
+
+def test_a_blur_of_nothing_changes_nothing(rng, steps):
+    assert np.array_equal(blur(steps, rng, sigma=0), steps)
+
+
+@pytest.mark.parametrize("size", [(32, 80), (1, 80), (80, 1), (3, 3)])
+def test_smooth_is_pillow_s_filter_to_the_bit(rng, size):
+    for seed in range(5):
+        image = np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+        expected = np.asarray(Image.fromarray(image).filter(ImageFilter.SMOOTH))
+        assert np.array_equal(smooth(image, rng), expected)
+
+
+def test_sharpen_widens_the_differences_at_edges_and_keeps_what_is_flat(rng, steps):
+    result = sharpen(steps, rng, amount=1)
+    assert np.abs(np.diff(result.astype(int), axis=1)).mean() > np.abs(np.diff(steps.astype(int), axis=1)).mean()
+    assert np.array_equal(sharpen(grey(99), rng, amount=5), grey(99))
+    assert np.array_equal(sharpen(steps, rng, amount=0), steps)
+
+
+@pytest.mark.parametrize("down", ["area", "nearest"])
+def test_a_downscaled_image_has_as_few_different_pixels_as_the_small_one(rng, pixels, down):
+    result = downscale(pixels, rng, factor=0.5, down=down, up="nearest")
+    assert len(np.unique(result.reshape(-1, 3), axis=0)) <= 16 * 40
+    assert result.shape == pixels.shape
+    assert abs(result.mean() - pixels.mean()) < 8
+    assert np.array_equal(downscale(pixels, rng, factor=1, down=down, up="smooth"), pixels)
+
+
+def test_jpeg_changes_pixels_and_keeps_the_mean_and_less_with_more_quality(rng, steps):
+    errors = []
+    for quality in (10, 50, 95):
+        result = jpeg(steps, rng, quality=quality)
+        errors.append(np.abs(result.astype(int) - steps).mean())
+        assert result.mean() == pytest.approx(steps.mean(), abs=3)
+    assert errors[0] > errors[1] > errors[2] > 0
+
+
+@pytest.mark.parametrize("colors", [2, 8, 256])
+@pytest.mark.parametrize("dither", [False, True])
+def test_a_palette_has_at_most_its_colours(rng, steps, colors, dither):
+    result = palette(steps, rng, colors=colors, dither=dither)
+    assert 1 < len(np.unique(result.reshape(-1, 3), axis=0)) <= colors
+
+
+def test_dithering_mixes_colours(rng, steps):
+    plain, dithered = (palette(steps, rng, colors=8, dither=dither).astype(int) for dither in (False, True))
+    assert np.abs(np.diff(dithered, axis=1)).mean() > np.abs(np.diff(plain, axis=1)).mean()
+
+
+def test_a_gamma_darkens_or_brightens_and_a_contrast_moves_from_the_middle(rng):
+    assert np.abs(tone(grey(100), rng, gamma=1, contrast=1).astype(int) - 100).max() <= 1
+    assert tone(grey(100), rng, gamma=2, contrast=1).mean() < 60
+    assert tone(grey(100), rng, gamma=0.5, contrast=1).mean() > 140
+    assert tone(grey(100), rng, gamma=1, contrast=0.5).mean() == pytest.approx(113, abs=1.5)
+    assert [tone(grey(value), rng, gamma=1, contrast=3).max() for value in (0, 255)] == [0, 255]
+
+
+@pytest.mark.parametrize(("hue", "channel"), [(0, 0), (120, 1), (240, 2), (-120, 2)])
+def test_a_tint_mixes_in_its_hue(rng, hue, channel):
+    result = tint(grey(128), rng, hue=hue, amount=0.3)[0, 0]
+    assert result.argmax() == channel
+    assert result[channel] == pytest.approx(0.7 * 128 + 0.3 * 255, abs=1.5)
+    assert np.array_equal(tint(grey(128), rng, hue=hue, amount=0), grey(128))
+
+
+@pytest.mark.parametrize("region", ["band", "curve", "chequer"])
+def test_an_inversion_marks_a_part_and_not_all(region):
+    for seed in range(20):
+        mask = inversion(LARGE, random.Random(seed), region=region, size=30)
+        assert {*np.unique(mask)} == {0, 255}
+        assert 0.02 < mask.mean() / 255 < 0.98
+
+
+def test_a_band_has_its_size(rng):
+    mask = inversion(LARGE, random.Random(1), region="band", size=30)
+    assert 15 <= np.count_nonzero(mask[:, 0]) <= 30
+    assert (mask == mask[:, :1]).all()

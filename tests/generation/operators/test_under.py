@@ -1,0 +1,51 @@
+import random
+
+import numpy as np
+import pytest
+
+from captcha_ocr.generation.operators.under import blurred, extrusion, glow, halo, shadow, shifted
+
+RNG = random.Random(1)
+
+
+@pytest.mark.parametrize(("x", "y"), [(3, 2), (-3, 2), (0, -4), (0, 0)])
+def test_a_shadow_is_the_shifted_text(square, x, y):
+    expected = np.roll(square, (y, x), (0, 1))  # the square stays away from the border
+    assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=0), expected)
+    assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=2), blurred(expected, 2))
+
+
+def test_what_leaves_the_canvas_is_lost():
+    full = np.full((10, 20), 255, np.uint8)
+    assert np.count_nonzero(shifted(full, 3, -4)) == 17 * 6
+    assert not shifted(full, 20, 0).any()
+    assert not shifted(full, 0, -20).any()
+    assert not shifted(full, -100, 100).any()
+
+
+def test_an_extrusion_joins_the_text_and_its_shadow(square):
+    mask = extrusion(square, RNG, x=4, y=-2)
+    assert (mask[(square > 0) | (np.roll(square, (-2, 4), (0, 1)) > 0)] == 255).all()
+    assert np.count_nonzero(mask) < 26 * 24
+    assert np.array_equal(extrusion(square, RNG, x=0, y=0), square)
+
+
+def test_a_glow_is_brightest_at_the_text_and_fades(square):
+    mask = glow(square, RNG, sigma=2)
+    assert (mask[10:22, 10:22] == 255).all()
+    outside = mask[16, 26:32].astype(int)
+    assert 0 < outside[1] < 255
+    assert (np.diff(outside) <= 0).all()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3.5])
+def test_a_halo_reaches_its_width_around_the_text(square, width):
+    mask = halo(square, RNG, width=width)
+    assert mask.shape == square.shape
+    assert (mask[square > 0] == 255).all()
+    assert mask[16].sum(dtype=int) / 255 == pytest.approx(20 + 2 * width, abs=0.02)
+
+
+def test_a_halo_at_the_border_is_cut():
+    mask = halo(np.full((10, 20), 255, np.uint8), RNG, width=10)
+    assert mask.shape == (10, 20)

@@ -1,0 +1,89 @@
+import random
+
+import numpy as np
+import pytest
+
+from captcha_ocr.generation.operators.registry import Area
+from captcha_ocr.generation.operators.warps import around_middle, elastic, lens, ripple, sine, swirl
+from captcha_ocr.generation.renderer import warp, warp_nearest
+
+AREA = Area(61, 121, 4, "")
+
+
+@pytest.fixture
+def rng():
+    return random.Random(1)
+
+
+def test_a_sine_moves_rows_by_up_to_x_and_columns_by_up_to_y(rng):
+    down, across = sine(AREA, rng, x=3, y=2, wavelength=40)
+    assert (across == across[:, :1]).all()
+    assert (down == down[:1]).all()
+    assert 2.9 < np.abs(across).max() <= 3
+    assert 1.9 < np.abs(down).max() <= 2
+    assert np.allclose(down[0, 40:], down[0, :-40], atol=1e-4)
+    assert not sine(AREA, rng, x=0, y=0, wavelength=40).any()
+
+
+def test_elastic_is_smooth_and_as_strong_as_its_sigma(rng):
+    shifts = np.stack([elastic(AREA, rng, sigma=2, rows=4) for _ in range(30)])
+    assert 1 < shifts.std() < 2
+    assert np.abs(np.diff(shifts, axis=-1)).max() < 1.5
+    assert not elastic(AREA, rng, sigma=0, rows=4).any()
+
+
+def size_of_square(shifts):
+    """The area of a square of 9 by 9 pixels in the middle after a warp."""
+    pixels = np.zeros((61, 121, 3), np.uint8)
+    pixels[26:35, 56:65] = 255
+    return warp(pixels, shifts).mean() / 255 * 61 * 121
+
+
+def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
+    assert size_of_square(lens(AREA, rng, strength=0)) == pytest.approx(81)
+    assert size_of_square(lens(AREA, rng, strength=0.3)) > 120
+    assert size_of_square(lens(AREA, rng, strength=-0.3)) < 65
+
+
+def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):
+    shifts = swirl(AREA, rng, angle=90)
+    for (y, x), (down, across) in (((30, 61), (-1, -1)), ((31, 60), (-1, 1)), ((30, 59), (1, 1))):
+        assert shifts[:, y, x] == pytest.approx([down, across], abs=0.05)  # a quarter of a turn, clockwise
+    assert np.abs(shifts[:, :, 0]).max() < 0.05
+    assert not swirl(AREA, rng, angle=0).any()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20])
+def test_a_ripple_moves_bands_of_rows_sideways(rng, rows):
+    down, across = ripple(AREA, rng, x=2, rows=rows)
+    assert not down.any()
+    assert (across == across[:, :1]).all()
+    changes = np.flatnonzero(np.diff(across[:, 0])) + 1
+    assert (changes % rows == 0).all()
+    assert len(changes) == 60 // rows
+    assert np.abs(across).max() <= 2
+
+
+def test_the_weight_falls_from_the_middle_to_the_border():
+    y, x, weight = around_middle(AREA)
+    assert (y[30, 0], x[0, 60], weight[30, 60]) == (0, 0, 1)
+    assert (np.diff(weight[30, 60:]) <= 0).all()
+    assert weight[0, 0] == weight[-1, -1] == 0
+
+
+def test_pixels_are_sampled_where_shifts_point_to():
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
+    still = np.zeros((2, 20, 30), np.float32)
+    assert np.abs(warp(pixels, still).astype(int) - pixels).max() <= 4  # the last row and column are 1/64 pixel off
+    right = still.copy()
+    right[1] = 5
+    assert np.array_equal(warp(pixels, right)[:-1, :20], pixels[:-1, 5:25])
+    half = still.copy()
+    half[0] = 0.5
+    between = (pixels[:-1].astype(int) + pixels[1:]) / 2
+    assert np.abs(warp(pixels, half)[:-1, :-1] - between[:, :-1]).max() <= 1
+    far = still + np.float32(1000)
+    assert np.abs(warp(pixels, far).astype(int) - pixels[-1, -1]).max() <= 8
+    owners = pixels[..., 0]
+    assert np.array_equal(warp_nearest(owners, still), owners)
+    assert (warp_nearest(owners, far) == owners[-1, -1]).all()
