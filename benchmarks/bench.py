@@ -96,16 +96,21 @@ def epochs_of(run: Path) -> list[dict[str, float]]:
 
 
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """Compare our renderer with the package's, both in this process."""
+    """Compare our drawing with the package's, both in this process.
+
+    Every round draws the same images, so that the first one, the warm-up, fills the store of glyphs.
+    """
     from captcha.image import ImageCaptcha
 
+    from captcha_ocr.charset import NAMED
     from captcha_ocr.generation.config import GeneratorConfig
-    from captcha_ocr.generation.fast_renderer import render
+    from captcha_ocr.generation.drawing import drawer_of
 
-    config, package = GeneratorConfig(), ImageCaptcha()
-    texts = ["".join(random.choices(config.charset, k=config.lengths.longest)) for _ in range(count)]
+    config = GeneratorConfig(design=arguments.design, fonts=tuple(arguments.fonts))
+    drawer, package = drawer_of(config), ImageCaptcha()
+    texts = ["".join(random.choices(NAMED["upper-alnum"], k=4)) for _ in range(count)]
     return (
-        lambda: rate_of(count, lambda: [render(config, index) for index in range(count)]),
+        lambda: rate_of(count, lambda: [drawer.draw(index) for index in range(count)]),
         lambda: rate_of(count, lambda: [package.generate_image(text) for text in texts]),
     )
 
@@ -245,6 +250,8 @@ def main() -> None:
     parser.add_argument("--device", type=device_name, default="auto")
     parser.add_argument("--against", choices=["naive", "streamed"])
     parser.add_argument("--count", type=int, help=f"images (default: {COUNTS})")
+    parser.add_argument("--design", default="captcha", help="what generate draws")
+    parser.add_argument("--fonts", action="append", default=[], help="a folder of fonts for generate")
     parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     arguments = parser.parse_args()

@@ -31,8 +31,9 @@ def benchmark(monkeypatch, capsys):
         signal.signal(number, handler)
 
 
-def test_drawing_is_compared_with_the_package_in_one_json_object(benchmark):
-    document = json.loads(benchmark("bench", "generate --count 200 --runs 1 --against naive --json"))
+@pytest.mark.parametrize("design", ["captcha", "night"])
+def test_drawing_is_compared_with_the_package_in_one_json_object(benchmark, design):
+    document = json.loads(benchmark("bench", f"generate --design {design} --count 200 --runs 1 --against naive --json"))
     assert (document["what"], document["images"], document["images_per_s"]["runs"]) == ("generate", 200, 1)
     ours, package = (document[name]["median"] for name in ("images_per_s", "naive_images_per_s"))
     assert document["ratio"]["median"] == pytest.approx(ours / package)
