@@ -1,0 +1,95 @@
+"""Draw the pictures of docs/designs.md: what each operator does, the named designs, and random designs.
+
+python docs/make_designs.py FOLDER, a folder with the fonts that docs/designs.md recommends
+"""
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from PIL import Image, ImageDraw, ImageFont
+
+from captcha_ocr.cli.app import main as captcha_ocr
+from captcha_ocr.diagnostics.contact_sheet import COLUMNS, Tile, draw_sheet
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.design import design_names, parse_design
+from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.operators.registry import OPERATORS
+from captcha_ocr.generation.renderer import draw
+
+DOCS = Path(__file__).parent
+FONT = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
+GROUPS = {  # of docs/designs.md, and the stages of their operators
+    "glyphs": ("shape", "corners", "stroke"),
+    "lines": ("layout",),
+    "under": ("under",),
+    "marks": ("mark",),
+    "whole": ("inversion", "warp", "pixels"),
+}
+STAGE_ORDER = [stage for stages in GROUPS.values() for stage in stages]
+PLAIN: dict[str, Any] = {
+    "canvas": {"width": 170, "height": 56, "color": "#f2efe6"},
+    "text": {"size": 36, "color": "#303030", "spacing": 0.06, "length": 5, "charset": "no-lookalikes"},
+    "redraw_illegible": False,
+}
+SHADE = {"kind": "gradient", "color": "#d8a070", "behind": True}  # shows what operators on pixels do to colours
+MARK_COLOR, UNDER_COLOR = "#3b7dd8", "#ff9a20"  # the default, the colour of the text, would hide what is new
+OF_LETTERS = ("decoys", "ghost", "small_print")  # come last
+BEHIND = ("blobs", "gradient", "texture", "tiles", "ghost")  # they would cover the text
+IMAGES, GAP, NAME_WIDTH, NAME_SIZE = 4, 4, 118, 13
+SEED = 7
+
+
+def draw_operator(name: str | None, base: list[dict[str, Any]]) -> list[Image.Image]:
+    """Draw the images of the plain design, with an operator whose other values are the default ones."""
+    added: list[dict[str, Any]] = []
+    if name is not None:
+        color = {"mark": MARK_COLOR, "under": UNDER_COLOR}.get(OPERATORS[name].stage)
+        added = [{"kind": name}]
+        if color and name != "tiles":
+            added[0]["color"] = color
+        if name in BEHIND:
+            added[0]["behind"] = True
+    design = parse_design({**PLAIN, "operators": base + added}, name or "plain")
+    images = []
+    for number in range(IMAGES):
+        rng = random.Random(f"{SEED} {number}")
+        text = design.write_text(rng)
+        images.append(Image.fromarray(draw(design, [FONT], text, rng).pixels))
+    return images
+
+
+def draw_strips(names: list[str | None], base: list[dict[str, Any]], path: Path) -> None:
+    """Write a picture with a row of images for each operator, its name beside it."""
+    width, height = PLAIN["canvas"]["width"], PLAIN["canvas"]["height"]
+    size = NAME_WIDTH + IMAGES * (width + GAP), len(names) * (height + GAP)
+    picture = Image.new("RGB", size, "white")
+    pen, font = ImageDraw.Draw(picture), ImageFont.truetype(FONT, NAME_SIZE)
+    for row, name in enumerate(names):
+        y = row * (height + GAP)
+        pen.text((4, y + height // 2), name or "(no operator)", "black", font, anchor="lm")
+        for number, image in enumerate(draw_operator(name, base)):
+            picture.paste(image, (NAME_WIDTH + number * (width + GAP), y))
+    few_colors = not base  # a third of the bytes, and no difference is seen
+    (picture.quantize(256, dither=Image.Dither.NONE) if few_colors else picture).save(path, optimize=True)
+
+
+def main() -> None:
+    """Write the pictures."""
+    for group, stages in GROUPS.items():
+        some = [name for name, operator in OPERATORS.items() if operator.stage in stages]
+        some.sort(key=lambda name: (STAGE_ORDER.index(OPERATORS[name].stage), name in OF_LETTERS))
+        draw_strips([None, *some], [SHADE] if "pixels" in stages else [], DOCS / f"designs-{group}.png")
+    names = design_names()
+    drawers = {name: drawer_of(GeneratorConfig(design=name)) for name in names}
+    drawn = [(name, drawers[name].draw(index)) for name in names for index in range(COLUMNS)]
+    tiles = [Tile(each.image, name, each.text) for name, each in drawn]
+    draw_sheet(tiles, DOCS / "designs-named.png", rows=len(names))
+    arguments = ["design", "preview", "random", "--count=48", "--fonts", sys.argv[1]]
+    captcha_ocr([*arguments, "--out", str(DOCS / "designs-random.png")], standalone_mode=False)
+
+
+if __name__ == "__main__":
+    main()
