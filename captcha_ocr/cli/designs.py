@@ -12,6 +12,11 @@ from captcha_ocr.cli.options import NEW_FILE, add_options, json_option, next_com
 from captcha_ocr.generation.config import RANDOM, GeneratorConfig
 from captcha_ocr.system.signals import deferred
 
+ADVICE = {  # on what makes images illegible
+    "contrast": "take text.color and canvas.color further apart",
+    "clipped": "lower text.size, or raise text.spacing",
+    "hidden": "weaken the operators",
+}
 MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
@@ -43,12 +48,13 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
     config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
     drawn = [drawer_of(config).draw(index) for index in range(config.count)]
     tiles = [Tile(each.image, f"{number}", each.text) for number, each in enumerate(drawn)]
+    out.parent.mkdir(parents=True, exist_ok=True)
     draw_sheet(tiles, out, rows=-(-config.count // COLUMNS))
     reasons = Counter(each.illegible for each in drawn if each.illegible)
     redrawn = sum(each.redrawn for each in drawn)
     words = [f"{out}: {counted(config.count, 'image')} of {config.kind}"]
     if redrawn:
         words.append(f"{counted(redrawn, 'illegible image')} drawn again")
-    words += [f"{number} still illegible: {reason}" for reason, number in reasons.items()]
+    words += [f"{number} still illegible: {reason} ({ADVICE[reason]})" for reason, number in reasons.items()]
     facts = {"out": str(out), "images": config.count, "redrawn": redrawn, "illegible": sum(reasons.values())}
     report(as_json, facts, "; ".join(words), next_command("generate", "--design", name))

@@ -4,6 +4,7 @@ import difflib
 import json
 import os
 import random
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -193,6 +194,11 @@ def parse_charset(charset: Any, name: str) -> str:
     check(
         isinstance(charset, str) and charset != "",
         f"{name}: text.charset must be characters or one of {in_words([*NAMED])}",
+    )
+    span = re.search("[0-9]-[0-9]|[A-Z]-[A-Z]|[a-z]-[a-z]", charset)
+    check(
+        charset in NAMED or span is None,
+        f"{name}: text.charset: {span and span[0]} is not a range; list the characters, or name {in_words([*NAMED])}",
     )
     try:
         characters = Charset(characters_of(charset)).characters

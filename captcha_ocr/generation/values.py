@@ -59,7 +59,9 @@ class Number(Kind):
             fine = len(value) == 2 and all(map(self.holds, value)) and value[0] <= value[1]
             if not fine:  # not `check`: to make the message takes longer than all the rest, and random designs are many
                 numbers = f"{'whole ' * self.whole}numbers of {self.limits}"
-                raise UsageError(f"{field}: a range is [low, high] with {numbers}, not {show(value)}")
+                raise UsageError(
+                    f"{field}: a range is [low, high], the lower number first, with {numbers}, not {show(value)}"
+                )
             low, high = value
             if self.whole:
                 return lambda rng: low + int(rng.random() * (high - low + 1))
@@ -89,7 +91,8 @@ class Word(Kind):
 
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a word."""
-        check(value in self.words, f"{field} must be {in_words(self.words)}, not {show(value)}")
+        several = "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
+        check(value in self.words, f"{field} must be {in_words(self.words)}, not {show(value)}{several}")
         return lambda rng: value
 
 

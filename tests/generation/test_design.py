@@ -136,3 +136,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 def test_a_document_is_kept_as_it_was():
     document = {"canvas": {"width": [100, 200]}, "operators": [{"kind": "blur"}]}
     assert parse_design(document, "it").document == json.loads(json.dumps(document))
+
+
+@pytest.mark.parametrize("charset", ["A-Z", "A-Z2-9", "xa-f"])
+def test_a_span_of_characters_is_no_charset(charset):
+    with pytest.raises(UsageError, match=naming("text.charset", "upper-alnum")):
+        parse_design({"text": {"charset": charset}}, "it")
+    assert parse_design({"text": {"charset": "+-*"}}, "it").charset == "+-*"
