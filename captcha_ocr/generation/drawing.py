@@ -12,7 +12,7 @@ from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.design import Design, parse_design, read_saved
 from captcha_ocr.generation.fast_renderer import RENDERERS
 from captcha_ocr.generation.font_choice import choose_faces
-from captcha_ocr.generation.fonts import Face, faces_named, suffixed
+from captcha_ocr.generation.fonts import Face, by_name
 from captcha_ocr.generation.random_design import draw_design
 from captcha_ocr.generation.renderer import draw
 
@@ -37,8 +37,7 @@ class Drawer:
         self.saved = read_saved(config.design) if config.is_saved else []
         self.design = config.parsed
         self.faces = choose_faces(config)
-        # Saved designs may have been made where another font had the same name: they then name it with its suffix.
-        self.paths = {suffixed(face): face.path for face in self.faces} | {face.name: face.path for face in self.faces}
+        self.face_named = by_name(self.faces)
         by_family: dict[str, list[Face]] = {}
         for face in self.faces:
             by_family.setdefault(face.family, []).append(face)
@@ -62,7 +61,7 @@ class Drawer:
         return index % self.config.designs if self.config.designs else index
 
     def try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
-        """Draw an image anew until it can be read."""
+        """Draw an image again and again until it can be read."""
         paths = self.paths_of(design)
         for number in range(tries):
             rng = random.Random(f"captcha-ocr {self.config.seed} {index}" + (f" {number}" if number else ""))
@@ -91,12 +90,16 @@ class Drawer:
 
     def paths_of(self, design: Design) -> list[str]:
         """Return the files of the fonts that a design chooses from."""
-        return [self.paths[name] for name in design.faces] if design.faces else [face.path for face in self.faces]
+        return (
+            [self.face_named[name].path for name in design.faces]
+            if design.faces
+            else [face.path for face in self.faces]
+        )
 
     def document(self, number: int) -> str:
         """Return random design number `number` as a line of JSON, with its number and the hashes of its fonts."""
         design, _ = self.random_design(number)
-        digests = [face.sha256 for face in faces_named(design.faces, self.faces)]
+        digests = [self.face_named[name].sha256 for name in design.faces]
         document = {**design.document, "number": number}
         document["fonts"] = {**document["fonts"], "sha256": digests}
         return json.dumps(document, sort_keys=True)

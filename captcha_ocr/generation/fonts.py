@@ -85,7 +85,7 @@ def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
 
     A name with a suffix, such as `DejaVuSans.ttf#1a2b3c4d`, always finds the file with this sha256.
     """
-    found = {suffixed(face): face for face in faces} | {face.name: face for face in faces}
+    found = by_name(faces)
     for name in names:
         check(name in found, f"the font {name} is not here; name the folder that holds it with --fonts FOLDER")
     return [found[name] for name in names]
@@ -183,6 +183,11 @@ def with_unique_names(faces: Iterable[Face]) -> list[Face]:
         unique.append(replace(face, name=suffixed(face)) if face.name in taken else face)
         taken.add(face.name)
     return sorted(unique, key=lambda face: (face.name, face.sha256))
+
+
+def by_name(faces: Sequence[Face]) -> dict[str, Face]:
+    """Return the faces by their names, and by their names with a suffix, which other machines may have given them."""
+    return {suffixed(face): face for face in faces} | {face.name: face for face in faces}
 
 
 def suffixed(face: Face) -> str:

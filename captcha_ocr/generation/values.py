@@ -1,4 +1,4 @@
-"""The values in a design: fixed ones, and those that are drawn anew for each image or glyph."""
+"""The values in a design: fixed ones, and those that are drawn for each image or glyph."""
 
 import json
 import random
