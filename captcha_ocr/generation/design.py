@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -101,7 +102,7 @@ class Design:
     redraw_illegible: bool
     steps: list[Step]
 
-    @property
+    @cached_property
     def symbols(self) -> list[str]:
         """The characters of its texts, each with its combining marks."""
         return split_characters(self.charset)

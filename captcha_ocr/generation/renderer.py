@@ -14,7 +14,7 @@ from captcha_ocr.generation.design import Design, Step
 from captcha_ocr.generation.legibility import why_illegible
 from captcha_ocr.generation.operators.registry import Area, Mask, Pixels
 from captcha_ocr.generation.typesetting import Placed, Typesetter, knock_out
-from captcha_ocr.generation.values import LUMINANCE, RGB
+from captcha_ocr.generation.values import RGB
 
 COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
 INK = 128  # the coverage from which a pixel belongs to a glyph
@@ -57,7 +57,8 @@ class Scene:
         """Draw the image of the characters of a text."""
         canvas = self.design.canvas
         height, width = canvas["height"](self.rng), canvas["width"](self.rng)
-        placed, wide = self.typesetter.set_text(text, width, height)
+        colors = self.text_colors(len(text))
+        placed, wide = self.typesetter.set_text(text, colors, width, height)
         size, fields = f"{wide:,} by {height:,} pixels", "canvas.height, text.size or text.length"
         check(height * wide <= MAX_AREA, f"an image of the design has {size}, more than {MAX_AREA:,}; lower {fields}")
         area = Area(height, wide, len(text), self.typesetter.face)
@@ -67,17 +68,24 @@ class Scene:
                 for mask, color, opacity in self.mark(step, values, area):
                     paint(image, color, mask, opacity)
         self.paint_under(image, placed)
-        owners = self.paint_text(image, placed)
+        owners = self.paint_text(image, placed, colors)
         ink = [int(np.count_nonzero(glyph.mask >= INK)) for glyph in placed] if self.design.redraw_illegible else []
         if width and wide > width and self.design.text["overflow"](self.rng) == "clip":
             image, owners = image.crop((0, 0, width, height)), owners[:, :width]
             area = area._replace(width=width)
         elif width and wide > width:  # like the captcha package: a text that is too wide is squeezed
             image = image.resize((width, height))
-            owners = np.asarray(Image.fromarray(owners).resize((width, height), Image.Resampling.NEAREST))
+            owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)] if ink else owners[:, :width]
             ink = [int(count * width / wide) for count in ink]
             area = area._replace(width=width)
         return self.finish(np.array(image), owners, ink, area)
+
+    def text_colors(self, length: int) -> list[RGB]:
+        """Return the colours of the characters of a text."""
+        text, first = self.design.text, self.palette["text"]
+        if not text["color_per_glyph"](self.rng):
+            return [first] * length
+        return [first, *(self.rgb(text["color"](self.rng)) for _ in range(length - 1))]
 
     def mark(self, step: Step, values: dict[str, Any], area: Area) -> Iterator[tuple[Mask, RGB, float]]:
         """Yield the masks of a mark, each with its colour and opacity.
@@ -111,24 +119,17 @@ class Scene:
             color, opacity = self.rgb(values.pop("color")), values.pop("opacity")
             paint(image, color, step.operator.function(whole, self.rng, **values), opacity)
 
-    def paint_text(self, image: Image.Image, placed: Sequence[Placed]) -> Mask:
+    def paint_text(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> Mask:
         """Draw the glyphs; return which pixels belong to which of them, from 1."""
-        text, rng = self.design.text, self.rng
         width, height = image.size
-        per_glyph, opacity, gain = (text[n](rng) for n in ("color_per_glyph", "opacity", "opacity_by_luminance"))
-        if text["overlap"](rng) == "knock out":
+        if self.typesetter.value("overlap") == "knock out":
             placed = knock_out(placed, height, width)
         owners = np.zeros((height, width), np.uint8)
-        color = self.palette["text"]
-        gated = self.design.redraw_illegible
-        for number, glyph in enumerate(placed, 1):
-            if per_glyph and number > 1:
-                color = self.rgb(text["color"](rng))
-            rows, columns, part = glyph.on_canvas(height, width)
-            light = sum(weight * channel for weight, channel in zip(LUMINANCE, color, strict=True))
-            light = min(1, gain * light / 255) if gain else 1
-            paint(image, color, part, opacity * light, (columns.start, rows.start))
-            if gated:
+        opacity = 1 if self.typesetter.gain else self.typesetter.opacity
+        for number, (glyph, color) in enumerate(zip(placed, colors, strict=True), 1):
+            paint(image, glyph.colors or color, glyph.mask, opacity, (glyph.left, glyph.top))
+            if self.design.redraw_illegible:
+                rows, columns, part = glyph.on_canvas(height, width)
                 owners[rows, columns][part >= INK] = number
         return owners
 
@@ -159,8 +160,10 @@ class Scene:
 MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
 
 
-def paint(image: Image.Image, color: RGB, mask: Mask, opacity: float, place: tuple[int, int] = (0, 0)) -> None:
-    """Cover an image, from a place (x, y) on, by a mask of a colour."""
+def paint(
+    image: Image.Image, color: RGB | Image.Image, mask: Mask, opacity: float, place: tuple[int, int] = (0, 0)
+) -> None:
+    """Cover an image, from a place (x, y) on, by a mask of a colour, or of an image's colours."""
     if opacity < 1:
         mask = (mask * np.float32(opacity)).astype(np.uint8)
     image.paste(color, place, Image.fromarray(mask))
@@ -171,7 +174,11 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     where = np.flatnonzero(mask != 0)
     flat = pixels.reshape(-1, 3)
     if len(where) < mask.size // 4:
-        below, share = flat[where], (mask.ravel()[where] * np.float32(opacity / 255))[:, None]
+        coverage = mask.ravel()[where]
+        if opacity == 1 and (coverage == 255).all():
+            flat[where] = color
+            return
+        below, share = flat[where], (coverage * np.float32(opacity / 255))[:, None]
         flat[where] = below + (np.array(color, np.float32) - below) * share + np.float32(0.5)
     else:
         share = (mask * np.float32(opacity / 255))[..., None]

@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +12,26 @@ from PIL import Image
 
 from captcha_ocr.errors import check
 from captcha_ocr.generation.design import Design, Step
+from captcha_ocr.generation.operators.glyphs import Matrix
 from captcha_ocr.generation.operators.registry import Mask
 from captcha_ocr.generation.rasters import LADDER, Raster, raster
+from captcha_ocr.generation.values import RGB
 
-IDENTITY = np.eye(2)
+ALL_BYTES = np.arange(256)
 MIN_FACTOR, MAX_GLYPH = 1e-4, 10_000  # MAX_GLYPH: pixels of a side
 
 
 class Glyph(NamedTuple):
-    """A glyph ready to be placed. middle: of its mask, in pixels below the baseline. width: that it takes."""
+    """A glyph ready to be placed.
+
+    middle: of its mask, in pixels below the baseline. width: that it takes. colors: of its pixels; None if one colour
+    is all it has.
+    """
 
     mask: Mask
     middle: float
     width: int
+    colors: Image.Image | None = None
 
 
 class Placed(NamedTuple):
@@ -33,6 +40,7 @@ class Placed(NamedTuple):
     mask: Mask
     left: int
     top: int
+    colors: Image.Image | None = None
 
     def on_canvas(self, height: int, width: int) -> tuple[slice, slice, Mask]:
         """Return the rows and columns of the canvas that the glyph covers, and the part of its mask that lies there."""
@@ -41,6 +49,11 @@ class Placed(NamedTuple):
         right = max(left, min(width, self.left + self.mask.shape[1]))
         part = self.mask[top - self.top : bottom - self.top, left - self.left : right - self.left]
         return slice(top, bottom), slice(left, right), part
+
+    def colors_of(self, rows: slice, columns: slice) -> Image.Image | None:
+        """Return the part of its colours that lies in rows and columns of the canvas."""
+        sides = columns.start - self.left, rows.start - self.top, columns.stop - self.left, rows.stop - self.top
+        return self.colors and self.colors.crop(sides)
 
 
 class Typesetter:
@@ -53,6 +66,7 @@ class Typesetter:
         self.padding = design.canvas["padding"](rng)
         self.faces = faces if design.fonts["per_glyph"](rng) else [rng.choice(faces)]
         self.face = self.faces[0]
+        self.opacity, self.gain = self.value("opacity"), self.value("opacity_by_luminance")
 
     def value(self, name: str) -> Any:
         """Draw the value of a field of [text]."""
@@ -67,29 +81,45 @@ class Typesetter:
         step = next(step for step in LADDER if step >= size)
         return raster(face, step, character, margin=1), size / step
 
-    def make_glyph(self, character: str) -> Glyph:
-        """Draw one glyph and put it through the operators for single glyphs."""
-        rng = self.rng
+    def make_glyph(self, character: str, color: RGB) -> Glyph:
+        """Draw one glyph and put it through the operators for single glyphs.
+
+        If its opacity is that of its luminance, it gets its strokes and its colour before it is turned and warped.
+        """
+        rng, colors = self.rng, None
         inked, factor = self.draw_ink(character)
         mask = inked.mask
         if not mask.size:
             return Glyph(mask, 0, round(inked.cell[0] * factor))
+        image = colored(self.stroke(mask), color, self.opacity) if self.gain else Image.fromarray(mask)
         if self.steps["shape"] or factor != 1:
-            matrices = [step.operator.function(rng, **step.values(rng)) for step in self.steps["shape"]]
-            mask = transform(mask, factor * reduce(np.matmul, reversed(matrices), IDENTITY))
+            matrix = factor, 0.0, 0.0, factor
+            for step in self.steps["shape"]:
+                matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
+            image = transform(image, *matrix)
+        if self.gain:
+            image = image.convert("RGBA")
         cell = inked.cell if factor == 1 else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
         for step in self.steps["corners"]:
-            mask = step.operator.function(mask, cell, rng, **step.values(rng))
-        for step in self.steps["stroke"]:
-            mask = step.operator.function(mask, rng, **step.values(rng))
-        return Glyph(mask, inked.middle[1] * factor, mask.shape[1])
+            image = step.operator.function(image, cell, rng, **step.values(rng))
+        if self.gain:
+            mask, colors = luminance(image, self.gain), image
+        else:
+            mask = self.stroke(np.asarray(image))
+        return Glyph(mask, inked.middle[1] * factor, mask.shape[1], colors)
 
-    def set_text(self, text: Sequence[str], width: int, height: int) -> tuple[list[Placed], int]:
+    def stroke(self, mask: Mask) -> Mask:
+        """Put the mask of a glyph through the operators for strokes."""
+        for step in self.steps["stroke"]:
+            mask = step.operator.function(mask, self.rng, **step.values(self.rng))
+        return mask
+
+    def set_text(self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int) -> tuple[list[Placed], int]:
         """Place the glyphs of a text; return them, and the width of the canvas that they need.
 
-        width: of the canvas in pixels; 0 makes it as wide as the text.
+        colors: of the glyphs. width: of the canvas in pixels; 0 makes it as wide as the text.
         """
-        glyphs = [self.make_glyph(character) for character in text]
+        glyphs = [self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)]
         line, extent, total = self.place_in_line(glyphs)
         wide = max(width, total) if width else max(1, extent + 2 * self.padding)
         if self.value("spread"):
@@ -102,7 +132,8 @@ class Typesetter:
         tops = [middle - glyph.mask.shape[0] / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
         bottom = max(top + glyph.mask.shape[0] for glyph, top in zip(glyphs, tops, strict=True))
         base = self.value("y") * (height - (bottom - min(tops))) - min(tops)
-        return [Placed(g.mask, x, int(base + top)) for g, x, top in zip(glyphs, line, tops, strict=True)], wide
+        places = zip(glyphs, line, tops, strict=True)
+        return [Placed(glyph.mask, x, int(base + top), glyph.colors) for glyph, x, top in places], wide
 
     def find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
@@ -139,13 +170,45 @@ class Typesetter:
         return round(blank.cell[0] * factor)
 
 
-def transform(mask: Mask, matrix: NDArray[np.float64]) -> Mask:
-    """Map a mask by a (2, 2) matrix about its middle; the result is as large as it has to be."""
-    (a, b), (c, d) = matrix.tolist()
-    image = Image.fromarray(mask)
-    fine = abs(a * d - b * c) ** 0.5 > MIN_FACTOR and max(image.size) * max(map(abs, (a, b, c, d))) < MAX_GLYPH
+def colored(mask: Mask, color: RGB, opacity: float) -> Image.Image:
+    """Return the image of a mask in a colour, in mode RGBa: colours times coverage."""
+    pixels = palette(color, min(255, int(opacity * 256))).take(mask)
+    return Image.frombytes("RGBa", mask.shape[::-1], pixels.tobytes())
+
+
+@lru_cache(maxsize=16)
+def palette(color: RGB, alpha: int) -> NDArray[np.uint32]:
+    """Return the pixels in mode RGBa, (256,), of a colour with the coverages 0 to 255 times an alpha of 0 to 255."""
+    alphas = (ALL_BYTES * alpha + 127) // 255
+    pixels = np.empty((256, 4), np.uint8)
+    pixels[:, :3], pixels[:, 3] = (alphas[:, None] * np.array(color) + 127) // 255, alphas
+    return pixels.view(np.uint32)[:, 0]
+
+
+def luminance(image: Image.Image, gain: float) -> Mask:
+    """Return the luminances of an image's pixels, times a factor."""
+    grey = image.convert("L").tobytes().translate(gains(gain))
+    return np.frombuffer(grey, np.uint8).reshape(image.height, image.width)
+
+
+@cache
+def gains(gain: float) -> bytes:
+    """Return the bytes 0 to 255 times a factor."""
+    return bytes(min(255, int(byte * gain)) for byte in range(256))
+
+
+def product(second: Matrix, first: Matrix) -> Matrix:
+    """Return what maps like one matrix after another."""
+    (a, b, c, d), (e, f, g, h) = second, first
+    return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
+
+
+def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Image.Image:
+    """Map an image's points (x, y) to (ax + by, cx + dy), about its middle; the result is as large as it has to be."""
+    size = abs(a * d - b * c) ** 0.5
+    fine = size > MIN_FACTOR and max(image.size) * max(abs(a), abs(b), abs(c), abs(d)) < MAX_GLYPH
     check(fine, "the operators of the design scale, stretch and shear a glyph too far; give them factors closer to 1")
-    shrink = int(abs(a * d - b * c) ** -0.5)
+    shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
         image = image.reduce(shrink)
         a, b, c, d = a * shrink, b * shrink, c * shrink, d * shrink
@@ -157,7 +220,7 @@ def transform(mask: Mask, matrix: NDArray[np.float64]) -> Mask:
     a, b, c, d = d / determinant, -b / determinant, -c / determinant, a / determinant  # from the result to the mask
     left, top = width / 2 - a * wide / 2 - b * high / 2, height / 2 - c * wide / 2 - d * high / 2
     coefficients = (a, b, left, c, d, top)
-    return np.asarray(image.transform((wide, high), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR))
+    return image.transform((wide, high), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR)
 
 
 def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
@@ -167,5 +230,7 @@ def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]
     for rows, columns, part in parts:
         total[rows, columns] += part
     kept = [np.clip(2 * part.astype(np.int32) - total[rows, columns], 0, 255) for rows, columns, part in parts]
-    places = [(columns.start, rows.start) for rows, columns, _ in parts]
-    return [Placed(mask.astype(np.uint8), *place) for mask, place in zip(kept, places, strict=True)]
+    return [
+        Placed(mask.astype(np.uint8), columns.start, rows.start, glyph.colors_of(rows, columns))
+        for mask, (rows, columns, _), glyph in zip(kept, parts, placed, strict=True)
+    ]

@@ -4,38 +4,37 @@ import math
 import random
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Mask, operator
 from captcha_ocr.generation.values import Flag, Number, Word
 
-Matrix = NDArray[np.float64]
+Matrix = tuple[float, float, float, float]
 
 
 @operator("shape", angle=Number(-180, 180, (-15, 15), "degrees"))
 def rotation(rng: random.Random, angle: float) -> Matrix:
     """Turn each glyph, counterclockwise."""
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    return np.array([[cosine, sine], [-sine, cosine]])  # y points down
+    return cosine, sine, -sine, cosine  # y points down
 
 
 @operator("shape", factor=Number(0.1, 4, (0.8, 1.2)))
 def scale(rng: random.Random, factor: float) -> Matrix:
     """Enlarge or shrink each glyph."""
-    return np.array([[factor, 0.0], [0.0, factor]])
+    return factor, 0.0, 0.0, factor
 
 
 @operator("shape", factor=Number(0.25, 4, (0.7, 1.4)))
 def stretch(rng: random.Random, factor: float) -> Matrix:
     """Stretch each glyph sideways, or squeeze it."""
-    return np.array([[factor, 0.0], [0.0, 1.0]])
+    return factor, 0.0, 0.0, 1.0
 
 
 @operator("shape", factor=Number(-1, 1, (-0.35, 0.35)))
 def shear(rng: random.Random, factor: float) -> Matrix:
     """Slant each glyph: its top moves to the right by this share of its height."""
-    return np.array([[1.0, -factor], [0.0, 1.0]])
+    return 1.0, -factor, 0.0, 1.0
 
 
 @operator(
@@ -46,22 +45,19 @@ def shear(rng: random.Random, factor: float) -> Matrix:
     sampling=Word(("smooth", "nearest"), "smooth"),
 )
 def corners(
-    mask: Mask, cell: tuple[int, int], rng: random.Random, x: float, y: float, fill: bool, sampling: str
-) -> Mask:
+    image: Image.Image, cell: tuple[int, int], rng: random.Random, x: float, y: float, fill: bool, sampling: str
+) -> Image.Image:
     """Move the corners of each glyph's box by up to so much of its width and height.
 
     fill: first stretch the glyph to its cell in the font, (width, height). The captcha package does both.
     """
-    height, width = mask.shape
-    if fill:
-        width, height = cell
-    x1, x2 = (int(rng.uniform(-x, x) * width) for _ in range(2))
-    y1, y2 = (int(rng.uniform(-y, y) * height) for _ in range(2))
+    width, height = cell if fill else image.size
+    x1, x2 = int(rng.uniform(-x, x) * width), int(rng.uniform(-x, x) * width)
+    y1, y2 = int(rng.uniform(-y, y) * height), int(rng.uniform(-y, y) * height)
     wide, high = width + abs(x1) + abs(x2), height + abs(y1) + abs(y2)
     box = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)  # from the top left, counterclockwise
     method = Image.Resampling.NEAREST if sampling == "nearest" else Image.Resampling.BILINEAR
-    image = Image.fromarray(mask).resize((wide, high))
-    return np.asarray(image.transform((width, height), Image.Transform.QUAD, box, method))
+    return image.resize((wide, high)).transform((width, height), Image.Transform.QUAD, box, method)
 
 
 @operator("stroke", width=Number(0.5, 10, (1, 2), "pixels"))
