@@ -118,8 +118,8 @@ class Charset:
         check(bool(self.characters), "the alphabet is empty")
         number = len(self)
         check(number <= 2**15, f"the alphabet has {number} characters; the maximum is 32,768")
-        for character in self.symbols:
-            check(can_be_read(character), f"the alphabet cannot have the character {character!a}: {UNREADABLE}")
+        unfit = next((character for character in self.symbols if not can_be_read(character)), None)
+        check(unfit is None, f"the alphabet cannot have the character {unfit!a}: {UNREADABLE}")
         character, count = Counter(self.symbols).most_common(1)[0]
         check(count == 1, f"the alphabet has the character {character!r} twice")
 

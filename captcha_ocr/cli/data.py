@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 LEAST = 4  # images that prepare and train need
 LABEL_OPTIONS = ("labels", "corrections", "max_bytes", "label_pattern", "charset", "lengths", "case_sensitive")
 DESIGN_HELP = "The look: see docs/designs.md; LEVEL is easy, medium or hard."
-WARP_HELP = "Warp of the installed captcha package, or the stronger one of 0.7.0."
-RENDERER_HELP = "Code that draws the design captcha; fast is ours, package is that of the captcha package."
+WARP_HELP = "Warp of the captcha package, or the stronger one of its versions before 0.7.1."
+RENDERER_HELP = "Code that draws the design captcha: ours, or that of the captcha package."
 
 
 # What is drawn, beside the design itself.

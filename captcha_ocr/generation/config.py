@@ -22,7 +22,6 @@ DEFAULT_DESIGN, CLASSIC_DESIGN = "captcha", "captcha-classic"
 RANDOM = "random"
 MIN_WIDTH_PER_CHARACTER = 16  # pixels
 MAX_DESIGNS = 10**6
-FONT_SIZES = (42, 50, 56)  # of the captcha package, in pixels
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class GeneratorConfig:
     with `lengths`.
     fonts: files, or folders that are searched. They replace the fonts of a named design; elsewhere they are the fonts
     to choose from. Without any there are those of the installed Python packages.
-    warp: `package` draws like the installed version of captcha, `classic` like 0.7.0 and earlier.
+    warp: of the design captcha: `package` is that of the captcha package, `classic` that of its versions before 0.7.1.
+    renderer: `fast` is ours, `package` that of the captcha package, for the design captcha.
     document: the design as JSON, with the other options filled in; empty if there are several designs.
     digest: the SHA-256 of a file with a design in each line; else empty.
     """
@@ -134,11 +134,6 @@ class GeneratorConfig:
         from captcha_ocr.generation.design import parse_design
 
         return parse_design(json.loads(self.document), self.design) if self.document else None
-
-    @property
-    def is_package(self) -> bool:
-        """Whether the look is that of the captcha package, of which there is a copy that draws the same pixels."""
-        return self.design == DEFAULT_DESIGN
 
     def fill_in(self) -> None:
         """Put the options into the document of the design, and take from it what they leave open."""

@@ -153,10 +153,8 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
 
 def parse_fields(kinds: Mapping[str, Kind], values: Mapping[str, Any], place: str) -> dict[str, Draw]:
     """Return what draws the value of each field; a field that is left out has its default."""
-    return {
-        name: kind.parse(values[name], f"{place}.{name}") if name in values else kind.draw_default
-        for name, kind in kinds.items()
-    }
+    draws = {name: kind.draw_default for name, kind in kinds.items()}
+    return draws | {name: kinds[name].parse(values[name], f"{place}.{name}") for name in values if name in kinds}
 
 
 def parse_steps(operators: Any, name: str) -> list[Step]:
@@ -174,7 +172,8 @@ def parse_steps(operators: Any, name: str) -> list[Step]:
         check_names(fields, ["kind", "probability", *operator.fields], place, "field")
         probability = fields.get("probability", 1)
         fine = isinstance(probability, (int, float)) and not isinstance(probability, bool) and 0 <= probability <= 1
-        check(fine, f"{place}.probability must be a number of 0 to 1, not {show(probability)}")
+        if not fine:
+            raise UsageError(f"{place}.probability must be a number of 0 to 1, not {show(probability)}")
         steps.append(Step(operator, parse_fields(operator.fields, fields, place), probability))
     return steps
 
@@ -192,15 +191,11 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
 
 def parse_charset(charset: Any, name: str) -> str:
     """Check the characters of the text."""
-    check(
-        isinstance(charset, str) and charset != "",
-        f"{name}: text.charset must be characters or one of {in_words([*NAMED])}",
-    )
+    named = in_words([*NAMED])
+    check(isinstance(charset, str) and charset != "", f"{name}: text.charset must be characters or one of {named}")
     span = re.search("[0-9]-[0-9]|[A-Z]-[A-Z]|[a-z]-[a-z]", charset)
-    check(
-        charset in NAMED or span is None,
-        f"{name}: text.charset: {span and span[0]} is not a range; list the characters, or name {in_words([*NAMED])}",
-    )
+    if span is not None and charset not in NAMED:
+        raise UsageError(f"{name}: text.charset: {span[0]} is not a range; list the characters, or name {named}")
     try:
         characters = Charset(characters_of(charset)).characters
     except UsageError as error:

@@ -5,14 +5,15 @@ import random
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from captcha_ocr.charset import in_visual_order
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.design import Design, parse_design, read_saved
-from captcha_ocr.generation.fast_renderer import RENDERERS
 from captcha_ocr.generation.font_choice import choose_faces
 from captcha_ocr.generation.fonts import Face, by_name
+from captcha_ocr.generation.package_renderer import render_by_package
 from captcha_ocr.generation.random_design import draw_design
 from captcha_ocr.generation.renderer import draw
 
@@ -33,6 +34,9 @@ class Drawer:
     """Draw the images of a configuration."""
 
     def __init__(self, config: GeneratorConfig) -> None:
+        # The GNU C library gives freed memory back to the system, and to get it again takes 0.2 ms an image. One large
+        # array that is freed raises the size from which it does so.
+        np.empty(2**24, np.uint8)
         self.config = config
         self.saved = read_saved(config.design) if config.is_saved else []
         self.design = config.parsed
@@ -43,13 +47,14 @@ class Drawer:
             by_family.setdefault(face.family, []).append(face)
         self.families = list(by_family.values())
         # Not a cache of the class, which would keep every drawer.
-        self.random_design = lru_cache(KEPT_DESIGNS)(self.find_random_design)
+        kept = KEPT_DESIGNS if config.designs else 1
+        self.random_design = lru_cache(kept)(self.find_random_design)
         self.saved_design = lru_cache(KEPT_DESIGNS)(self.parse_saved)
 
     def draw(self, index: int) -> Drawn:
         """Draw image number `index`."""
-        if self.config.is_package:
-            return Drawn(*RENDERERS[self.config.renderer](self.config, index))
+        if self.config.renderer == "package":
+            return Drawn(*render_by_package(self.config, index))
         if self.config.level is None:
             return self.try_to_draw(self.design or self.saved_design(index), index, TRIES)
         number = self.number_of(index)

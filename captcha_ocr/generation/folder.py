@@ -16,7 +16,7 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.data.tables import excerpt
 from captcha_ocr.errors import DamagedError, UsageError, check
-from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.config import DEFAULT_DESIGN, GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.fonts import manifest
 from captcha_ocr.system.documents import read_json, to_json
@@ -130,10 +130,10 @@ def image_options(config: GeneratorConfig) -> dict[str, Any]:
     options |= {"seed": config.seed, "charset": charset, "length": str(lengths), "renderer": config.renderer}
     if config.renderer == "package":
         options["captcha"] = version("captcha")
-    if config.is_package:
-        options["warp"] = config.warp
     else:
         options["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
+    if config.design == DEFAULT_DESIGN:
+        options["warp"] = config.warp
     if config.document:
         options["design"] = json.loads(config.document)
     else:

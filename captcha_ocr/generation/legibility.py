@@ -23,45 +23,43 @@ def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | Non
     owners (height, width): the number of the glyph that a pixel belongs to, from 1, and 0 elsewhere. ink: the pixels
     that each glyph has before anything covers or clips it.
     """
-    left = np.bincount(owners.ravel(), minlength=len(ink) + 1)[1:]
-    owners, pixels = owners[::STEP, ::STEP], pixels[::STEP, ::STEP]
-    for number, (own, total) in enumerate(zip(left, ink, strict=True), 1):
-        if own < max(MIN_STROKE, MIN_INK_LEFT * total):
+    for number, total in enumerate(ink, 1):
+        if np.count_nonzero(owners == number) < max(MIN_STROKE, MIN_INK_LEFT * total):
             return "clipped"
-        if (reason := why_hidden(pixels, owners, number)) is not None:
-            return reason
-    return None
+    return why_hidden(pixels[::STEP, ::STEP], owners[::STEP, ::STEP], len(ink))
 
 
-def why_hidden(pixels: Pixels, owners: Mask, number: int) -> str | None:
-    """Return why a glyph does not stand out from what surrounds it: `contrast` or `hidden`, or None."""
-    own = owners == number
-    if not own.any():
+def why_hidden(pixels: Pixels, owners: Mask, glyphs: int) -> str | None:
+    """Return why one of the glyphs does not stand out from what surrounds it: `contrast` or `hidden`, or None."""
+    own = owners == np.arange(1, glyphs + 1, dtype=np.uint8)[:, None, None]  # (glyphs, height, width)
+    around = reach(own.any(2))[:, :, None] & reach(own.any(1))[:, None, :] & (owners == 0)
+    own, around = own.reshape(glyphs, -1), around.reshape(glyphs, -1)
+    counts = np.stack([count(own), count(around)])
+    if not counts.all():
         return "hidden"
-    rows, columns = reach(own.any(1)), reach(own.any(0))
-    near = pixels[rows, columns].astype(np.float32)
-    glyph, around = near[own[rows, columns]], near[owners[rows, columns] == 0]
-    if not len(around):
-        return "hidden"
-    middle, base = mean(glyph), mean(around)
+    colors = pixels.reshape(-1, 3).astype(np.float32)
+    pairs = zip((own, around), counts, strict=True)
+    middle, base = (where.astype(np.float32) @ colors / total[:, None] for where, total in pairs)
     difference = middle - base
-    if abs(difference @ LUMINANCE) < MIN_GAP and difference @ difference < MIN_COLOR_GAP**2:
+    close = (difference**2).sum(1) < MIN_COLOR_GAP**2
+    if (close & (abs(difference @ LUMINANCE) < MIN_GAP)).any():
         return "contrast"
-    # How far each pixel is on the way from the surroundings' colour to the glyph's.
-    half = (middle + base) @ difference / 2
-    lost = np.count_nonzero(glyph @ difference < half) / len(glyph)
-    confused = np.count_nonzero(around @ difference > half) / len(around)
-    return "hidden" if max(lost, confused) > MAX_CONFUSED else None
+    # Whether each pixel is nearer to the glyph's colour than to its surroundings'.
+    half = ((middle + base) * difference).sum(1) / 2
+    like = difference @ colors.T > half[:, None]
+    wrong = np.stack([count(own & ~like), count(around & like)])
+    return "hidden" if (wrong > MAX_CONFUSED * counts).any() else None
 
 
-def mean(colors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the mean of colours (n, 3); a product with ones is quicker than numpy's mean."""
-    ones = np.full(len(colors), 1 / len(colors), np.float32)
-    average: NDArray[np.float32] = ones @ colors
-    return average
+def count(where: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return how much of each row is true; a loop is quicker than numpy's count along an axis."""
+    return np.array([np.count_nonzero(row) for row in where])
 
 
-def reach(occupied: NDArray[np.bool_]) -> slice:
-    """Return the rows, or columns, from the first to the last that a glyph occupies, with a margin."""
-    places = np.flatnonzero(occupied)
-    return slice(max(0, int(places[0]) - MARGIN), int(places[-1]) + MARGIN + 1)
+def reach(occupied: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows, or columns, (glyphs, length), lie between the first and the last of a glyph, or close."""
+    length = occupied.shape[1]
+    places = np.arange(length)
+    first, last = occupied.argmax(1) - MARGIN, length - 1 - occupied[:, ::-1].argmax(1) + MARGIN
+    near: NDArray[np.bool_] = (places >= first[:, None]) & (places <= last[:, None])
+    return near

@@ -8,8 +8,10 @@ import captcha.image
 from PIL import Image, ImageDraw
 
 from captcha_ocr.charset import in_visual_order
-from captcha_ocr.generation.config import FONT_SIZES, GeneratorConfig, Warp
+from captcha_ocr.generation.config import GeneratorConfig, Warp
 from captcha_ocr.generation.font_choice import choose_faces
+
+FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
 
 package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
@@ -23,7 +25,7 @@ def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random
 
 
 def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
-    """Return the text and the RGB image number `index`: the pixels of `render` in about twice the time.
+    """Return the text and the RGB image number `index`; the text is the one that our own renderer draws, too.
 
     Not thread-safe: the package's random source is replaced while it draws.
     """

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from PIL import ImageFont
+from PIL import Image, ImageFont
 
 from captcha_ocr.generation.operators.registry import Mask
 
@@ -17,11 +17,12 @@ LADDER = (80, 160, 320, 640)
 class Raster(NamedTuple):
     """A glyph in one font and size.
 
-    mask: its ink (height, width); empty for a blank. middle: of the ink, (x, y) in pixels from
+    image, mask: its ink, in mode L and as (height, width); empty for a blank. middle: of the ink, (x, y) in pixels from
     the pen's place on the baseline. cell: (width, height) from the pen's place and the top of the line to the end of
     the ink.
     """
 
+    image: Image.Image
     mask: Mask
     middle: tuple[float, float]
     cell: tuple[int, int]
@@ -37,16 +38,15 @@ def load_font(path: str, size: int) -> ImageFont.FreeTypeFont:
 def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
     """Draw a character with its combining marks, and leave a margin of so many pixels around its ink."""
     font = load_font(path, size)
-    image, (left, top) = font.getmask2(character, "L", anchor="ls")
-    width, height = image.size
-    ascent, _ = font.getmetrics()
-    ink = np.frombuffer(bytes(image), np.uint8).reshape(height, width)
-    if not ink.any():
-        return Raster(np.zeros((0, 0), np.uint8), (0, 0), (round(font.getlength(character)) + 1, ascent + 1))
+    ink, (left, top) = font.getmask2(character, "L", anchor="ls")
+    (width, height), (ascent, _) = ink.size, font.getmetrics()
+    box = ink.getbbox()
+    if box is None:
+        blank = Image.new("L", (0, 0))
+        return Raster(blank, np.asarray(blank), (0, 0), (round(font.getlength(character)) + 1, ascent + 1))
     cell = int(left) + width + 1, ascent + int(top) + height + 1
-    rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
-    ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    mask = np.zeros((ink.shape[0] + 2 * margin, ink.shape[1] + 2 * margin), np.uint8)
-    mask[margin : margin + ink.shape[0], margin : margin + ink.shape[1]] = ink
-    middle = left + int(columns[0]) + ink.shape[1] / 2, top + int(rows[0]) + ink.shape[0] / 2
-    return Raster(mask, middle, cell)
+    middle = left + (box[0] + box[2]) / 2, top + (box[1] + box[3]) / 2
+    sides = box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
+    image = Image.frombytes("L", ink.size, bytes(ink)).crop(sides)
+    mask = np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width)
+    return Raster(Image.frombuffer("L", image.size, mask, "raw", "L", 0, 1), mask, middle, cell)  # in one memory

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.config import MAX_AREA
-from captcha_ocr.errors import check
+from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.design import Design, Step
 from captcha_ocr.generation.legibility import why_illegible
 from captcha_ocr.generation.operators.registry import Area, Mask, Pixels
@@ -59,17 +59,16 @@ class Scene:
         height, width = canvas["height"](self.rng), canvas["width"](self.rng)
         colors = self.text_colors(len(text))
         placed, wide = self.typesetter.set_text(text, colors, width, height)
-        size, fields = f"{wide:,} by {height:,} pixels", "canvas.height, text.size or text.length"
-        check(height * wide <= MAX_AREA, f"an image of the design has {size}, more than {MAX_AREA:,}; lower {fields}")
+        if height * wide > MAX_AREA:
+            size, fields = f"{wide:,} by {height:,} pixels", "canvas.height, text.size or text.length"
+            raise UsageError(f"an image of the design has {size}, more than {MAX_AREA:,}; lower {fields}")
         area = Area(height, wide, len(text), self.typesetter.face)
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
-        for step, values in self.plan:
-            if values.get("behind"):
-                for mask, color, opacity in self.mark(step, values, area):
-                    paint(image, color, mask, opacity)
+        behind = [(step, values) for step, values in self.plan if values.get("behind")]
+        if behind:
+            image = Image.fromarray(self.blend_marks(np.array(image), behind, area))
         self.paint_under(image, placed)
-        owners = self.paint_text(image, placed, colors)
-        ink = [int(np.count_nonzero(glyph.mask >= INK)) for glyph in placed] if self.design.redraw_illegible else []
+        owners, ink = self.paint_text(image, placed, colors)
         if width and wide > width and self.design.text["overflow"](self.rng) == "clip":
             image, owners = image.crop((0, 0, width, height)), owners[:, :width]
             area = area._replace(width=width)
@@ -86,6 +85,13 @@ class Scene:
         if not text["color_per_glyph"](self.rng):
             return [first] * length
         return [first, *(self.rgb(text["color"](self.rng)) for _ in range(length - 1))]
+
+    def blend_marks(self, pixels: Pixels, plan: Sequence[tuple[Step, dict[str, Any]]], area: Area) -> Pixels:
+        """Draw marks on pixels, in place, and return them."""
+        for step, values in plan:
+            for mask, color, opacity in self.mark(step, values, area):
+                blend(pixels, color, mask, opacity)
+        return pixels
 
     def mark(self, step: Step, values: dict[str, Any], area: Area) -> Iterator[tuple[Mask, RGB, float]]:
         """Yield the masks of a mark, each with its colour and opacity.
@@ -112,26 +118,29 @@ class Scene:
             return
         whole = np.zeros((image.height, image.width), np.uint8)
         for glyph in placed:
-            rows, columns, part = glyph.on_canvas(*whole.shape)
-            np.maximum(whole[rows, columns], part, out=whole[rows, columns])
+            where, part = glyph.window(*whole.shape)
+            np.maximum(whole[where], glyph.mask[part], out=whole[where])
         for step in self.steps["under"]:
             values = step.values(self.rng)
             color, opacity = self.rgb(values.pop("color")), values.pop("opacity")
-            paint(image, color, step.operator.function(whole, self.rng, **values), opacity)
+            paint(image, color, Image.fromarray(step.operator.function(whole, self.rng, **values)), opacity)
 
-    def paint_text(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> Mask:
-        """Draw the glyphs; return which pixels belong to which of them, from 1."""
+    def paint_text(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> tuple[Mask, list[int]]:
+        """Draw the glyphs; return which pixels belong to which of them, from 1, and how many pixels each has.
+
+        Both are empty if nobody asks whether the image can be read.
+        """
         width, height = image.size
-        if self.typesetter.value("overlap") == "knock out":
-            placed = knock_out(placed, height, width)
-        owners = np.zeros((height, width), np.uint8)
+        shown = knock_out(placed, height, width) if self.typesetter.value("overlap") == "knock out" else placed
+        owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
-        for number, (glyph, color) in enumerate(zip(placed, colors, strict=True), 1):
-            paint(image, glyph.colors or color, glyph.mask, opacity, (glyph.left, glyph.top))
+        for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
+            paint(image, glyph.colors or color, glyph.image, opacity, (glyph.left, glyph.top))
             if self.design.redraw_illegible:
-                rows, columns, part = glyph.on_canvas(height, width)
-                owners[rows, columns][part >= INK] = number
-        return owners
+                inked, (where, part) = glyph.mask >= INK, glyph.window(height, width)
+                owners[where][inked[part]] = number
+                ink.append(int(np.count_nonzero(inked if glyph is whole else whole.mask >= INK)))
+        return owners, ink
 
     def finish(self, pixels: Pixels, owners: Mask, ink: list[int], area: Area) -> Drawing:
         """Put the image through the operators for whole images, and tell whether it can be read."""
@@ -142,15 +151,14 @@ class Scene:
                 pixels = function(pixels, self.rng, **values)
             elif stage == "mark" and not values["behind"]:
                 pixels = pixels if pixels.flags.writeable else pixels.copy()
-                for mask, color, opacity in self.mark(step, values, area):
-                    blend(pixels, color, mask, opacity)
+                pixels = self.blend_marks(pixels, [(step, values)], area)
             elif stage == "inversion":
                 mask = function(area, self.rng, **values)
                 pixels, inverted = pixels ^ mask[..., None], inverted ^ mask
             elif stage == "warp":
-                shifts = function(area, self.rng, **values)
-                pixels, owners = warp(pixels, shifts), warp_nearest(owners, shifts)
-                inverted = warp_nearest(inverted, shifts) if inverted.any() else inverted
+                places = find_sources(function(area, self.rng, **values))
+                pixels, owners = warp(pixels, places), warp_nearest(owners, places)
+                inverted = warp_nearest(inverted, places) if inverted.any() else inverted
         if not self.design.redraw_illegible:
             return Drawing(pixels, None)
         upright = pixels ^ inverted[..., None] if inverted.any() else pixels
@@ -161,54 +169,72 @@ MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
 
 
 def paint(
-    image: Image.Image, color: RGB | Image.Image, mask: Mask, opacity: float, place: tuple[int, int] = (0, 0)
+    image: Image.Image,
+    color: RGB | Image.Image,
+    stencil: Image.Image,
+    opacity: float,
+    place: tuple[int, int] = (0, 0),
 ) -> None:
-    """Cover an image, from a place (x, y) on, by a mask of a colour, or of an image's colours."""
+    """Cover an image, from a place (x, y) on, by a colour, or an image's colours, through a stencil in mode L."""
     if opacity < 1:
-        mask = (mask * np.float32(opacity)).astype(np.uint8)
-    image.paste(color, place, Image.fromarray(mask))
+        stencil = Image.fromarray((np.asarray(stencil) * np.float32(opacity)).astype(np.uint8))
+    image.paste(color, place, stencil)
 
 
 def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     """Cover pixels (height, width, 3) by a mask (height, width) of a colour, in place."""
     where = np.flatnonzero(mask != 0)
-    flat = pixels.reshape(-1, 3)
     if len(where) < mask.size // 4:
-        coverage = mask.ravel()[where]
+        flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
         if opacity == 1 and (coverage == 255).all():
             flat[where] = color
-            return
-        below, share = flat[where], (coverage * np.float32(opacity / 255))[:, None]
-        flat[where] = below + (np.array(color, np.float32) - below) * share + np.float32(0.5)
-    else:
-        share = (mask * np.float32(opacity / 255))[..., None]
-        pixels[:] = pixels + (np.array(color, np.float32) - pixels) * share + np.float32(0.5)
+        else:
+            share = (coverage * np.float32(opacity)).astype(np.uint8)
+            flat[where] = mix(flat[where], np.array(color, np.uint16), share[:, None])
+    else:  # whole rows, since numpy is slow where its innermost loop has three steps
+        rows, over = pixels.reshape(len(pixels), -1), np.tile(np.array(color, np.uint16), mask.shape[1])
+        share = np.repeat((mask * np.float32(opacity)).astype(np.uint8), 3, axis=1)
+        rows[:] = mix(rows, over, share)
 
 
-def warp(pixels: Pixels, shifts: NDArray[np.float32]) -> Pixels:
-    """Sample an image where shifts point to, with bilinear interpolation; the border's pixels continue outside."""
-    height, width, _ = pixels.shape
-    y = np.clip((np.arange(height, dtype=np.float32)[:, None] + shifts[0]) * 64, 0, 64 * (height - 1) - 1)
-    x = np.clip((np.arange(width, dtype=np.float32) + shifts[1]) * 64, 0, 64 * (width - 1) - 1)
-    rows, columns = y.astype(np.int64), x.astype(np.int64)  # in 64ths of a pixel
-    down, across = (rows & 63).astype(np.int16)[..., None], (columns & 63).astype(np.int16)[..., None]
-    packed = np.zeros((height, width, 4), np.uint8)  # a pixel is one number of 32 bits, which is quicker to gather
-    packed[..., :3] = pixels
-    flat, first = packed.view(np.uint32).ravel(), (rows >> 6) * width + (columns >> 6)
-
-    def at(step: int) -> NDArray[np.int16]:
-        near: NDArray[np.uint8] = flat.take(first + step).view(np.uint8).reshape(height, width, 4)
-        return near.astype(np.int16)
-
-    upper, lower = (near + ((far - near) * across >> 6) for near, far in ((at(0), at(1)), (at(width), at(width + 1))))
-    mixed: Pixels = (upper + ((lower - upper) * down >> 6)).astype(np.uint8)[..., :3]
+def mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint16]:
+    """Return colours with a share of 0 to 255 of others over them."""
+    mixed: NDArray[np.uint16] = (below * (np.uint16(255) - share) + over * share + np.uint16(127)) // np.uint16(255)
     return mixed
 
 
-def warp_nearest(owners: Mask, shifts: NDArray[np.float32]) -> Mask:
-    """Sample a map of numbers where shifts point to."""
-    height, width = owners.shape
-    y = np.clip(np.rint(np.arange(height, dtype=np.float32)[:, None] + shifts[0]).astype(np.int32), 0, height - 1)
-    x = np.clip(np.rint(np.arange(width, dtype=np.float32) + shifts[1]).astype(np.int32), 0, width - 1)
-    sampled: Mask = owners[y, x]
+def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return where each pixel comes from, (2, height, width): its y and x in sixteenths of a pixel, on the canvas."""
+    _, height, width = shifts.shape
+    places = np.empty(shifts.shape, np.int64)
+    for axis, size, steps in ((0, height, np.arange(height)[:, None]), (1, width, np.arange(width))):
+        places[axis] = np.clip((shifts[axis] + steps.astype(np.float32)) * 16, 0, 16 * (size - 1) - 1)
+    return places
+
+
+def warp(pixels: Pixels, places: NDArray[np.int64]) -> Pixels:
+    """Sample an image at places between its pixels, with bilinear interpolation.
+
+    The channels of a pixel are parts of one number of 64 bits, so that one product serves all of them.
+    """
+    height, width, channels = pixels.shape
+    parts = np.zeros((height, width, 4), np.uint16)
+    for channel in range(channels):  # numpy is slow where its innermost loop has three steps
+        parts[..., channel] = pixels[..., channel]
+    numbers = parts.view(np.int64).ravel()
+    (rows, columns), (down, across) = places >> 4, places & 15
+    first, both = rows * width + columns, down * across
+    mixed = numbers.take(first) * (256 - 16 * (down + across) + both)
+    for step, weight in ((1, 16 * across - both), (width, 16 * down - both), (width + 1, both)):
+        mixed += numbers[step:].take(first) * weight
+    sampled, parts = np.empty_like(pixels), mixed.view(np.uint16).reshape(height, width, 4)
+    for channel in range(channels):
+        sampled[..., channel] = parts[..., channel] >> 8
+    return sampled
+
+
+def warp_nearest(owners: Mask, places: NDArray[np.int64]) -> Mask:
+    """Sample a map of numbers at the pixels next to places."""
+    rows, columns = (places + 8) >> 4
+    sampled: Mask = owners.take(rows * owners.shape[1] + columns)
     return sampled

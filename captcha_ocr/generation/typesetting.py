@@ -17,6 +17,8 @@ from captcha_ocr.generation.operators.registry import Mask
 from captcha_ocr.generation.rasters import LADDER, Raster, raster
 from captcha_ocr.generation.values import RGB
 
+Box = tuple[slice, slice]  # rows and columns
+
 ALL_BYTES = np.arange(256)
 MIN_FACTOR, MAX_GLYPH = 1e-4, 10_000  # MAX_GLYPH: pixels of a side
 
@@ -24,36 +26,36 @@ MIN_FACTOR, MAX_GLYPH = 1e-4, 10_000  # MAX_GLYPH: pixels of a side
 class Glyph(NamedTuple):
     """A glyph ready to be placed.
 
-    middle: of its mask, in pixels below the baseline. width: that it takes. colors: of its pixels; None if one colour
-    is all it has.
+    image: its coverage, in mode L. middle: of the image, in pixels below the baseline. width: that it takes. colors: of
+    its pixels; None if one colour is all it has.
     """
 
-    mask: Mask
+    image: Image.Image
     middle: float
     width: int
     colors: Image.Image | None = None
 
 
 class Placed(NamedTuple):
-    """A glyph and the left and top of its mask on the canvas, in pixels."""
+    """A glyph's coverage, in mode L, and its left and top on the canvas, in pixels."""
 
-    mask: Mask
+    image: Image.Image
     left: int
     top: int
     colors: Image.Image | None = None
 
-    def on_canvas(self, height: int, width: int) -> tuple[slice, slice, Mask]:
-        """Return the rows and columns of the canvas that the glyph covers, and the part of its mask that lies there."""
-        top, left = max(0, self.top), max(0, self.left)
-        bottom = max(top, min(height, self.top + self.mask.shape[0]))
-        right = max(left, min(width, self.left + self.mask.shape[1]))
-        part = self.mask[top - self.top : bottom - self.top, left - self.left : right - self.left]
-        return slice(top, bottom), slice(left, right), part
+    @property
+    def mask(self) -> Mask:
+        """The glyph's coverage (height, width)."""
+        return np.asarray(self.image)
 
-    def colors_of(self, rows: slice, columns: slice) -> Image.Image | None:
-        """Return the part of its colours that lies in rows and columns of the canvas."""
-        sides = columns.start - self.left, rows.start - self.top, columns.stop - self.left, rows.stop - self.top
-        return self.colors and self.colors.crop(sides)
+    def window(self, height: int, width: int) -> tuple[Box, Box]:
+        """Return where the glyph lies on the canvas, and which part of its mask lies there, as rows and columns."""
+        top, left = max(0, self.top), max(0, self.left)
+        bottom = max(top, min(height, self.top + self.image.height))
+        right = max(left, min(width, self.left + self.image.width))
+        part = slice(top - self.top, bottom - self.top), slice(left - self.left, right - self.left)
+        return (slice(top, bottom), slice(left, right)), part
 
 
 class Typesetter:
@@ -88,25 +90,25 @@ class Typesetter:
         """
         rng, colors = self.rng, None
         inked, factor = self.draw_ink(character)
-        mask = inked.mask
-        if not mask.size:
-            return Glyph(mask, 0, round(inked.cell[0] * factor))
-        image = colored(self.stroke(mask), color, self.opacity) if self.gain else Image.fromarray(mask)
+        image = inked.image
+        if not image.width:
+            return Glyph(image, 0, round(inked.cell[0] * factor))
+        if self.gain:
+            image = colored(self.stroke(inked.mask), color, self.opacity)
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
             for step in self.steps["shape"]:
                 matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
-        if self.gain:
-            image = image.convert("RGBA")
         cell = inked.cell if factor == 1 else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
         for step in self.steps["corners"]:
             image = step.operator.function(image, cell, rng, **step.values(rng))
         if self.gain:
-            mask, colors = luminance(image, self.gain), image
-        else:
-            mask = self.stroke(np.asarray(image))
-        return Glyph(mask, inked.middle[1] * factor, mask.shape[1], colors)
+            colors = image.convert("RGBA")
+            image = luminance(colors, self.gain)
+        elif self.steps["stroke"]:
+            image = Image.fromarray(self.stroke(np.asarray(image)))
+        return Glyph(image, inked.middle[1] * factor, image.width, colors)
 
     def stroke(self, mask: Mask) -> Mask:
         """Put the mask of a glyph through the operators for strokes."""
@@ -129,11 +131,11 @@ class Typesetter:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
         middles = self.find_middles(glyphs)
-        tops = [middle - glyph.mask.shape[0] / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
-        bottom = max(top + glyph.mask.shape[0] for glyph, top in zip(glyphs, tops, strict=True))
+        tops = [middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
+        bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
         base = self.value("y") * (height - (bottom - min(tops))) - min(tops)
         places = zip(glyphs, line, tops, strict=True)
-        return [Placed(glyph.mask, x, int(base + top), glyph.colors) for glyph, x, top in places], wide
+        return [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places], wide
 
     def find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
@@ -185,10 +187,10 @@ def palette(color: RGB, alpha: int) -> NDArray[np.uint32]:
     return pixels.view(np.uint32)[:, 0]
 
 
-def luminance(image: Image.Image, gain: float) -> Mask:
-    """Return the luminances of an image's pixels, times a factor."""
+def luminance(image: Image.Image, gain: float) -> Image.Image:
+    """Return the luminances of an image's pixels, times a factor, in mode L."""
     grey = image.convert("L").tobytes().translate(gains(gain))
-    return np.frombuffer(grey, np.uint8).reshape(image.height, image.width)
+    return Image.frombuffer("L", image.size, grey, "raw", "L", 0, 1)
 
 
 @cache
@@ -226,11 +228,12 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
 def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
     """Remove the ink where glyphs overlap."""
     total = np.zeros((height, width), np.int32)
-    parts = [glyph.on_canvas(height, width) for glyph in placed]
-    for rows, columns, part in parts:
-        total[rows, columns] += part
-    kept = [np.clip(2 * part.astype(np.int32) - total[rows, columns], 0, 255) for rows, columns, part in parts]
-    return [
-        Placed(mask.astype(np.uint8), columns.start, rows.start, glyph.colors_of(rows, columns))
-        for mask, (rows, columns, _), glyph in zip(kept, parts, placed, strict=True)
-    ]
+    windows = [glyph.window(height, width) for glyph in placed]
+    for glyph, (where, part) in zip(placed, windows, strict=True):
+        total[where] += glyph.mask[part]
+    kept = []
+    for glyph, (where, (rows, columns)) in zip(placed, windows, strict=True):
+        mask = np.clip(2 * glyph.mask[rows, columns].astype(np.int32) - total[where], 0, 255).astype(np.uint8)
+        colors = glyph.colors and glyph.colors.crop((columns.start, rows.start, columns.stop, rows.stop))
+        kept.append(Placed(Image.fromarray(mask), where[1].start, where[0].start, colors))
+    return kept

@@ -1,4 +1,7 @@
-"""The values in a design: fixed ones, and those that are drawn for each image or glyph."""
+"""The values in a design: fixed ones, and those that are drawn for each image or glyph.
+
+Random designs are many, and to make a message takes longer than to check a value. So messages are made when needed.
+"""
 
 import json
 import random
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import UsageError
 
 Draw = Callable[[random.Random], Any]
 RGB = tuple[int, int, int]
@@ -38,7 +41,8 @@ class Kind(ABC):
             return self.parse_one(value, field)
         options = value["one_of"]
         fine = len(value) == 1 and isinstance(options, (list, tuple)) and len(options) > 0
-        check(fine, f"{field}: one_of must be alone and list one value or more, not {show(value)}")
+        if not fine:
+            raise UsageError(f"{field}: one_of must be alone and list one value or more, not {show(value)}")
         draws = [self.parse_one(option, field) for option in options]
         return lambda rng: draws[int(rng.random() * len(draws))](rng)
 
@@ -57,7 +61,7 @@ class Number(Kind):
         """Return a function that draws a float, or an int if `whole`."""
         if isinstance(value, (list, tuple)):
             fine = len(value) == 2 and all(map(self.holds, value)) and value[0] <= value[1]
-            if not fine:  # not `check`: to make the message takes longer than all the rest, and random designs are many
+            if not fine:
                 numbers = f"{'whole ' * self.whole}numbers of {self.limits}"
                 raise UsageError(
                     f"{field}: a range is [low, high], the lower number first, with {numbers}, not {show(value)}"
@@ -91,8 +95,9 @@ class Word(Kind):
 
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a word."""
-        several = "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
-        check(value in self.words, f"{field} must be {in_words(self.words)}, not {show(value)}{several}")
+        if value not in self.words:
+            several = "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
+            raise UsageError(f"{field} must be {in_words(self.words)}, not {show(value)}{several}")
         return lambda rng: value
 
 
@@ -104,7 +109,8 @@ class Flag(Kind):
 
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a bool."""
-        check(isinstance(value, bool), f"{field} must be true or false, not {show(value)}")
+        if not isinstance(value, bool):
+            raise UsageError(f"{field} must be true or false, not {show(value)}")
         return lambda rng: value
 
 

@@ -128,10 +128,5 @@ def test_a_saved_design_that_is_malformed_is_named_with_its_line(tmp_path):
         drawer.draw(1)
 
 
-def test_the_package_draws_the_same_as_our_copy():
-    config = GeneratorConfig()
-    assert image_of(Drawer(replace(config, renderer="package")).draw(2)) == image_of(Drawer(config).draw(2))
-
-
 def test_a_drawer_is_kept_for_its_configuration():
     assert drawer_of(RANDOM) is drawer_of(replace(RANDOM))

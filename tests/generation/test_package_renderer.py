@@ -12,18 +12,13 @@ from PIL import Image, ImageDraw
 
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.fast_renderer import render
+from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.package_renderer import render_by_package
 
-TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
-
-
+SMALL = {"width": 48, "height": 16, "font_sizes": (14,)}
+TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", renderer="package", **SMALL)
 MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
-
-
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
-
-
 DEJAVU = str(FONTS / "DejaVuSans.ttf")
 
 
@@ -31,21 +26,20 @@ def test_drawing_leaves_the_random_numbers_of_the_caller_and_of_the_package_alon
     random.seed(1)
     expected = random.random()
     random.seed(1)
-    render(TINY, 0)
     render_by_package(TINY, 0)
     assert random.random() == expected
     assert captcha.image.secrets is secrets
 
 
 def test_texts_have_all_characters_and_all_lengths_and_no_others():
-    texts = [render(replace(TINY, charset="abc", lengths=Lengths(1, 3)), index)[0] for index in range(30)]
+    texts = [render_by_package(replace(TINY, charset="abc", lengths=Lengths(1, 3)), index)[0] for index in range(30)]
     assert {len(text) for text in texts} == {1, 2, 3}
     assert set("".join(texts)) == set("abc")
 
 
 @pytest.mark.parametrize("options", [{"warp": "classic"}, {"height": 20}, {"fonts": (DEJAVU,)}])
 def test_the_options_of_the_drawing_change_the_image_and_not_the_text(options):
-    (text, image), (other_text, other) = render(TINY, 3), render(replace(TINY, **options), 3)
+    (text, image), (other_text, other) = (render_by_package(config, 3) for config in (TINY, replace(TINY, **options)))
     assert other_text == text
     assert other.tobytes() != image.tobytes()
 
@@ -61,7 +55,7 @@ def arguments_of(owner, name, warp):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, record)
         for index in range(20):
-            render(GeneratorConfig(warp=warp), index)
+            render_by_package(GeneratorConfig(warp=warp, renderer="package"), index)
     return calls
 
 
@@ -83,11 +77,39 @@ def test_a_classic_noise_arc_ends_in_the_last_fifth_and_one_of_the_package_may_e
     assert min(ends["package"]) < 128
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"charset": "alnum", "lengths": Lengths(1, 8)},
+        {"lengths": Lengths(1, 1), "width": 16, "height": 16},  # squeezed, and glyphs higher than the image
+        {"charset": "fjyAW_", "fonts": (str(FONTS / "STIXGeneralItalic.ttf"),), "font_sizes": (20, 70)},
+        {"charset": "lower", "fonts": (DEJAVU,), "width": 333, "height": 77, "warp": "classic"},
+        {"charset": "אבגx12", "fonts": (DEJAVU,)},  # from right to left
+        {"charset": "ax\u0302שׁ", "fonts": (DEJAVU,), "lengths": Lengths(1, 3)},  # with combining marks
+    ],
+)
+def test_both_renderers_draw_the_same_texts_in_the_same_size(options):
+    ours, package = drawer_of(GeneratorConfig(**options)), drawer_of(GeneratorConfig(**options, renderer="package"))
+    for index in range(10):
+        drawn, expected = ours.draw(index), package.draw(index)
+        assert (drawn.text, drawn.image.size) == (expected.text, expected.image.size)
+
+
+@pytest.mark.parametrize("warp", ["package", "classic"])
+def test_both_renderers_draw_as_much_ink_of_the_same_colours(warp):
+    means = []
+    for renderer in ("fast", "package"):
+        drawer = drawer_of(GeneratorConfig(warp=warp, renderer=renderer))
+        pixels = np.stack([np.asarray(drawer.draw(index).image, float) for index in range(300)])
+        ink = pixels < pixels.max((1, 2), keepdims=True) - 40
+        means.append([pixels.mean(), pixels.std(), ink.mean(), np.abs(np.diff(pixels, axis=2)).mean()])
+    assert means[0] == pytest.approx(means[1], rel=0.05)
+
+
 def test_the_fonts_of_a_folder_are_drawn_by_the_package_too(tmp_path):
     for name in ("DejaVuSans.ttf", "DejaVuSerif.ttf"):
         shutil.copy(FONTS / name, tmp_path)
     config = replace(TINY, fonts=(str(tmp_path),), font_sizes=(), width=0, height=0)
-    for index in range(5):
-        (text, image), (other_text, other) = render(config, index), render_by_package(config, index)
-        assert (text, image.tobytes()) == (other_text, other.tobytes())
-        assert image.size == (160, 60)
+    images = {font: render_by_package(replace(config, fonts=(font,)), 3)[1] for font in (str(tmp_path), DEJAVU)}
+    assert {image.size for image in images.values()} == {(160, 60)}
+    assert len({image.tobytes() for image in images.values()}) == 2

@@ -31,6 +31,10 @@ def set_text(characters="abc", width=200, height=60, **options):
     return typesetter(**options).set_text(characters, [BLACK] * len(characters), width, height)
 
 
+def glyph_of(character, **options):
+    return typesetter(**options).make_glyph(character, BLACK)
+
+
 def test_glyphs_stand_side_by_side_on_a_baseline():
     placed, wide = set_text("ago")
     assert wide == 200
@@ -93,31 +97,31 @@ def test_blanks_and_an_indent_move_glyphs_to_the_right():
 
 
 def test_a_size_from_a_range_is_that_of_the_font():
-    exact = typesetter().make_glyph("H", BLACK)
+    exact = glyph_of("H")
     for size in ([30, 30], 30.0, [30.0, 30.0]):
-        scaled = typesetter(text={**PLAIN, "size": size}).make_glyph("H", BLACK)
-        assert scaled.mask.shape == pytest.approx(exact.mask.shape, abs=4)
-        assert scaled.mask.sum() / exact.mask.sum() == pytest.approx(1, abs=0.12)
+        scaled = glyph_of("H", text={**PLAIN, "size": size})
+        assert scaled.image.size == pytest.approx(exact.image.size, abs=4)
+        ink = [np.asarray(glyph.image).sum() for glyph in (scaled, exact)]
+        assert ink[0] / ink[1] == pytest.approx(1, abs=0.12)
         assert scaled.middle == pytest.approx(exact.middle, abs=1)
 
 
 def test_a_character_without_ink_has_a_width():
-    glyph = typesetter().make_glyph(" ", BLACK)
-    assert (glyph.mask.size, glyph.width) == (0, raster(DEJAVU, 30, " ").cell[0])
+    glyph = glyph_of(" ")
+    assert (glyph.image.size, glyph.width) == ((0, 0), raster(DEJAVU, 30, " ").cell[0])
     assert set_text("a b")[0][1].mask.size == 0
 
 
 def test_operators_on_glyphs_are_applied_in_their_order():
     def shape(*operators):
-        return np.array(typesetter(operators=operators).make_glyph("l", BLACK).mask.shape)
+        return np.array(glyph_of("l", operators=operators).image.size[::-1])
 
     turn, wide = {"kind": "rotation", "angle": 90}, {"kind": "stretch", "factor": 3}
     plain = shape()
     assert shape(turn) == pytest.approx(plain[::-1], abs=3)
     assert shape(turn, wide) == pytest.approx([plain[1], 3 * plain[0]], abs=4)
     assert shape(wide, turn) == pytest.approx([3 * plain[1], plain[0]], abs=4)
-    outlined = typesetter(operators=[{"kind": "outline", "width": 1}, {"kind": "corners", "x": 0, "y": 0}])
-    assert outlined.make_glyph("l", BLACK).mask.shape[0] > plain[0]
+    assert shape({"kind": "outline", "width": 1}, {"kind": "corners", "x": 0, "y": 0})[0] > plain[0]
 
 
 def test_a_line_that_slopes_has_its_end_above_its_beginning():
@@ -163,16 +167,16 @@ def test_a_glyph_that_is_shrunk_much_keeps_its_thin_lines():
     [(5, 5, (5, 15), (5, 15)), (-4, -3, (0, 7), (0, 6)), (35, 15, (15, 20), (35, 40)), (99, 99, (99, 99), (99, 99))],
 )
 def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
-    mask = np.arange(100, dtype=np.uint8).reshape(10, 10)
-    inside, across, part = Placed(mask, left, top).on_canvas(20, 40)
+    glyph = Placed(Image.fromarray(np.arange(100, dtype=np.uint8).reshape(10, 10)), left, top)
+    (inside, across), part = glyph.window(20, 40)
     assert ((inside.start, inside.stop), (across.start, across.stop)) == (rows, columns)
-    assert part.shape == (rows[1] - rows[0], columns[1] - columns[0])
-    canvas = np.zeros((20, 40), np.uint8)
-    assert canvas[inside, across].shape == (min(part.shape[0], 20), min(part.shape[1], 40))
+    shape = rows[1] - rows[0], columns[1] - columns[0]
+    assert glyph.mask[part].shape == shape
+    assert np.zeros((20, 40), np.uint8)[inside, across].shape == shape
 
 
 def test_where_glyphs_overlap_their_ink_is_knocked_out():
-    full = np.full((10, 10), 255, np.uint8)
+    full = Image.new("L", (10, 10), 255)
     first, second = knock_out([Placed(full, 0, 0), Placed(full, 6, 0)], 10, 16)
     assert (first.mask[:, :6] == 255).all()
     assert not first.mask[:, 6:].any()

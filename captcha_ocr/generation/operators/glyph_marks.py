@@ -45,6 +45,6 @@ def small_print(area: Area, rng: random.Random, size: int) -> Mask:
 
 def place(canvas: Image.Image, font: str, size: int, x: int, y: int, rng: random.Random) -> None:
     """Draw a random letter about (x, y)."""
-    mask = Image.fromarray(raster(font, DRAWN_AT, rng.choice(LETTERS), margin=1).mask)
+    mask = raster(font, DRAWN_AT, rng.choice(LETTERS), margin=1).image
     width, height = (max(1, round(side * size / DRAWN_AT)) for side in mask.size)
     canvas.paste(255, (x - width // 2, y - height // 2), mask.resize((width, height)))
