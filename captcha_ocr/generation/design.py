@@ -7,7 +7,7 @@ import random
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -17,7 +17,7 @@ from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.generation.operators import glyph_marks, glyphs, layout, marks, pixels, under, warps
 from captcha_ocr.generation.operators.registry import OPERATORS, Operator
-from captcha_ocr.generation.values import Color, Draw, Flag, Kind, Number, Word, in_words, show
+from captcha_ocr.generation.values import Color, Draw, Flag, Kind, Number, Once, Word, fixed, in_words, show
 from captcha_ocr.system.files import open_regular
 
 OPERATOR_MODULES = (glyphs, layout, marks, glyph_marks, under, warps, pixels)  # importing them fills OPERATORS
@@ -31,18 +31,19 @@ LONGEST_SUM = Lengths(4, 7)  # 1+2= to 12+34=?
 
 
 @dataclass(frozen=True)
-class CanvasWidth(Number):
-    """A width in pixels, or the word `text`: as wide as the text."""
+class CanvasSide(Number):
+    """A width or height in pixels, or the word `text`: as wide or high as the text."""
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws a width in pixels; 0 means as wide as the text."""
+        """Return a function that draws a side in pixels; 0 means that of the text."""
         return (lambda rng: 0) if value == "text" else super().parse_one(value, field)
 
 
+GLYPH_STAGES = ("shape", "corners", "stroke")  # of operators that work on single glyphs
 SIDE = (MIN_SIDE, MAX_SIDE)
 CANVAS: dict[str, Kind] = {
-    "width": CanvasWidth(*SIDE, 160, "pixels", whole=True),
-    "height": Number(*SIDE, 60, "pixels", whole=True),
+    "width": CanvasSide(*SIDE, 160, "pixels", whole=True),
+    "height": CanvasSide(*SIDE, 60, "pixels", whole=True),
     "padding": Number(0, 500, 8, "pixels", whole=True),
     "color": Color("#ffffff", words=()),
 }
@@ -71,16 +72,21 @@ SECTIONS = {"canvas": [*CANVAS], "text": [*TEXT_WORDS, *TEXT], "fonts": ["faces"
 class Step:
     """An operator of a design with the values that it draws for each image, or for each glyph.
 
-    probability: of an image to have the operator.
+    probability: of an image to have the operator. glyph_probability: of each of its glyphs, if it works on glyphs.
     """
 
     operator: Operator
     draws: dict[str, Draw]
     probability: float
+    glyph_probability: float = 1
 
     def values(self, rng: random.Random) -> dict[str, Any]:
         """Draw a value for each field of the operator."""
         return {name: draw(rng) for name, draw in self.draws.items()}
+
+    def skips(self, rng: random.Random) -> bool:
+        """Tell, at random, whether the next glyph goes without the operator."""
+        return self.glyph_probability < 1 and rng.random() >= self.glyph_probability
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,21 @@ class Design:
     def symbols(self) -> list[str]:
         """The characters of its texts, each with its combining marks."""
         return split_characters(self.charset)
+
+    @cached_property
+    def has_once(self) -> bool:
+        """Whether a value is drawn once for all glyphs of an image."""
+        draws = [*self.text.values(), *(draw for step in self.steps for draw in step.draws.values())]
+        return any(isinstance(draw, Once) for draw in draws)
+
+    def for_image(self, rng: random.Random) -> "Design":
+        """Return the design with the values that are drawn once for an image."""
+        if not self.has_once:
+            return self
+        text = {name: fixed(draw, rng) for name, draw in self.text.items()}
+        draws = [{name: fixed(draw, rng) for name, draw in step.draws.items()} for step in self.steps]
+        steps = [replace(step, draws=own) for step, own in zip(self.steps, draws, strict=True)]
+        return replace(self, text=text, steps=steps)
 
     def write_text(self, rng: random.Random) -> str:
         """Draw a text."""
@@ -169,13 +190,18 @@ def parse_steps(operators: Any, name: str) -> list[Step]:
         check(isinstance(kind, str), f'{place} has no kind, such as kind = "lines"')
         check_names([kind], list(OPERATORS), place, "kind")
         operator, place = OPERATORS[kind], f"{place} ({kind})"
-        check_names(fields, ["kind", "probability", *operator.fields], place, "field")
-        probability = fields.get("probability", 1)
-        fine = isinstance(probability, (int, float)) and not isinstance(probability, bool) and 0 <= probability <= 1
-        if not fine:
-            raise UsageError(f"{place}.probability must be a number of 0 to 1, not {show(probability)}")
-        steps.append(Step(operator, parse_fields(operator.fields, fields, place), probability))
+        shares = ["probability", *(["glyph_probability"] if operator.stage in GLYPH_STAGES else [])]
+        check_names(fields, ["kind", *shares, *operator.fields], place, "field")
+        given = [parse_probability(fields.get(share, 1), f"{place}.{share}") for share in shares]
+        steps.append(Step(operator, parse_fields(operator.fields, fields, place), *given))
     return steps
+
+
+def parse_probability(probability: Any, place: str) -> float:
+    """Check a probability."""
+    if isinstance(probability, (int, float)) and not isinstance(probability, bool) and 0 <= probability <= 1:
+        return probability
+    raise UsageError(f"{place} must be a number of 0 to 1, not {show(probability)}")
 
 
 def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

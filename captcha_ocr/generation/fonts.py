@@ -18,6 +18,7 @@ __all__ = ["ALPHABET", "PAIRED", "Face", "faces_named", "find_faces", "manifest"
 
 EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
+MAX_CASE_TWINS = 14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
 MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
 # Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the pixels that we tried
 # tells them from decorated letters. The last three are TeX's symbols, which matplotlib brings, and Zapf Dingbats.
@@ -52,6 +53,11 @@ class Face:
     def complete(self) -> bool:
         """Whether the face has all of ALPHABET."""
         return self.characters == ALPHABET
+
+    @property
+    def is_unicase(self) -> bool:
+        """Whether the face draws capitals for small letters."""
+        return sum(pair[0].lower() == pair[1].lower() for pair in self.look_alikes) > MAX_CASE_TWINS
 
     @property
     def confusions(self) -> set[str]:

@@ -1,7 +1,9 @@
 """Which characters a font has, which of them nobody can tell apart in it, and whether all of them have a frame."""
 
 import contextlib
+import random
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -149,3 +151,12 @@ def full_blocks(masks: np.ndarray) -> np.ndarray:
 def shared_ink(masks: np.ndarray) -> float:
     """Return the share of the ink that nearly all characters have in common, such as a frame."""
     return float((masks & (masks.mean(0) >= SHARED_BY)).sum() / masks.sum())
+
+
+def without_twins(characters: str, pairs: Sequence[str], rng: random.Random) -> str:
+    """Leave out one character of each pair that is there whole; at least one character stays."""
+    kept = list(characters)
+    for pair in pairs:
+        if len(kept) > 1 and set(pair) <= set(kept):
+            kept.remove(rng.choice(pair))
+    return "".join(kept)

@@ -11,6 +11,7 @@ from captcha_ocr.charset import NAMED
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.design import ARITHMETIC
 from captcha_ocr.generation.fonts import Face
+from captcha_ocr.generation.look_alikes import without_twins
 
 Level = Literal["mixed", "easy", "medium", "hard"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -30,7 +31,6 @@ ALPHABETS = {  # weights
     NAMED["alnum"]: 13,
     ARITHMETIC: 5,
 }
-MAX_CASE_TWINS = 14  # in most sans-serif fonts some ten letters have the same shape in both cases, in other sizes
 UNCLEAR = "0Oo1lIi"  # characters that many generators leave out
 CASE_TWINS = ("Cc", "Kk", "Oo", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz", "0O", "0o", "1l", "1I", "Il")
 
@@ -119,7 +119,7 @@ def add_text(
     if characters == ARITHMETIC:
         text["arithmetic"] = True
         return
-    if any(is_unicase(face) for face in chosen):
+    if any(face.is_unicase for face in chosen):
         characters = "".join(dict.fromkeys(characters.upper()))
     if charset is None and draft.chance(0.45):
         characters = "".join(c for c in characters if c not in UNCLEAR)
@@ -129,20 +129,6 @@ def add_text(
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
         lengths = Lengths(shortest, min(8, shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)))
     text["length"] = str(lengths)
-
-
-def is_unicase(face: Face) -> bool:
-    """Tell whether a face draws capitals for small letters."""
-    return sum(pair[0].lower() == pair[1].lower() for pair in face.look_alikes) > MAX_CASE_TWINS
-
-
-def without_twins(characters: str, pairs: Sequence[str], rng: random.Random) -> str:
-    """Leave out one character of each pair that is there whole; at least one character stays."""
-    kept = list(characters)
-    for pair in pairs:
-        if len(kept) > 1 and set(pair) <= set(kept):
-            kept.remove(rng.choice(pair))
-    return "".join(kept)
 
 
 def add_canvas(draft: DesignDraft) -> None:
@@ -247,7 +233,8 @@ def add_strokes(draft: DesignDraft) -> None:
     for kind, (probability, fields) in kinds.items():
         point -= probability
         if point < 0:
-            draft.add(kind, **fields())
+            some = {"glyph_probability": draft.number(0.3, 0.7)} if draft.chance(0.2) else {}
+            draft.add(kind, **fields(), **some)
             break
     if draft.disturbs(0.03) and draft.text["spacing"][0] < 0:
         draft.text["overlap"] = "knock out"
@@ -312,19 +299,26 @@ def mark_fields(draft: DesignDraft, behind: float, faint: bool = False, items: b
 
 
 def add_under(draft: DesignDraft) -> None:
-    """Add a shadow, an extrusion, a glow or a halo."""
-    kind = draft.rng.random()
+    """Add a shadow, an extrusion, a glow, a halo, a plate or strokes."""
+    rng = draft.rng
     light = draft.whole_part(0, 255)
-    color: Document = {"hue": [0, 360], "saturation": draft.number(0, 0.6), "luminance": light}
-    shift: Document = {"x": draft.rng.choice((-3, -2, -1, 1, 2, 3)), "y": draft.rng.choice((-2, -1, 1, 2))}
+    look: Document = {"color": {"hue": [0, 360], "saturation": draft.number(0, 0.6), "luminance": light}}
+    if draft.text["color_per_glyph"] and draft.chance(0.3):
+        look = {"color": "text", "per_glyph": True}
+    shift: Document = {"x": rng.choice((-3, -2, -1, 1, 2, 3)), "y": rng.choice((-2, -1, 1, 2))}
+    kind = rng.random()
     if kind < 0.08:
-        draft.add("shadow", **shift, blur=draft.rng.choice((0, 0, 1, 2)), color=color, opacity=draft.number(0.3, 0.8))
+        draft.add("shadow", **shift, blur=rng.choice((0, 0, 1, 2)), opacity=draft.number(0.3, 0.8), **look)
     elif kind < 0.11:
-        draft.add("extrusion", **shift, color=color)
+        draft.add("extrusion", **shift, **look)
     elif kind < 0.13:
-        draft.add("glow", color=color, opacity=draft.number(0.4, 0.9))
+        draft.add("glow", opacity=draft.number(0.4, 0.9), **look)
     elif kind < 0.16:
-        draft.add("halo", width=draft.number(1, 2), color=color)
+        draft.add("halo", width=draft.number(1, 2), **look)
+    elif kind < 0.18 and look["color"] != "text":
+        draft.add("plate", margin=rng.randint(1, 5), **look, per_glyph=draft.chance(0.7))
+    elif kind < 0.2:
+        draft.add("strokes", count=draft.whole_part(1, 3), **look)
 
 
 def add_marks(draft: DesignDraft) -> None:
@@ -334,6 +328,8 @@ def add_marks(draft: DesignDraft) -> None:
         count = draft.whole_part(1, 3) if draft.chance(0.75) else draft.whole_part(2, 8)
         paths = rng.sample(["straight", "across", "upright", "bent", "bezier", "sine", "arc"], rng.randint(1, 2))
         fields = {"path": {"one_of": paths}, "width": draft.part(0.8, 3.5), "smooth": draft.chance(0.7)}
+        if draft.chance(0.05):
+            fields["beads"] = draft.number(3, 8)
         draft.add("lines", count=count, **fields, **mark_fields(draft, behind=0.3, items=True))
     if draft.disturbs(0.12):
         ring = 0 if draft.chance(0.6) else 1
@@ -367,6 +363,8 @@ def add_warps(draft: DesignDraft) -> None:
         draft.add("lens", strength=draft.part(-0.3, 0.35))
     if draft.disturbs(0.03):
         draft.add("swirl", angle=draft.part(-25, 25))
+    if draft.chance(0.04):
+        draft.add("turn", angle=draft.part(-12, 12))
     if draft.disturbs(0.02):
         draft.add("ripple", x=draft.number(0.5, 2), rows=draft.rng.randint(1, 3))
 
@@ -382,6 +380,8 @@ def add_camera(draft: DesignDraft) -> None:
         draft.add("tone", gamma=draft.part(0.7, 1.4), contrast=draft.number(0.7, 1.1))
     if draft.chance(0.04):
         draft.add("tint", amount=draft.number(0.05, 0.25))
+    if draft.disturbs(0.01):
+        draft.add("edges", amount=draft.number(0.2, 0.7))
     if draft.disturbs(0.25):
         draft.add("downscale", factor=draft.number(0.4, 0.8), down=rng.choice(("area", "area", "nearest")))
     if draft.disturbs(0.4):

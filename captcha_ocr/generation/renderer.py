@@ -36,6 +36,7 @@ class Scene:
     """One image while it is drawn: its colours, and the operators that it has, with their values."""
 
     def __init__(self, design: Design, faces: Sequence[str], rng: random.Random) -> None:
+        design = design.for_image(rng)
         self.design, self.rng = design, rng
         active = [step for step in design.steps if step.probability >= 1 or rng.random() < step.probability]
         self.steps: dict[str, list[Step]] = {stage: [] for stage in ("shape", "corners", "stroke", "layout", "under")}
@@ -58,7 +59,7 @@ class Scene:
         canvas = self.design.canvas
         height, width = canvas["height"](self.rng), canvas["width"](self.rng)
         colors = self.text_colors(len(text))
-        placed, wide = self.typesetter.set_text(text, colors, width, height)
+        placed, wide, height = self.typesetter.set_text(text, colors, width, height)
         if height * wide > MAX_AREA:
             size, fields = f"{wide:,} by {height:,} pixels", "canvas.height, text.size or text.length"
             raise UsageError(f"an image of the design has {size}, more than {MAX_AREA:,}; lower {fields}")
@@ -67,7 +68,7 @@ class Scene:
         behind = [(step, values) for step, values in self.plan if values.get("behind")]
         if behind:
             image = Image.fromarray(self.blend_marks(np.array(image), behind, area))
-        self.paint_under(image, placed)
+        self.paint_under(image, placed, colors)
         owners, ink = self.paint_text(image, placed, colors)
         if width and wide > width and self.design.text["overflow"](self.rng) == "clip":
             image, owners = image.crop((0, 0, width, height)), owners[:, :width]
@@ -112,18 +113,15 @@ class Scene:
                 if per_item:
                     color = step.draws["color"](self.rng)
 
-    def paint_under(self, image: Image.Image, placed: Sequence[Placed]) -> None:
+    def paint_under(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> None:
         """Draw what lies under the text."""
-        if not self.steps["under"]:
-            return
-        whole = np.zeros((image.height, image.width), np.uint8)
-        for glyph in placed:
-            where, part = glyph.window(*whole.shape)
-            np.maximum(whole[where], glyph.mask[part], out=whole[where])
         for step in self.steps["under"]:
-            values = step.values(self.rng)
-            color, opacity = self.rgb(values.pop("color")), values.pop("opacity")
-            paint(image, color, Image.fromarray(step.operator.function(whole, self.rng, **values)), opacity)
+            apart = step.draws["per_glyph"](self.rng)
+            for glyphs, own in zip([[glyph] for glyph in placed], colors, strict=True) if apart else [(placed, None)]:
+                values = step.values(self.rng)
+                color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
+                mask = step.operator.function(mask_of(glyphs, image), self.rng, **values)
+                paint(image, own if own and color == "text" else self.rgb(color), Image.fromarray(mask), opacity)
 
     def paint_text(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> tuple[Mask, list[int]]:
         """Draw the glyphs; return which pixels belong to which of them, from 1, and how many pixels each has.
@@ -166,6 +164,15 @@ class Scene:
 
 
 MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
+
+
+def mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
+    """Return what glyphs cover of an image."""
+    whole = np.zeros((image.height, image.width), np.uint8)
+    for glyph in glyphs:
+        where, part = glyph.window(*whole.shape)
+        np.maximum(whole[where], glyph.mask[part], out=whole[where])
+    return whole
 
 
 def paint(

@@ -98,11 +98,13 @@ class Typesetter:
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
             for step in self.steps["shape"]:
-                matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
+                if not step.skips(rng):
+                    matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
         cell = inked.cell if factor == 1 else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
         for step in self.steps["corners"]:
-            image = step.operator.function(image, cell, rng, **step.values(rng))
+            if not step.skips(rng):
+                image = step.operator.function(image, cell, rng, **step.values(rng))
         if self.gain:
             colors = image.convert("RGBA")
             image = luminance(colors, self.gain)
@@ -113,13 +115,16 @@ class Typesetter:
     def stroke(self, mask: Mask) -> Mask:
         """Put the mask of a glyph through the operators for strokes."""
         for step in self.steps["stroke"]:
-            mask = step.operator.function(mask, self.rng, **step.values(self.rng))
+            if not step.skips(self.rng):
+                mask = step.operator.function(mask, self.rng, **step.values(self.rng))
         return mask
 
-    def set_text(self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int) -> tuple[list[Placed], int]:
-        """Place the glyphs of a text; return them, and the width of the canvas that they need.
+    def set_text(
+        self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
+    ) -> tuple[list[Placed], int, int]:
+        """Place the glyphs of a text; return them, and the width and height of the canvas that they need.
 
-        colors: of the glyphs. width: of the canvas in pixels; 0 makes it as wide as the text.
+        colors: of the glyphs. width, height: of the canvas in pixels; 0 makes it as wide or high as the text.
         """
         glyphs = [self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)]
         line, extent, total = self.place_in_line(glyphs)
@@ -133,9 +138,10 @@ class Typesetter:
         middles = self.find_middles(glyphs)
         tops = [middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
         bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
-        base = self.value("y") * (height - (bottom - min(tops))) - min(tops)
+        high = height or max(1, math.ceil(bottom - min(tops)) + 2 * self.padding)
+        base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
         places = zip(glyphs, line, tops, strict=True)
-        return [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places], wide
+        return [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places], wide, high
 
     def find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""

@@ -21,6 +21,25 @@ LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
 
 
+@dataclass(frozen=True)
+class Once:
+    """What draws a value that is the same for all glyphs of an image: see `fixed`."""
+
+    draw: Draw
+
+    def __call__(self, rng: random.Random) -> Any:
+        """Draw a value."""
+        return self.draw(rng)
+
+
+def fixed(draw: Draw, rng: random.Random) -> Draw:
+    """Return what draws the values of one image: of {once = ...} always the same one."""
+    if not isinstance(draw, Once):
+        return draw
+    value = draw(rng)
+    return lambda rng: value
+
+
 class Kind(ABC):
     """What a field of a design takes. default: the value of a field that a design leaves out."""
 
@@ -36,6 +55,14 @@ class Kind(ABC):
         """Return a function that draws the value; UsageError that names the field if it is malformed."""
 
     def parse(self, value: Any, field: str) -> Draw:
+        """Like `parse_choice`, but also take {once = ...}, which is drawn for an image, not for each of its glyphs."""
+        if not (isinstance(value, dict) and "once" in value):
+            return self.parse_choice(value, field)
+        if len(value) > 1:
+            raise UsageError(f"{field}: once must be alone, not {show(value)}")
+        return Once(self.parse_choice(value["once"], field))
+
+    def parse_choice(self, value: Any, field: str) -> Draw:
         """Like `parse_one`, but also take {one_of = [...]}, each with the same probability."""
         if not (isinstance(value, dict) and "one_of" in value):
             return self.parse_one(value, field)
@@ -135,7 +162,8 @@ class Color(Kind):
             for channels in ({"red": BYTE, "green": BYTE, "blue": BYTE}, HUE_FIELDS):
                 if value.keys() <= channels.keys():
                     draws = [
-                        kind.parse(value.get(key, kind.default), f"{field}.{key}") for key, kind in channels.items()
+                        kind.parse_choice(value.get(key, kind.default), f"{field}.{key}")
+                        for key, kind in channels.items()
                     ]
                     make = (lambda *rgb: rgb) if "red" in channels else color_of_luminance
                     return lambda rng: make(*(draw(rng) for draw in draws))

@@ -63,6 +63,26 @@ def test_a_step_draws_its_fields_anew_each_time():
     assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
 
 
+def test_a_glyph_may_go_without_an_operator():
+    (step,) = parse_design({"operators": [{"kind": "thicken", "glyph_probability": 0.25}]}, "it").steps
+    rng = random.Random(1)
+    assert sum(step.skips(rng) for _ in range(400)) == pytest.approx(300, abs=30)
+    (step,) = parse_design({"operators": [{"kind": "thicken"}]}, "it").steps
+    assert not any(step.skips(rng) for _ in range(100))
+
+
+def test_what_is_drawn_once_is_settled_for_each_image():
+    once = {"once": [10, 90]}
+    document = {"text": {"size": once}, "operators": [{"kind": "rotation", "angle": once}]}
+    design, rng = parse_design(document, "it"), random.Random(1)
+    image = design.for_image(rng)
+    assert len({image.text["size"](rng) for _ in range(9)}) == 1
+    assert len({image.steps[0].values(rng)["angle"] for _ in range(9)}) == 1
+    assert design.for_image(rng).text["size"](rng) != image.text["size"](rng)
+    plain = parse_design({}, "it")
+    assert plain.for_image(rng) is plain
+
+
 def test_every_design_of_the_package_can_be_parsed():
     assert {"captcha", "captcha-classic"} <= set(design_names())
     for name in design_names():

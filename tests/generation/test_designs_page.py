@@ -11,7 +11,7 @@ from captcha_ocr.generation.design import (
     FONTS,
     SECTIONS,
     TEXT,
-    CanvasWidth,
+    CanvasSide,
     design_names,
     parse_design,
 )
@@ -49,7 +49,7 @@ def takes(kind: Kind) -> str:
     """What a field takes, as the page says it."""
     if isinstance(kind, Number):
         text = f"whole, {kind.limits}" if kind.whole else kind.limits
-        return f'{text}, or `"text"`' if isinstance(kind, CanvasWidth) else text
+        return f'{text}, or `"text"`' if isinstance(kind, CanvasSide) else text
     if isinstance(kind, Word):
         return ", ".join(f'`"{word}"`' for word in kind.words)
     if isinstance(kind, Flag):

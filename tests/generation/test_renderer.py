@@ -99,6 +99,25 @@ def test_the_canvas_may_be_as_wide_as_the_text_and_a_text_that_is_too_wide_is_sq
     assert illegible is None
 
 
+def test_the_canvas_may_be_as_high_as_the_text():
+    document = with_fields(canvas={"height": "text", "padding": 10})
+    small, large = (pixels(with_fields(**{**document, "text": {"size": size}})) for size in (20, 60))
+    assert large.shape[0] - 20 == pytest.approx(3 * (small.shape[0] - 20), abs=4)
+    for image in (small, large):
+        assert (image[:9] == CANVAS).all()
+        assert (image[-9:] == CANVAS).all()
+
+
+def test_what_lies_under_the_text_may_have_the_colours_of_its_glyphs():
+    color = {"one_of": ["#ff0000", "#00ff00", "#0000ff"]}
+    document = with_fields(text={"color": color, "color_per_glyph": True, "opacity": 0})
+    primary = {(255, 0, 0), (0, 255, 0), (0, 0, 255)}
+    for per_glyph, several in ((True, True), (False, False)):
+        plate = {"kind": "plate", "margin": 0, "per_glyph": per_glyph}
+        drawn = colors(pixels({**document, "redraw_illegible": False}, plate, text="HHHHHH", seed=2)) & primary
+        assert (len(drawn) > 1) == several
+
+
 def test_a_text_that_is_too_wide_may_run_over_the_border():
     clipped = drawing(with_fields(canvas={"width": 60}, text={"overflow": "clip", "x": 0}), text="HHHHH")
     assert clipped.pixels.shape == (60, 60, 3)

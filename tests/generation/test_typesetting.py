@@ -28,7 +28,7 @@ def typesetter(text=PLAIN, seed=1, operators=(), faces=(DEJAVU,), **sections):
 
 
 def set_text(characters="abc", width=200, height=60, **options):
-    return typesetter(**options).set_text(characters, [BLACK] * len(characters), width, height)
+    return typesetter(**options).set_text(characters, [BLACK] * len(characters), width, height)[:2]
 
 
 def glyph_of(character, **options):
@@ -70,6 +70,13 @@ def test_a_canvas_may_be_as_wide_as_the_text_with_padding():
     placed, wide = set_text("HHH", width=0, canvas={"padding": 7}, text={**PLAIN, "x": 0.5})
     assert placed[0].left == 7
     assert placed[-1].left + placed[-1].mask.shape[1] == wide - 7
+
+
+def test_a_canvas_may_be_as_high_as_the_text_with_padding():
+    setter = typesetter(canvas={"padding": 7}, text={**PLAIN, "y": 0.5})
+    placed, _, high = setter.set_text("HHH", [BLACK] * 3, 200, 0)
+    assert placed[0].top == 7
+    assert high == placed[0].mask.shape[0] + 14
 
 
 def test_a_text_wider_than_the_canvas_is_told():

@@ -5,7 +5,17 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.values import LUMINANCE, Color, Flag, Number, Word, color_of_luminance, in_words, show
+from captcha_ocr.generation.values import (
+    LUMINANCE,
+    Color,
+    Flag,
+    Number,
+    Word,
+    color_of_luminance,
+    fixed,
+    in_words,
+    show,
+)
 
 SHARE, COUNT = Number(0, 1, 0.5), Number(1, 9, (2, 4), "pixels", whole=True)
 WORD, FLAG, COLOR = Word(("over", "under"), "over"), Flag(), Color("text")
@@ -48,6 +58,17 @@ def test_one_of_draws_every_option_as_often_ranges_too():
     numbers = drawn(SHARE, {"one_of": [0, [0.5, 0.6]]}, 1000)
     assert 400 < numbers.count(0) < 600
     assert all(0.5 <= number <= 0.6 for number in numbers if number)
+
+
+def test_once_is_drawn_for_an_image_and_then_stays():
+    draw, rng = Number(0, 9, 0).parse({"once": {"one_of": [1, [5, 9]]}}, "it"), random.Random(1)
+    images = [fixed(draw, rng) for _ in range(50)]
+    assert all(len({image(rng) for _ in range(5)}) == 1 for image in images)
+    values = [image(rng) for image in images]
+    assert 1 in values
+    assert len({*values}) > 10
+    plain = Number(0, 9, 0).parse([5, 9], "it")
+    assert fixed(plain, rng) is plain
 
 
 def test_a_default_is_drawn_like_a_value():

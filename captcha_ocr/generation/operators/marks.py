@@ -33,6 +33,14 @@ class Canvas:
         xy = [(x * scale, y * scale) for x, y in points]
         self.draw.line(xy, fill=255, width=max(1, round(width * scale)), joint="curve" if width >= 3 else None)
 
+    def beads(self, points: Sequence[Point], width: float, distance: float) -> None:
+        """Draw discs along a line through points (x, y), so many pixels from one to the next."""
+        x, y = np.array(points, float).T
+        way = np.concatenate([[0], np.hypot(np.diff(x), np.diff(y)).cumsum()])
+        places = np.arange(0, way[-1], distance)
+        for each in zip(np.interp(places, way, x).tolist(), np.interp(places, way, y).tolist(), strict=True):
+            self.ellipse(*each, (width / 2, width / 2))
+
     def ellipse(self, x: float, y: float, radius: Point, width: float = 0) -> None:
         """Draw an ellipse about (x, y): filled, or a ring of so many pixels."""
         scale, (across, down) = self.scale, radius
@@ -53,13 +61,21 @@ class Canvas:
     count=Number(1, 50, (1, 3), whole=True),
     path=Word(PATHS, {"one_of": ["straight", "across", "bezier", "sine"]}),
     width=Number(0.5, 20, (1, 2), "pixels"),
+    beads=Number(0, 60, 0, "pixels"),
     smooth=Flag(True),
 )
-def lines(area: Area, rng: random.Random, count: int, path: str, width: float, smooth: bool) -> Mask:
-    """Draw lines: straight anywhere, from side to side or from top to bottom, with a bend, or curved."""
+def lines(area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool) -> Mask:
+    """Draw lines: straight anywhere, from side to side or from top to bottom, with a bend, or curved.
+
+    beads: above 0 a line is a row of discs, so many pixels from one to the next.
+    """
     canvas = Canvas(area, smooth)
     for _ in range(count):
-        canvas.line(path_points(area, rng, path), width)
+        points = path_points(area, rng, path)
+        if beads:
+            canvas.beads(points, width, max(1, beads))
+        else:
+            canvas.line(points, width)
     return canvas.mask
 
 

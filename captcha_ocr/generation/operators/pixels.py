@@ -12,6 +12,7 @@ from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operat
 from captcha_ocr.generation.values import Flag, Number, Word
 
 Resampling = Image.Resampling
+EDGES = ImageFilter.Kernel((3, 3), [-1, 0, -1, 0, 4, 0, -1, 0, -1], scale=1, offset=127)
 MAX_BOX_SIGMA = 1.5  # pixels
 # A normal distribution in 256 numbers, each as likely as the others: to choose some is quicker than to draw new ones.
 NORMAL = np.array([NormalDist().inv_cdf((number + 0.5) / 256) for number in range(256)])
@@ -67,6 +68,13 @@ def sharpen(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
     """Sharpen the image: add the difference from a blurred copy, times the amount."""
     softer = np.asarray(Image.fromarray(pixels).filter(ImageFilter.BoxBlur(1))).astype(np.float32)
     return np.clip(pixels + (pixels - softer) * np.float32(amount), 0, 255).astype(np.uint8)
+
+
+@operator("pixels", amount=Number(0, 1, (0.3, 0.8)))
+def edges(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
+    """Mix the image with its edges, drawn on grey."""
+    image = Image.fromarray(pixels)
+    return np.asarray(Image.blend(image, image.filter(EDGES), amount))
 
 
 @operator(

@@ -57,7 +57,7 @@ OPERATORS: dict[str, Operator] = {}
 COLORED = {"color": Color("text"), "opacity": Number(0, 1, 1)}
 COMMON: dict[Stage, dict[str, Kind]] = {
     "mark": {**COLORED, "behind": Flag(False)},
-    "under": COLORED,
+    "under": {**COLORED, "per_glyph": Flag(False)},
 }
 
 

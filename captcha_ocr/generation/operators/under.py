@@ -1,13 +1,13 @@
-"""Operators that draw under the text, each from the text's mask: shadow, extrusion, glow, halo."""
+"""Operators that draw under the text, each from the mask of the text, or of one glyph."""
 
 import random
 
 import numpy as np
-from PIL import Image, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter
 
 from captcha_ocr.generation.operators.glyphs import dilated
 from captcha_ocr.generation.operators.registry import Mask, operator
-from captcha_ocr.generation.values import Number
+from captcha_ocr.generation.values import Number, Word
 
 SHIFT = Number(-20, 20, (-3, 3), "pixels", whole=True)
 
@@ -40,6 +40,36 @@ def halo(text: Mask, rng: random.Random, width: float) -> Mask:
     margin = dilated(text, width)
     extra = (margin.shape[0] - text.shape[0]) // 2
     return margin[extra : extra + text.shape[0], extra : extra + text.shape[1]]
+
+
+@operator("under", margin=Number(0, 40, (2, 5), "pixels", whole=True), shape=Word(("box", "ellipse"), "box"))
+def plate(text: Mask, rng: random.Random, margin: int, shape: str) -> Mask:
+    """Draw a plate behind the text: a box or an ellipse about it."""
+    image = Image.fromarray(np.zeros_like(text))
+    left, top, right, bottom = box_of(text)
+    if right:
+        box = [left - margin, top - margin, right + margin - 1, bottom + margin - 1]
+        draw = ImageDraw.Draw(image)
+        (draw.rectangle if shape == "box" else draw.ellipse)(box, fill=255)
+    return np.asarray(image)
+
+
+@operator("under", count=Number(1, 20, (1, 4), whole=True), width=Number(1, 10, (1, 2), "pixels", whole=True))
+def strokes(text: Mask, rng: random.Random, count: int, width: int) -> Mask:
+    """Draw strokes across the text, from one side of it to the other."""
+    image = Image.fromarray(np.zeros_like(text))
+    left, top, right, bottom = box_of(text)
+    for _ in range(count):
+        x, y = (left, right), (rng.uniform(top, bottom), rng.uniform(top, bottom))
+        if rng.random() < 0.5:
+            x, y = (rng.uniform(left, right), rng.uniform(left, right)), (top, bottom)
+        ImageDraw.Draw(image).line([*zip(x, y, strict=True)], fill=255, width=width)
+    return np.asarray(image)
+
+
+def box_of(mask: Mask) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of what is covered, in pixels; all are 0 if nothing is."""
+    return Image.fromarray(mask).getbbox() or (0, 0, 0, 0)
 
 
 def shifted(mask: Mask, x: int, y: int) -> Mask:

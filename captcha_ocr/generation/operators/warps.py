@@ -52,6 +52,14 @@ def swirl(area: Area, rng: random.Random, angle: float) -> Shifts:
     return np.stack([y * cosine - x * sine_ - y, y * sine_ + x * cosine - x]).astype(np.float32)
 
 
+@operator("warp", angle=Number(-180, 180, (-10, 10), "degrees"))
+def turn(area: Area, rng: random.Random, angle: float) -> Shifts:
+    """Turn the whole image about its middle, counterclockwise."""
+    y, x, _ = around_middle(area)
+    cosine, sine_ = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    return np.stack([x * sine_ + y * cosine - y, x * cosine - y * sine_ - x]).astype(np.float32)
+
+
 @operator("warp", x=Number(0, 20, (1, 3), "pixels"), rows=Number(1, 20, (1, 3), "pixels", whole=True))
 def ripple(area: Area, rng: random.Random, x: float, rows: int) -> Shifts:
     """Move bands of so many rows sideways, each at random by up to x pixels."""

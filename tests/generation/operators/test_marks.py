@@ -41,7 +41,7 @@ def test_lines_are_as_wide_as_they_say_and_more_of_them_cover_more(path):
     covered = {
         (count, width): np.mean(
             [
-                share(lines(LARGE, random.Random(seed), count=count, path=path, width=width, smooth=True))
+                share(lines(LARGE, random.Random(seed), count=count, path=path, width=width, beads=0, smooth=True))
                 for seed in range(8)
             ]
         )
@@ -61,7 +61,7 @@ def test_a_path_runs_from_the_left_of_the_image_to_its_right(path, rng):
 
 def test_only_smooth_lines_have_grey_pixels():
     for smooth in (False, True):
-        mask = lines(LARGE, random.Random(1), count=1, path="bezier", width=3, smooth=smooth)
+        mask = lines(LARGE, random.Random(1), count=1, path="bezier", width=3, beads=0, smooth=smooth)
         assert bool({*np.unique(mask)} - {0, 255}) == smooth
 
 
@@ -198,3 +198,12 @@ def test_a_border_wider_than_the_image_covers_it(rng):
 def test_an_upright_line_runs_from_top_to_bottom_and_a_bent_one_has_a_bend():
     assert [y for _, y in path_points(LARGE, random.Random(1), "upright")] == [0, LARGE.height]
     assert len(path_points(LARGE, random.Random(1), "bent")) == 3
+
+
+def test_beads_are_discs_along_the_line():
+    beads = lines(LARGE, random.Random(1), count=1, path="across", width=4, beads=10, smooth=False)
+    whole = lines(LARGE, random.Random(1), count=1, path="across", width=8, beads=0, smooth=False)
+    covered = beads.any(0)
+    starts = np.flatnonzero(np.diff(covered.astype(int)) == 1)
+    assert 9 <= np.diff(starts).mean() <= 10  # pixels along the line, which slopes a little
+    assert not (beads & ~whole).any()

@@ -7,6 +7,7 @@ from PIL import Image, ImageFilter
 from captcha_ocr.generation.operators.pixels import (
     blur,
     downscale,
+    edges,
     grain,
     inversion,
     jpeg,
@@ -126,6 +127,16 @@ def test_a_tint_mixes_in_its_hue(rng, hue, channel):
     assert result.argmax() == channel
     assert result[channel] == pytest.approx(0.7 * 128 + 0.3 * 255, abs=1.5)
     assert np.array_equal(tint(grey(128), rng, hue=hue, amount=0), grey(128))
+
+
+def test_edges_stand_on_grey(rng, steps):
+    only, half = edges(steps, rng, amount=1), edges(steps, rng, amount=0.5)
+    same = (np.diff(steps.astype(int), axis=1) == 0).all((0, 2))  # columns like the next one
+    flat = np.flatnonzero(same[:-1] & same[1:]) + 1
+    assert (only[1:-1, flat] == 127).all()
+    assert (only[1:-1, 1:-1] != 127).any()
+    assert np.abs(half - (steps.astype(int) + only) / 2).max() <= 1
+    assert np.array_equal(edges(steps, rng, amount=0), steps)
 
 
 @pytest.mark.parametrize("region", ["band", "curve", "chequer"])

@@ -11,7 +11,7 @@ from captcha_ocr.generation.design import OPERATOR_MODULES
 from captcha_ocr.generation.operators.registry import COMMON, OPERATORS
 from captcha_ocr.generation.values import Color, Flag, Number, Word
 
-MARK_FIELDS = {"color", "opacity", "behind", "color_per_item"}  # the renderer's own
+MARK_FIELDS = {"color", "opacity", "behind", "color_per_item", "per_glyph"}  # the renderer's own
 EDGES = [
     *(
         pytest.param(name, field, end, id=f"{name} {field} {end}")

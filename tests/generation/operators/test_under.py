@@ -3,7 +3,17 @@ import random
 import numpy as np
 import pytest
 
-from captcha_ocr.generation.operators.under import blurred, extrusion, glow, halo, shadow, shifted
+from captcha_ocr.generation.operators.under import (
+    blurred,
+    box_of,
+    extrusion,
+    glow,
+    halo,
+    plate,
+    shadow,
+    shifted,
+    strokes,
+)
 
 RNG = random.Random(1)
 
@@ -49,3 +59,23 @@ def test_a_halo_reaches_its_width_around_the_text(square, width):
 def test_a_halo_at_the_border_is_cut():
     mask = halo(np.full((10, 20), 255, np.uint8), RNG, width=10)
     assert mask.shape == (10, 20)
+
+
+def test_a_plate_is_the_box_of_the_text_and_its_margin(square):
+    left, top, right, bottom = box_of(square)
+    box = plate(square, RNG, margin=3, shape="box")
+    assert (box[top - 3 : bottom + 3, left - 3 : right + 3] == 255).all()
+    assert np.count_nonzero(box) == (bottom - top + 6) * (right - left + 6)
+    ellipse = plate(square, RNG, margin=3, shape="ellipse")
+    assert 0.7 < np.count_nonzero(ellipse) / np.count_nonzero(box) < 0.85  # a quarter of pi
+    assert not plate(np.zeros_like(square), RNG, margin=3, shape="box").any()
+
+
+def test_strokes_run_across_the_text_and_not_beyond(square):
+    left, top, right, bottom = box_of(square)
+    mask = strokes(square, random.Random(1), count=1, width=1)
+    across, down = mask[:, left:right].any(0), mask[top:bottom].any(1)
+    assert across.all() or down.all()
+    assert not mask[: top - 1].any()
+    assert not mask[:, : left - 1].any()
+    assert np.count_nonzero(strokes(square, random.Random(1), count=9, width=2)) > 5 * np.count_nonzero(mask)

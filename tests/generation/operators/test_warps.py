@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from captcha_ocr.generation.operators.registry import Area
-from captcha_ocr.generation.operators.warps import around_middle, elastic, lens, ripple, sine, swirl
+from captcha_ocr.generation.operators.warps import around_middle, elastic, lens, ripple, sine, swirl, turn
 from captcha_ocr.generation.renderer import find_sources, warp, warp_nearest
 
 AREA = Area(61, 121, 4, "")
@@ -92,3 +92,12 @@ def test_pixels_are_sampled_where_shifts_point_to():
     owners = pixels[..., 0]
     assert np.array_equal(warp_nearest(owners, find_sources(still)), owners)
     assert (warp_nearest(owners, find_sources(far)) == owners[-1, -1]).all()
+
+
+def test_a_turn_turns_the_whole_image_counterclockwise(rng):
+    pixels = np.zeros((61, 121, 3), np.uint8)
+    pixels[29:32, 75:106] = 255  # to the right of the middle
+    turned = warp(pixels, find_sources(turn(AREA, rng, angle=90)))[..., 0]
+    assert (turned[3:14, 60] == 255).all()  # above it
+    assert not turned[31:].any()
+    assert not turn(AREA, rng, angle=0).any()
