@@ -169,7 +169,8 @@ class GeneratorConfig:
         """What the images are like, in words."""
         if not self.document:
             return f"{self.design if self.level is None else 'random'} designs"
-        size = f"{self.width or 'any width'}x{self.height or 'any height'}" if self.width or self.height else "any size"
+        sides = [f"{self.width} wide"] * (self.width > 0) + [f"{self.height} high"] * (self.height > 0)
+        size = f"{self.width}x{self.height}" if len(sides) == 2 else "".join(sides) or "any size"
         return f"{self.lengths} characters, {size}"
 
 

@@ -36,6 +36,8 @@ class CanvasSide(Number):
 
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a side in pixels; 0 means that of the text."""
+        if isinstance(value, str) and value != "text":
+            raise UsageError(f'{field} must be a whole number of {self.limits}, a range or "text", not {show(value)}')
         return (lambda rng: 0) if value == "text" else super().parse_one(value, field)
 
 
@@ -190,6 +192,8 @@ def parse_steps(operators: Any, name: str) -> list[Step]:
         check(isinstance(kind, str), f'{place} has no kind, such as kind = "lines"')
         check_names([kind], list(OPERATORS), place, "kind")
         operator, place = OPERATORS[kind], f"{place} ({kind})"
+        if "glyph_probability" in fields and operator.stage not in GLYPH_STAGES:
+            raise UsageError(f"{place}.glyph_probability is for operators on single glyphs")
         shares = ["probability", *(["glyph_probability"] if operator.stage in GLYPH_STAGES else [])]
         check_names(fields, ["kind", *shares, *operator.fields], place, "field")
         given = [parse_probability(fields.get(share, 1), f"{place}.{share}") for share in shares]

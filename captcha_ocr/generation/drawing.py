@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from captcha_ocr.charset import in_visual_order
+from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.design import Design, parse_design, read_saved
 from captcha_ocr.generation.font_choice import choose_faces
@@ -71,7 +72,10 @@ class Drawer:
         for number in range(tries):
             rng = random.Random(f"captcha-ocr {self.config.seed} {index}" + (f" {number}" if number else ""))
             text = design.write_text(rng)
-            pixels, illegible = draw(design, paths, in_visual_order(text), rng)
+            try:
+                pixels, illegible = draw(design, paths, in_visual_order(text), rng)
+            except UsageError as error:
+                raise UsageError(f"{self.config.design}: {error}") from None
             if illegible is None:
                 break
         return Drawn(text, Image.fromarray(pixels), number, illegible)

@@ -55,6 +55,7 @@ def generate(
     UsageError if `out` holds something else; with `force` the files of another generate are removed first.
     """
     options = image_options(config)
+    drawer_of(config).draw(config.start)  # what cannot be drawn is refused before anything is written
     with writing_to(out):
         make_room(options, out, force)
         if not (out / OPTIONS_FILE).exists():

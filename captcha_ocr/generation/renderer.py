@@ -61,8 +61,9 @@ class Scene:
         colors = self.text_colors(len(text))
         placed, wide, height = self.typesetter.set_text(text, colors, width, height)
         if height * wide > MAX_AREA:
-            size, fields = f"{wide:,} by {height:,} pixels", "canvas.height, text.size or text.length"
-            raise UsageError(f"an image of the design has {size}, more than {MAX_AREA:,}; lower {fields}")
+            fields = "canvas.width, canvas.height, canvas.padding, text.size or text.length"
+            size = f"{wide:,} by {height:,} pixels"
+            raise UsageError(f"an image has {size}, more than {MAX_AREA:,}; lower {fields}")
         area = Area(height, wide, len(text), self.typesetter.face)
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.errors import check
-from captcha_ocr.generation.design import Design, Step
+from captcha_ocr.generation.design import MIN_SIDE, Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
 from captcha_ocr.generation.operators.registry import Mask
 from captcha_ocr.generation.rasters import LADDER, Raster, raster
@@ -128,7 +128,7 @@ class Typesetter:
         """
         glyphs = [self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)]
         line, extent, total = self.place_in_line(glyphs)
-        wide = max(width, total) if width else max(1, extent + 2 * self.padding)
+        wide = max(width, total) if width else max(MIN_SIDE, extent + 2 * self.padding)
         if self.value("spread"):
             wide = width or wide
             line = self.spread(glyphs, wide)
@@ -138,7 +138,7 @@ class Typesetter:
         middles = self.find_middles(glyphs)
         tops = [middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
         bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
-        high = height or max(1, math.ceil(bottom - min(tops)) + 2 * self.padding)
+        high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
         places = zip(glyphs, line, tops, strict=True)
         return [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places], wide, high

@@ -99,7 +99,10 @@ class Number(Kind):
             return lambda rng: low + rng.random() * (high - low)
         if not self.holds(value):
             number = "a whole number" if self.whole else "a number"
-            raise UsageError(f"{field} must be {number} of {self.limits} or a range [low, high], not {show(value)}")
+            others = ", {one_of = [...]}, or {once = ...} around it" if isinstance(value, dict) else ""
+            raise UsageError(
+                f"{field} must be {number} of {self.limits} or a range [low, high]{others}, not {show(value)}"
+            )
         return lambda rng: value
 
     def holds(self, value: Any) -> bool:

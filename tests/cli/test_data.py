@@ -108,4 +108,4 @@ def test_generate_names_what_comes_next():
     assert "next: captcha-ocr prepare one" in invoke(*GENERATE, "one", "--count", 4).stderr
     assert "next: captcha-ocr eval two" in invoke(*GENERATE, "two", "--count", 2).stderr
     text = invoke("generate", "--out", "three", "--count", 2, "--design", "night", "--quiet")
-    assert (text.stdout, text.stderr) == ("three: 2 images of 4-7 characters, any widthx64; 2 images drawn\n", "")
+    assert (text.stdout, text.stderr) == ("three: 2 images of 4-7 characters, 64 high; 2 images drawn\n", "")

@@ -78,7 +78,7 @@ def test_random_designs_have_no_document_and_name_what_their_texts_may_have():
     ("options", "words"),
     [
         ({}, "4 characters, 160x60"),
-        ({"design": "night"}, "4-7 characters, any widthx64"),
+        ({"design": "night"}, "4-7 characters, 64 high"),
         ({"design": "random:easy"}, "random designs"),
     ],
 )

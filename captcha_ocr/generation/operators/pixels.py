@@ -73,8 +73,9 @@ def sharpen(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
 @operator("pixels", amount=Number(0, 1, (0.3, 0.8)))
 def edges(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
     """Mix the image with its edges, drawn on grey."""
-    image = Image.fromarray(pixels)
-    return np.asarray(Image.blend(image, image.filter(EDGES), amount))
+    wider = Image.fromarray(np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge"))  # a filter leaves the border as it is
+    only = wider.filter(EDGES).crop((1, 1, wider.width - 1, wider.height - 1))
+    return np.asarray(Image.blend(Image.fromarray(pixels), only, amount))
 
 
 @operator(
