@@ -1,0 +1,136 @@
+"""Score models on sets of captchas that they were not trained on, beside both models of ddddocr.
+
+    python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] [--ddddocr PYTHON]
+
+Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when it is told nothing
+but the image, and when it is told the characters of the set. Images are read one by one on one thread.
+--ddddocr names a Python that has ddddocr (pip install ddddocr); it runs after our model, in the same call.
+"""
+
+import argparse
+import base64
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from captcha_ocr import Recognizer
+from captcha_ocr.charset import Charset
+from captcha_ocr.metrics import wilson_interval
+
+# Run by the Python that has ddddocr: takes images in base64, and prints what it reads in them and its seconds.
+DDDDOCR = """
+import base64, json, sys, time
+import onnxruntime
+make = onnxruntime.InferenceSession
+def on_one_thread(*arguments, **options):
+    settings = options.setdefault("sess_options", onnxruntime.SessionOptions())
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    return make(*arguments, **options)
+onnxruntime.InferenceSession = on_one_thread
+import ddddocr
+job = json.load(sys.stdin)
+reader = ddddocr.DdddOcr(show_ad=False, beta=job["beta"])
+if job["characters"]:
+    reader.set_ranges(job["characters"])
+images = [base64.b64decode(image) for image in job["images"]]
+reader.classification(images[0])
+started = time.perf_counter()
+texts = [reader.classification(image) for image in images]
+print(json.dumps([texts, time.perf_counter() - started]))
+"""
+
+
+class Reader(NamedTuple):
+    """A model of ours (a folder, or None for the one in the package), or one of ddddocr, run by `python`."""
+
+    name: str
+    model: str | None = None
+    python: str | None = None
+
+    def read(self, paths: Sequence[Path], characters: str | None) -> tuple[list[str], float]:
+        """Return the texts of images, and the seconds that reading took."""
+        if self.python is None:
+            recognizer = Recognizer(self.model, threads=1)
+            if characters:
+                known = known_to(recognizer.config.charset, characters)
+                recognizer = Recognizer(self.model, charset=known, threads=1)
+            recognizer.predict(paths[0])
+            started = time.perf_counter()
+            texts = [recognizer.predict(path).text for path in paths]
+            return texts, time.perf_counter() - started
+        both = characters and characters.lower() + characters.upper()  # it often reads the other case
+        images = [base64.b64encode(on_white(path)).decode() for path in paths]
+        job = {"images": images, "characters": both, "beta": self.name.endswith("beta")}
+        command = [self.python, "-c", DDDDOCR]
+        result = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=True)
+        texts, seconds = json.loads(result.stdout.splitlines()[-1])
+        return texts, seconds
+
+
+def on_white(path: Path) -> bytes:
+    """Return the bytes of an image file, transparency on white, which ddddocr would read as black."""
+    with Image.open(path) as image:
+        if not image.has_transparency_data:
+            return path.read_bytes()
+        layer, stream = image.convert("RGBA"), io.BytesIO()
+    flat = Image.new("RGBA", layer.size, "white")
+    flat.alpha_composite(layer)
+    flat.convert("RGB").save(stream, "PNG")
+    return stream.getvalue()
+
+
+def known_to(charset: Charset, characters: str) -> str:
+    """Return those characters that a model knows, in the other case if need be."""
+    cases = ((character, character.upper(), character.lower()) for character in characters)
+    known = (next((case for case in each if not charset.unknown_characters(case)), "") for each in cases)
+    return "".join(dict.fromkeys(known))
+
+
+def score(reader: Reader, folder: Path) -> dict[str, Any]:
+    """Read the images of a folder, told nothing and told the characters; return the shares that are right."""
+    with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    paths, truths = [folder / row["filename"] for row in rows], [row["text"] for row in rows]
+    result: dict[str, Any] = {"set": folder.name, "reader": reader.name, "images": len(rows)}
+    for name, characters in (("free", None), ("told", "".join(sorted({*"".join(truths)})))):
+        texts, seconds = reader.read(paths, characters)
+        right = sum(text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True))
+        result |= {name: right / len(rows), f"{name}_interval": wilson_interval(right, len(rows))}
+        result["ms_per_image"] = 1000 * seconds / len(rows)
+    return result
+
+
+def main() -> None:
+    """Score every reader on every folder; print a line for each as it is done, and JSON at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", help="folders with images and labels.csv")
+    parser.add_argument("--model", help="a model or run folder; without it, the model in the package")
+    parser.add_argument("--ddddocr", metavar="PYTHON", help="a Python that has ddddocr")
+    arguments = parser.parse_args()
+    readers = [Reader("ours", arguments.model)]
+    if arguments.ddddocr:
+        readers += [Reader("ddddocr", python=arguments.ddddocr), Reader("ddddocr beta", python=arguments.ddddocr)]
+    results = []
+    for folder in arguments.folders:
+        for reader in readers:
+            result = score(reader, folder)
+            results.append(result)
+            low, high = result["free_interval"]
+            print(
+                f"{result['set']:24} {reader.name:13} free {result['free']:7.2%} ({low:.2%} to {high:.2%})"
+                f"  told {result['told']:7.2%}  {result['ms_per_image']:.2f} ms",
+                file=sys.stderr,
+            )
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
