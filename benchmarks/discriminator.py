@@ -2,7 +2,7 @@
 
     python benchmarks/discriminator.py FOLDER [--count 25000] [--warp classic]
 
-Draws `count` images with the package and as many with the engine (designs/captcha.toml), trains a network in colour to
+Draws `count` images with the package and as many with the engine (`--renderer fast`), trains a network in colour to
 tell which of the two drew an image, and prints how many of a fifth of the images, unseen, it tells right: 50 % is
 guessing. Each draws other texts, with a seed of its own.
 """
@@ -15,7 +15,6 @@ from pathlib import Path
 from captcha_ocr.config import PrepareConfig, TrainConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.design import DESIGNS
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.training.train import train
 
@@ -29,9 +28,8 @@ def main() -> None:
     arguments = parser.parse_args()
     images = arguments.folder / "images"
     rows = []
-    design = {"package": "captcha", "classic": "captcha-classic"}[arguments.warp]
     package = GeneratorConfig(arguments.count, renderer="package", warp=arguments.warp, seed=100)
-    engine = GeneratorConfig(arguments.count, design=str(DESIGNS / f"{design}.toml"), seed=101)
+    engine = GeneratorConfig(arguments.count, warp=arguments.warp, seed=101)
     for letter, name, config in (("P", "package", package), ("E", "engine", engine)):
         generate(config, images / name)
         with open(images / name / "labels.csv", encoding="utf-8", newline="") as stream:

@@ -2,11 +2,10 @@
 
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captcha_ocr.charset import Charset, characters_of, split_characters
+from captcha_ocr.charset import Charset, characters_of
 from captcha_ocr.config import MAX_AREA, Lengths, check_seed
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.system.files import sha256
@@ -102,11 +101,6 @@ class GeneratorConfig:
     def is_saved(self) -> bool:
         """Whether the design is a file with a design in each line."""
         return self.design.endswith(".jsonl")
-
-    @cached_property
-    def symbols(self) -> list[str]:
-        """The characters of `charset`, each with its combining marks."""
-        return split_characters(str(self.charset))
 
     def check_random(self) -> None:
         """Check the options of random designs, and name what their texts may have."""

@@ -54,8 +54,6 @@ class Drawer:
 
     def draw(self, index: int) -> Drawn:
         """Draw image number `index`."""
-        if self.config.renderer == "package":
-            return Drawn(*render_by_package(self.config, index))
         if self.config.level is None:
             return self.try_to_draw(self.design or self.saved_design(index), index, TRIES)
         number = self.number_of(index)
@@ -72,6 +70,8 @@ class Drawer:
         for number in range(tries):
             rng = random.Random(f"captcha-ocr {self.config.seed} {index}" + (f" {number}" if number else ""))
             text = design.write_text(rng)
+            if self.config.renderer == "package":
+                return Drawn(text, render_by_package(self.config, in_visual_order(text), rng))
             try:
                 pixels, illegible = draw(design, paths, in_visual_order(text), rng)
             except UsageError as error:

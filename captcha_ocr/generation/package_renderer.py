@@ -1,13 +1,13 @@
 """Draw a captcha with the code of the `captcha` package, from a seed."""
 
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import captcha.image
 from PIL import Image, ImageDraw
 
-from captcha_ocr.charset import in_visual_order
 from captcha_ocr.generation.config import GeneratorConfig, Warp
 from captcha_ocr.generation.font_choice import choose_faces
 
@@ -16,24 +16,15 @@ FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
 package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
 
-def seeded_text(config: GeneratorConfig, index: int) -> tuple[str, random.Random]:
-    """Return the text of image `index`, and the random generator that draws the image."""
-    rng = random.Random(f"captcha-ocr {config.seed} {index}")
-    _, lengths = config.text_kind
-    length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
-    return "".join(rng.choice(config.symbols) for _ in range(length)), rng
-
-
-def render_by_package(config: GeneratorConfig, index: int) -> tuple[str, Image.Image]:
-    """Return the text and the RGB image number `index`; the text is the one that our own renderer draws, too.
+def render_by_package(config: GeneratorConfig, text: Sequence[str], rng: random.Random) -> Image.Image:
+    """Draw the characters of a text, from left to right; return an RGB image.
 
     Not thread-safe: the package's random source is replaced while it draws.
     """
-    text, rng = seeded_text(config, index)
     original = package.secrets
     package.secrets = SeededSecrets(rng)
     try:
-        return text, package_drawer_of(config).generate_image(in_visual_order(text))  # type: ignore[arg-type]  # it iterates
+        return package_drawer_of(config).generate_image(text)  # type: ignore[arg-type]  # it iterates
     finally:
         package.secrets = original
 

@@ -13,7 +13,6 @@ from PIL import Image, ImageDraw
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
-from captcha_ocr.generation.package_renderer import render_by_package
 
 SMALL = {"width": 48, "height": 16, "font_sizes": (14,)}
 TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", renderer="package", **SMALL)
@@ -26,22 +25,22 @@ def test_drawing_leaves_the_random_numbers_of_the_caller_and_of_the_package_alon
     random.seed(1)
     expected = random.random()
     random.seed(1)
-    render_by_package(TINY, 0)
+    drawer_of(TINY).draw(0)
     assert random.random() == expected
     assert captcha.image.secrets is secrets
 
 
 def test_texts_have_all_characters_and_all_lengths_and_no_others():
-    texts = [render_by_package(replace(TINY, charset="abc", lengths=Lengths(1, 3)), index)[0] for index in range(30)]
+    texts = [drawer_of(replace(TINY, charset="abc", lengths=Lengths(1, 3))).draw(index).text for index in range(30)]
     assert {len(text) for text in texts} == {1, 2, 3}
     assert set("".join(texts)) == set("abc")
 
 
 @pytest.mark.parametrize("options", [{"warp": "classic"}, {"height": 20}, {"fonts": (DEJAVU,)}])
 def test_the_options_of_the_drawing_change_the_image_and_not_the_text(options):
-    (text, image), (other_text, other) = (render_by_package(config, 3) for config in (TINY, replace(TINY, **options)))
-    assert other_text == text
-    assert other.tobytes() != image.tobytes()
+    drawn, other = (drawer_of(config).draw(3) for config in (TINY, replace(TINY, **options)))
+    assert other.text == drawn.text
+    assert other.image.tobytes() != drawn.image.tobytes()
 
 
 def arguments_of(owner, name, warp):
@@ -55,7 +54,7 @@ def arguments_of(owner, name, warp):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, record)
         for index in range(20):
-            render_by_package(GeneratorConfig(warp=warp, renderer="package"), index)
+            drawer_of(GeneratorConfig(warp=warp, renderer="package")).draw(index)
     return calls
 
 
@@ -110,6 +109,6 @@ def test_the_fonts_of_a_folder_are_drawn_by_the_package_too(tmp_path):
     for name in ("DejaVuSans.ttf", "DejaVuSerif.ttf"):
         shutil.copy(FONTS / name, tmp_path)
     config = replace(TINY, fonts=(str(tmp_path),), font_sizes=(), width=0, height=0)
-    images = {font: render_by_package(replace(config, fonts=(font,)), 3)[1] for font in (str(tmp_path), DEJAVU)}
+    images = {font: drawer_of(replace(config, fonts=(font,))).draw(3).image for font in (str(tmp_path), DEJAVU)}
     assert {image.size for image in images.values()} == {(160, 60)}
     assert len({image.tobytes() for image in images.values()}) == 2

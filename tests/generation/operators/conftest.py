@@ -1,4 +1,5 @@
 import importlib.util
+import random
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,11 @@ from captcha_ocr.generation.operators.registry import Area
 MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
 DEJAVU = str(MATPLOTLIB / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
 HEIGHT, WIDTH = 32, 80
+
+
+@pytest.fixture
+def rng():
+    return random.Random(1)
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ from captcha_ocr.generation.operators.registry import Area
 LARGE = Area(300, 400, 5, "")
 
 
-@pytest.fixture
-def rng():
-    return random.Random(1)
-
-
 def share(mask):
     """The share of the image that a mask covers."""
     return mask.mean() / 255

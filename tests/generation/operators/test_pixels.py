@@ -24,11 +24,6 @@ LARGE = Area(200, 300, 5, "")
 
 
 @pytest.fixture
-def rng():
-    return random.Random(1)
-
-
-@pytest.fixture
 def steps():
     """An image of 200 by 200 pixels with soft and hard edges."""
     y, x = np.mgrid[:200, :200]

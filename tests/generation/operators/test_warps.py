@@ -1,5 +1,3 @@
-import random
-
 import numpy as np
 import pytest
 
@@ -8,11 +6,6 @@ from captcha_ocr.generation.operators.warps import around_middle, elastic, lens,
 from captcha_ocr.generation.renderer import find_sources, warp, warp_nearest
 
 AREA = Area(61, 121, 4, "")
-
-
-@pytest.fixture
-def rng():
-    return random.Random(1)
 
 
 def test_a_sine_moves_rows_by_up_to_x_and_columns_by_up_to_y(rng):
