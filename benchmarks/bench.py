@@ -35,7 +35,8 @@ from typing import Any
 from captcha_ocr.config import PRESETS
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import UsageError
-from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory
+from captcha_ocr.network.device import choose_device, describe_device
+from captcha_ocr.system.memory import keep_freed_memory
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 NAIVE = [sys.executable, str(Path(__file__).with_name("naive.py"))]

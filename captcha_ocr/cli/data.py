@@ -335,8 +335,8 @@ def list_wrong(
     """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
     from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
-    from captcha_ocr.network.device import keep_freed_memory
     from captcha_ocr.system.console import ProgressBar
+    from captcha_ocr.system.memory import keep_freed_memory
 
     keep_freed_memory()
     with ProgressBar("read", quiet) as bar:

@@ -131,7 +131,8 @@ def memory_errors(folder: Path, device: str, engine: EngineName) -> Iterator[Non
         yield
         return
     with deferred():
-        from captcha_ocr.network.device import choose_device, enough_memory, keep_freed_memory
+        from captcha_ocr.network.device import choose_device, enough_memory
+        from captcha_ocr.system.memory import keep_freed_memory
     keep_freed_memory()
     with enough_memory(choose_device(device), "to read with: free some, or take another --device"):
         yield

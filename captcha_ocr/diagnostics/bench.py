@@ -14,9 +14,10 @@ from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_nam
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
-from captcha_ocr.network.device import choose_device, describe_device, keep_freed_memory, set_threads
+from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
 from captcha_ocr.training.batches import BatchPartition, ResidentBatches
 from captcha_ocr.training.distributed import ProcessGroup

@@ -5,7 +5,6 @@ import random
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 from PIL import Image
 
 from captcha_ocr.charset import in_visual_order
@@ -17,6 +16,7 @@ from captcha_ocr.generation.fonts import Face, by_name
 from captcha_ocr.generation.package_renderer import render_by_package
 from captcha_ocr.generation.random_design import draw_design
 from captcha_ocr.generation.renderer import draw
+from captcha_ocr.system.memory import keep_freed_memory
 
 TRIES = 10  # to draw an image that can be read
 KEPT_DESIGNS = 1024
@@ -35,9 +35,7 @@ class Drawer:
     """Draw the images of a configuration."""
 
     def __init__(self, config: GeneratorConfig) -> None:
-        # The GNU C library gives freed memory back to the system, and to get it again takes 0.2 ms an image. One large
-        # array that is freed raises the size from which it does so.
-        np.empty(2**24, np.uint8)
+        keep_freed_memory()
         self.config = config
         self.saved = read_saved(config.design) if config.is_saved else []
         self.design = config.parsed

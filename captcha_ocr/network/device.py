@@ -1,7 +1,6 @@
 """Choose the device and the precision, and measure memory."""
 
 import contextlib
-import ctypes
 import os
 import platform
 from collections.abc import Iterator
@@ -173,15 +172,3 @@ def peak_memory(device: torch.device) -> dict[str, float | None]:
         "peak_memory_mb": process,
         "peak_device_memory_mb": accelerator.max_memory_allocated(device) / 1e6 if is_known else None,
     }
-
-
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next step, which asks for the same sizes; does nothing elsewhere.
-
-    By default glibc returns large blocks to the system, which clears every page again at its next use. Keeping them
-    made training on a CPU 6 to 15 % faster, and reading too (docs/lab-notebook.md, 2026-11-21).
-    """
-    if platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL(None)
-        libc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, its maximum: blocks below this size come from the heap
-        libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the heap never shrinks

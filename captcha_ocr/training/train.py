@@ -15,10 +15,11 @@ from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
-from captcha_ocr.network.device import choose_device, describe_device, enough_memory, keep_freed_memory, set_threads
+from captcha_ocr.network.device import choose_device, describe_device, enough_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
 from captcha_ocr.system.files import writing_to
+from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
 from captcha_ocr.training.draw_options import DrawOptions
