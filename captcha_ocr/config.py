@@ -14,7 +14,7 @@ Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "columns", "narrow"]
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
-Loss = Literal["bce", "ce"]
+Loss = Literal["bce", "ce", "ctc"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 EngineName = Literal["auto", "torch", "onnx"]
 Split = Literal["train", "val", "test"]
@@ -28,6 +28,7 @@ MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says 
 MAX_LENGTH = 64  # characters of a text
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
+NEWER_OPTIONS = ("case_folded",)  # of a training
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
@@ -74,20 +75,43 @@ class Lengths:
 
 @dataclass(frozen=True)
 class InputSize:
-    """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour."""
+    """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour.
+
+    step: None gives every image this width. Otherwise an image keeps its aspect: it gets the nearest width that is a
+    multiple of `step`, from that of the height to `width`.
+    """
 
     height: int
     width: int
     channels: int
+    step: int | None = None
 
     def __post_init__(self) -> None:
         low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
         for side in (self.height, self.width):
             check(is_int(side, low, high), f"a side of the input (--size) must be {low} to {high} pixels, not {side}")
         check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
+        fine = self.step is None or (is_int(self.step, 1, self.width) and self.width % self.step == 0)
+        check(fine, f"the step of the widths must divide {self.width}, not be {self.step}")
 
     def __str__(self) -> str:
-        return f"{self.width}x{self.height}, {self.colours}"
+        width = self.width if self.step is None else f"up to {self.width}"
+        return f"{width}x{self.height}, {self.colours}"
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the size as JSON types; without a step as before there were steps, so that hashes are the same."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def width_of(self, width: int, height: int) -> int:
+        """Return the input's width for an image of this width and height."""
+        if self.step is None:
+            return self.width
+        steps = round(width * self.height / height / self.step)
+        return min(self.width, max(-(-self.height // self.step), steps) * self.step)
+
+    def fixed(self, width: int, height: int) -> "InputSize":
+        """Return the size for images that all have about this width and height."""
+        return replace(self, width=self.width_of(width, height), step=None)
 
     @property
     def colours(self) -> str:
@@ -139,6 +163,8 @@ class ModelConfig:
     network: NetworkConfig
 
     def __post_init__(self) -> None:
+        fits = self.size.step is None or self.network.pool != "global"
+        check(fits, "pool global takes images of one width, but the size has a step")
         check(self.features <= MAX_FEATURES, f"the network is too large: {self.features:,} numbers for one image")
 
     @property
@@ -155,12 +181,20 @@ class ModelConfig:
         return len(self.charset) + (self.lengths.vary or self.network.pool != "global")
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether the network gives logits of columns for images of any width, which decoding turns into positions.
+
+        Other networks do that themselves, so that other programs can use them.
+        """
+        return self.size.step is not None
+
+    @property
     def class_names(self) -> list[str]:
         """The character of every class; `""` for "no character"."""
         return [*self.charset.symbols, ""][: self.classes]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "charset": self.charset.to_dict()}
+        return {**asdict(self), "charset": self.charset.to_dict(), "size": self.size.to_dict()}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "ModelConfig":
@@ -216,6 +250,8 @@ class PrepareConfig:
     def input_size(self, derived: ImageKind) -> InputSize:
         """Return the size of the network's input: the options first, then the preset's size, then `derived`."""
         size = preset_named(self.preset).size or derived
+        if isinstance(size, InputSize):
+            size = size.fixed(derived.width, derived.height)
         return InputSize(
             size.height if self.height is None else self.height,
             size.width if self.width is None else self.width,
@@ -229,7 +265,9 @@ class TrainConfig:
 
     epochs: at most; None derives the number from the preset's `images_seen`.
     patience: epochs without an improvement in validation after which early stopping ends the run.
-    smoothing: the part of every target that label smoothing spreads over all characters (losses.py).
+    loss: of positions, bce or ce, or of columns, ctc.
+    smoothing: the part of every target that label smoothing spreads over all characters (losses.py); not with ctc.
+    case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
     augment: whether training images are changed at random (augment.py).
     images: train on the first so many images; None takes all.
     frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
@@ -246,6 +284,7 @@ class TrainConfig:
     weight_decay: float = 0.1
     loss: Loss = "bce"
     smoothing: float = 0.1
+    case_folded: float = 0.0
     augment: bool = False
     images: int | None = None
     frozen: float = 0.0
@@ -255,6 +294,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(isinstance(self.preset, str), "the preset must be a name")
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
+        check(0 <= self.case_folded <= 1, f"case_folded must be 0 to 1, not {self.case_folded}")
         check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
@@ -269,7 +309,8 @@ class TrainConfig:
         check_seed(self.seed)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the options as JSON types; without newer ones that are not used, so that older hashes are the same."""
+        return {name: value for name, value in asdict(self).items() if value or name not in NEWER_OPTIONS}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "TrainConfig":
@@ -320,6 +361,14 @@ PRESETS = {
         images_seen=150_000,
         max_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
+    ),
+    # Images of any design, drawn while it trains: docs/lab-notebook.md, 2026-11-26.
+    "general": Preset(
+        size=InputSize(height=64, width=384, channels=3, step=32),
+        network=NetworkConfig(pool="narrow"),
+        training=TrainConfig(preset="general", loss="ctc", smoothing=0.0, case_folded=0.5),
+        images_seen=1_000_000,
+        meant_for="drawings of any design",
     ),
     # The recipe with which the project began.
     "seed": Preset(

@@ -13,7 +13,7 @@ import numpy as np
 from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
 from captcha_ocr.data.images import Source, is_file, name_of, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
-from captcha_ocr.inference.decoding import Reading, allowed_classes, read_logits
+from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
@@ -29,7 +29,10 @@ class Engine(Protocol):
     readers: int
 
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8."""
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8.
+
+        They are of columns, (B, columns, K), if `config.reads_columns`.
+        """
 
 
 class Recognizer:
@@ -45,7 +48,8 @@ class Recognizer:
     engine: onnx (on the CPU), torch, or auto: onnx if the folder has an exported network and `device` allows the CPU.
     Both engines read the same texts, unless the network was exported with --int8.
     charset: characters or the name of an alphabet, and length: a number of characters or the smallest and the largest;
-    only such texts are read, and the model must know them. max_bytes: larger image files are refused.
+    only such texts are read, and the model must know them. fold_case: read both cases of a letter as one, the lower
+    unless the charset has only the upper. max_bytes: larger image files are refused.
     threads: how many threads compute, by default one for each processor that this process may use; with torch the
     number holds for the whole process. With onnx a single image takes one.
 
@@ -61,6 +65,7 @@ class Recognizer:
         length: int | tuple[int, int] | None = None,
         max_bytes: int = MAX_BYTES,
         threads: int | None = None,
+        fold_case: bool = False,
     ) -> None:
         is_model = model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
         check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
@@ -71,7 +76,8 @@ class Recognizer:
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
         place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
-        self.arguments = place, device, engine, charset, length, max_bytes, threads
+        check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
+        self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
         self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
@@ -79,16 +85,15 @@ class Recognizer:
             model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
-        self.lengths = lengths_of(length) or self.config.lengths
-        self.allowed = allowed_classes(self.config, charset, self.lengths)
+        self.decoder = Decoder(self.config, charset, lengths_of(length), fold_case)
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
 
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
-        characters = self.allowed[:, : len(self.config.charset)].any(0).sum()
-        texts = f"texts of {self.lengths} of {characters} characters"
+        characters = self.decoder.allowed[:, : len(self.config.charset)].any(0).sum()
+        texts = f"texts of {self.decoder.lengths} of {characters} characters"
         return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
 
     @overload
@@ -139,18 +144,25 @@ class Recognizer:
             return ImageError(f"{name}: {error}") if name else error
 
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
-        readings = []
+        """Read images of one or several widths, those of one width together."""
         at_once = max(1, MAX_FEATURES_AT_ONCE // self.config.features)
-        for first in range(0, len(arrays), at_once):
-            images = np.stack(arrays[first : first + at_once])
-            logits = self.engine.logits(images)
-            fits = logits.shape == (len(images), *self.allowed.shape) and logits.dtype == np.float32
-            if not fits or not np.isfinite(logits).all():
-                raise DamagedError(
-                    f"the model{self.place} gives invalid logits; its weights are damaged or not trained"
-                )
-            readings += read_logits(logits, self.config, self.allowed)
-        return readings
+        by_width: dict[int, list[int]] = {}
+        for number, array in enumerate(arrays):
+            by_width.setdefault(array.shape[-1], []).append(number)
+        readings: dict[int, Reading] = {}
+        for numbers in by_width.values():
+            for first in range(0, len(numbers), at_once):
+                some = numbers[first : first + at_once]
+                read = self._read_batch_of_one_width(np.stack([arrays[number] for number in some]))
+                readings |= zip(some, read, strict=True)
+        return [readings[number] for number in range(len(arrays))]
+
+    def _read_batch_of_one_width(self, images: np.ndarray) -> list[Reading]:
+        logits = self.engine.logits(images)
+        fits = len(logits) == len(images) and logits.shape == self.decoder.shape(logits) and logits.dtype == np.float32
+        if not fits or not np.isfinite(logits).all():
+            raise DamagedError(f"the model{self.place} gives invalid logits; its weights are damaged or not trained")
+        return self.decoder.read(logits)
 
 
 def lengths_of(length: int | tuple[int, int] | None) -> Lengths | None:

@@ -279,3 +279,27 @@ def test_read_all_takes_many_images(recognizer, sources):
 def test_a_model_is_a_folder_or_an_engine(model):
     with pytest.raises(UsageError, match=type(model).__name__):
         Recognizer(model)
+
+
+class WidthEngine:
+    """Logits of columns that read one `A` or `b` for every 16 pixels of width, by their brightness."""
+
+    readers = 1
+    config = ModelConfig(Charset("ABab"), Lengths(1, 4), InputSize(16, 64, 1, step=16), NetworkConfig())
+
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        count, _, _, width = images.shape
+        columns = np.zeros((count, width // 8, 5), dtype=np.float32)
+        columns[:, ::2, 4] = 9
+        columns[:, 1::2, 0] = 9 * (images.mean((1, 2, 3)) < 128)[:, None]
+        columns[:, 1::2, 3] = 9 * (images.mean((1, 2, 3)) >= 128)[:, None]
+        return columns
+
+
+def test_images_of_several_widths_are_read_in_their_order():
+    images = [np.full((16, width), level, np.uint8) for width, level in ((32, 0), (64, 255), (32, 200), (48, 0))]
+    recognizer = Recognizer(WidthEngine())
+    assert [reading.text for reading in recognizer.predict(images)] == ["AA", "bbbb", "bb", "AAA"]
+    assert [recognizer.predict(image).text for image in images] == ["AA", "bbbb", "bb", "AAA"]
+    assert Recognizer(WidthEngine(), length=3).predict(images[1]).text == "bbb"
+    assert Recognizer(WidthEngine(), charset="AB", fold_case=True).predict(images[1]).text == "BBBB"

@@ -61,6 +61,7 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
 @charset_option("Read only these characters, or those of this named alphabet.")
 @length_option("Read only texts with this many characters.")
+@option("--fold-case", is_flag=True, help="Read both cases of a letter as one.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
 @add_options(max_bytes_option, device_option, threads_option, quiet_option, json_option)
@@ -72,6 +73,7 @@ def evaluate(
     labels: Path | None,
     charset: str | None,
     lengths: Lengths | None,
+    fold_case: bool,
     min_confidence: float,
     engine: EngineName,
     max_bytes: int,
@@ -101,7 +103,7 @@ def evaluate(
     with deferred():
         from captcha_ocr.recognizer import Recognizer
     with memory_errors(folder, device, engine):
-        recognizer = Recognizer(folder, device, engine, charset, length, max_bytes, threads)
+        recognizer = Recognizer(folder, device, engine, charset, length, max_bytes, threads, fold_case)
         if not quiet:
             click.echo(f"model      {describe_model(folder)}", err=True)
             click.echo(f"device     {recognizer.engine}", err=True)
@@ -110,7 +112,7 @@ def evaluate(
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            failed = score_files(recognizer, labels, paths, printer, hidden)
+            failed = score_files(recognizer, labels, paths, printer, hidden, fold_case)
         elif not paths and sys.stdin.isatty() and not as_csv:
             failed = read_at_prompt(recognizer, printer)
         else:
@@ -287,7 +289,12 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
 
 
 def score_files(
-    recognizer: "Recognizer", labels_file: Path, paths: tuple[str, ...], printer: Printer, quiet: bool
+    recognizer: "Recognizer",
+    labels_file: Path,
+    paths: tuple[str, ...],
+    printer: Printer,
+    quiet: bool,
+    fold_case: bool,
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
     from captcha_ocr.metrics import reliability_of, score_texts
@@ -310,8 +317,9 @@ def score_files(
             if printer.as_json:
                 printer.print_reading(path, result, accepted)
             if accepted:
-                truths.append(recognizer.config.charset.normalize(label))
-                texts.append(result.text)
+                truth, text = recognizer.config.charset.normalize(label), result.text
+                truths.append(truth.casefold() if fold_case else truth)
+                texts.append(text.casefold() if fold_case else text)
                 judged.append((result.confidence, texts[-1] == truths[-1]))
     for line in in_groups(problems):
         click.echo(f"not scored {in_one_line(line)}", err=True)

@@ -64,7 +64,8 @@ DECODING_ERRORS = (
 
 
 def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """Return any image as (C, H, W) uint8 of the given size; ImageError, of one line, if it cannot be read.
+    """Return any image as (C, H, W) uint8 of the given size, or of its width among these; ImageError, of one line, if
+    it cannot be read.
 
     Transparent pixels turn white, or black where the text would vanish on white. 16-bit grey is scaled to 8 bits, the
     EXIF orientation is applied, and the frame of an animation with the most contrast is used. An array is (H, W),
@@ -76,9 +77,10 @@ def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.
 def fit(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     image = flatten(image, "L" if size.channels == 1 else "RGB")
-    if image.size != (size.width, size.height):
+    sides = size.width_of(*image.size), size.height
+    if image.size != sides:
         with pillow_errors():
-            image = image.resize((size.width, size.height), Image.Resampling.BILINEAR)
+            image = image.resize(sides, Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 

@@ -85,7 +85,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON types; without newer fields that are empty, so that older hashes are the same."""
-        document = {**asdict(self), "charset": self.charset.to_dict()}
+        document = {**asdict(self), "charset": self.charset.to_dict(), "size": self.size.to_dict()}
         return {name: value for name, value in document.items() if value or name not in NEWER_FIELDS}
 
     @property

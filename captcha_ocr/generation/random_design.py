@@ -21,7 +21,7 @@ FACTORS = {"easy": 0.45, "medium": 1.0, "hard": 1.5}  # of how likely a disturba
 HEIGHT, MIN_WIDTH, MAX_WIDTH = 64, 84, 360  # pixels
 CAPITAL = 0.72  # the height of a capital in shares of the font size
 ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
-LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8}  # weights
+LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 1, 10: 1}  # weights
 ALPHABETS = {  # weights
     NAMED["digits"]: 20,
     NAMED["lower"]: 14,
@@ -127,7 +127,7 @@ def add_text(
     text["charset"] = without_twins(characters, sorted(pairs), rng)
     if lengths is None:
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
-        lengths = Lengths(shortest, min(8, shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)))
+        lengths = Lengths(shortest, min(max(LENGTHS), shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)))
     text["length"] = str(lengths)
 
 

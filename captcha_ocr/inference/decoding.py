@@ -7,6 +7,7 @@ import numpy as np
 from captcha_ocr.charset import characters_of, split_characters
 from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
+from captcha_ocr.inference.columns import MIN_PROBABILITY, merging, positions_of, softmax
 
 SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
 LAST = 1e-30  # a factor that keeps only the order among what is ranked last
@@ -69,6 +70,21 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
     if config.lengths.vary:
         allowed[lengths.shortest :, len(config.charset)] = True  # no character
     return allowed
+
+
+def merged_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:
+    """Return the class that each class counts as, (K,), -1 for a character that is `allowed` nowhere.
+
+    fold_case: both cases of a letter count as one, which is the lower case if both are allowed.
+    """
+    names, classes = config.charset.symbols, np.arange(config.classes)
+    anywhere = np.asarray(allowed.any(axis=0))
+    counts_as = np.where(anywhere | (classes >= len(names)), classes, -1)
+    if fold_case:
+        wanted = sorted(np.flatnonzero(anywhere[: len(names)]).tolist(), key=lambda n: names[n] != names[n].lower())
+        first = {names[number].casefold(): number for number in reversed(wanted)}
+        counts_as[: len(names)] = [first.get(name.casefold(), -1) for name in names]
+    return counts_as
 
 
 def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) -> list[Reading]:
@@ -139,3 +155,31 @@ def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray
             rank, neighbour[..., None], np.where(is_shift, probability * LAST, probability)[..., None], -1
         )
     rank[..., end] = 0
+
+
+class Decoder:
+    """Reads the logits of a model, perhaps among some characters and lengths alone; UsageError as `allowed_classes`.
+
+    fold_case: read both cases of a letter as one.
+    """
+
+    def __init__(
+        self, config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None, fold_case: bool = False
+    ) -> None:
+        self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
+        self.allowed = allowed_classes(config, charset, self.lengths)
+        self.counts_as = merged_cases(config, self.allowed, fold_case)
+
+    def shape(self, logits: np.ndarray) -> tuple[int, ...]:
+        """Return the shape that logits of so many images, and perhaps columns, must have."""
+        length, classes = self.allowed.shape
+        return (len(logits), logits.shape[1] if self.config.reads_columns else length, classes)
+
+    def read(self, logits: np.ndarray) -> list[Reading]:
+        """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model reads columns."""
+        if self.config.reads_columns:
+            logits = positions_of(logits, self.counts_as, self.lengths, self.config.lengths.longest)
+        elif self.fold_case:
+            merged = softmax(logits.astype(np.float64)) @ merging(self.counts_as)
+            logits = np.log(np.maximum(merged, MIN_PROBABILITY))
+        return read_logits(logits, self.config, self.allowed)

@@ -1,12 +1,13 @@
 """Losses of logits (B, L, K) float32 against targets: class ids (B, L) or probabilities (B, L, K)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from captcha_ocr.config import Loss
+from captcha_ocr.network.resnet import MIN_PROBABILITY
 
 
 def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
@@ -47,4 +48,41 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(logits.float().flatten(0, 1), targets)
 
 
-LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {"bce": bce_over_softmax, "ce": cross_entropy}
+def ctc(columns: Tensor, targets: Tensor, same: Tensor | None = None) -> Tensor:
+    """Return minus the logarithm of the texts' probability by CTC, a character, averaged over B.
+
+    columns: logits (B, columns, K), whose last class is the blank. targets: (B, L), the blank's class after the end.
+    same: (K,), the first of the classes that count as one, as the two cases of a letter do; their probabilities are
+    added in each column.
+    """
+    blank = columns.shape[-1] - 1
+    log_p = columns.float().log_softmax(-1)
+    if same is not None:
+        merged = torch.zeros_like(log_p).index_add_(-1, same, log_p.exp())
+        log_p, targets = merged.clamp_min(MIN_PROBABILITY).log(), same[targets]
+    lengths = (targets != blank).sum(1)
+    all_columns = torch.full_like(lengths, columns.shape[1])
+    return functional.ctc_loss(log_p.transpose(0, 1), targets, all_columns, lengths, blank, zero_infinity=True)
+
+
+# Of positions. `ctc` is of columns; where only positions are at hand, `ce` stands for it.
+LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]]
+LOSSES = {"bce": bce_over_softmax, "ce": cross_entropy, "ctc": cross_entropy}
+
+
+def merged_classes(characters: Sequence[str], rule: Callable[[str], str]) -> Tensor:
+    """Return for each class the first one that `rule` makes the same, (K,) int64."""
+    first: dict[str, int] = {}
+    return torch.tensor([first.setdefault(rule(character), number) for number, character in enumerate(characters)])
+
+
+def read_columns(columns: Tensor, length: int) -> Tensor:
+    """Return the classes (B, L) of the likeliest alignments of columns (B, columns, K), which nearly always are the
+    likeliest texts; the last class after the end.
+    """
+    blank = columns.shape[-1] - 1
+    best = columns.argmax(-1)  # (B, columns)
+    before = functional.pad(best, (1, 0), value=blank)[:, :-1]
+    begins = (best != blank) & (best != before)
+    place = torch.where(begins, begins.cumsum(1) - 1, length).clamp_max(length)  # what does not fit goes to L
+    return best.new_full((len(best), length + 1), blank).scatter_(1, place, best)[:, :length]

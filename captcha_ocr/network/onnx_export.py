@@ -1,8 +1,9 @@
 """Export a trained network as one ONNX file, which is kept only if it gives the network's predictions on real images.
 
 Input `images`: (B, C, H, W) uint8, any B. Output `logits`: (B, L, K) float32; their softmax is the probability of every
-class at every position of the text. With CTC or varying lengths the last class is the end of the text. The metadata
-describe the classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
+class at every position of the text. With CTC or varying lengths the last class is the end of the text. A network that
+keeps the aspect of images takes any W; its logits are of columns, (B, columns, K), with the blank of CTC as the last
+class. The metadata describe the classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
 """
 
 import json
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from captcha_ocr.config import MAX_BYTES, ModelConfig
+from captcha_ocr.config import MAX_BYTES, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ModelConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
-from captcha_ocr.inference.decoding import allowed_classes, read_logits
+from captcha_ocr.inference.columns import softmax
+from captcha_ocr.inference.decoding import Decoder
 from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, PRETRAINED, WEIGHTS_FILE, read_config
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.metrics import score_texts
@@ -108,8 +110,8 @@ def export(
 
 def read_images(
     folder: Path, labels: Sequence[Label], config: ModelConfig, max_bytes: int
-) -> tuple[np.ndarray, list[str]]:
-    """Read a random sample of the images, (N, C, H, W) uint8, with their texts; skip those that cannot be read."""
+) -> tuple[list[np.ndarray], list[str]]:
+    """Read a random sample of the images, each (C, H, W) uint8, with their texts; skip those that cannot be read."""
     arrays, texts = [], []
     for label in random.Random(0).sample(list(labels), len(labels)):
         try:
@@ -119,22 +121,38 @@ def read_images(
             continue
         if len(texts) == MAX_COMPARED + CALIBRATION_IMAGES:
             break
-    return np.array(arrays), texts
+    return arrays, texts
+
+
+def in_batches(images: Sequence[np.ndarray], texts: Sequence[str]) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Yield the images in batches of one width, (B, C, H, W), with their texts."""
+    widths = sorted({image.shape[-1] for image in images})
+    for width in widths:
+        rows = [row for row, image in enumerate(images) if image.shape[-1] == width]
+        for first in range(0, len(rows), BATCH):
+            some = rows[first : first + BATCH]
+            yield np.stack([images[row] for row in some]), [texts[row] for row in some]
 
 
 def to_onnx(model: ResNet18) -> "onnx.ModelProto":
-    """Return the network as ONNX for any batch size, its norms fused into its convolutions."""
+    """Return the network as ONNX for any batch size, its norms fused into its convolutions.
+
+    If it keeps the aspect of images, it is one for any width.
+    """
     config, size = model.config, model.config.size
+    sides = {0: torch.export.Dim("batch")}
+    if config.reads_columns:
+        sides[3] = torch.export.Dim("width", min=MIN_INPUT_SIDE, max=MAX_INPUT_SIDE)
     example = torch.zeros((2, size.channels, size.height, size.width), dtype=torch.uint8)
     with silent_libraries(), deferred():
         program = torch.onnx.export(
             fuse_norms(model),
-            (example,),
+            (example, config.reads_columns),
             dynamo=True,
             verbose=False,
             input_names=["images"],
             output_names=["logits"],
-            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+            dynamic_shapes={"images": sides, "as_columns": None},
         )
         assert program is not None
         network: onnx.ModelProto = program.model_proto
@@ -160,18 +178,18 @@ def silent_libraries() -> Iterator[None]:
         logging.disable(before)
 
 
-def quantize(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProto":
-    """Return the network in 8-bit integers, their scales taken from images (N, C, H, W) uint8."""
+def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.ModelProto":
+    """Return the network in 8-bit integers, their scales taken from images (C, H, W) uint8."""
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Images(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.batches = iter(np.array_split(images, -(-len(images) // BATCH)))
+            self.batches = in_batches(images, [""] * len(images))
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             batch = next(self.batches, None)
-            return None if batch is None else {"images": batch}
+            return None if batch is None else {"images": batch[0]}
 
     with tempfile.TemporaryDirectory() as folder, silent_libraries():
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
@@ -190,23 +208,21 @@ def quantize(network: "onnx.ModelProto", images: np.ndarray) -> "onnx.ModelProto
 
 
 def compare(
-    model: ResNet18, network: bytes, images: np.ndarray, texts: Sequence[str], int8: bool, file: str
+    model: ResNet18, network: bytes, images: Sequence[np.ndarray], texts: Sequence[str], int8: bool, file: str
 ) -> Exported:
-    """Compare the predictions of an exported network with torch's on images (N, C, H, W) uint8."""
-    config, session = model.config, open_session(network)
-    allowed = allowed_classes(config)
+    """Compare the predictions of an exported network with torch's on images (C, H, W) uint8."""
+    decoder, session = Decoder(model.config), open_session(network)
     engine = TorchEngine(model, torch.device("cpu"))
-    read: tuple[list[str], list[str]] = [], []  # by torch, by the exported network
+    changed = exact_before = exact = 0
     largest = 0.0
-    for first in range(0, len(images), BATCH):
-        batch = images[first : first + BATCH]
+    for batch, truths in in_batches(images, texts):
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
-        for own, logits in zip(read, both, strict=True):
-            own += [reading.text for reading in read_logits(logits, config, allowed)]
-        before, after = (torch.from_numpy(logits).softmax(-1) for logits in both)
-        largest = max(largest, float((before - after).abs().max()))
-    changed = sum(one != other for one, other in zip(*read, strict=True))
-    exact_before, exact = (score_texts(texts, own).exact for own in read)
+        before, after = ([reading.text for reading in decoder.read(logits)] for logits in both)
+        changed += sum(one != other for one, other in zip(before, after, strict=True))
+        exact_before += score_texts(truths, before).exact
+        exact += score_texts(truths, after).exact
+        first, second = map(softmax, both)
+        largest = max(largest, float(np.abs(first - second).max()))
     return Exported(file, len(network), int8, len(texts), largest, changed, exact, exact_before)
 
 

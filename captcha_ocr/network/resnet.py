@@ -100,6 +100,8 @@ def emit(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, T
 class ResNet18(nn.Module):
     """The network: images (B, C, H, W) uint8 to logits (B, L, K) float32; it normalises the images itself.
 
+    as_columns: give the logits of the columns instead, (B, columns, K), with pools that have columns. W may be any.
+
     A stem is followed by four stages of two blocks (`stages_of`), a pooling layer and a linear head. Pool `global`
     averages the last feature map and gives the L positions K logits each. The other pools average its rows, give
     every column logits, and turn those into positions by CTC.
@@ -133,7 +135,7 @@ class ResNet18(nn.Module):
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, as_columns: bool = False) -> Tensor:
         x = images.float() / 255
         if self.config.network.normalise:
             x = standardise(x)
@@ -142,12 +144,16 @@ class ResNet18(nn.Module):
         longest = self.config.lengths.longest
         if self.config.network.pool == "global":
             logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
-        else:
-            # keepdim is for OpenCV 4: without it a network fails where there is one row.
-            columns = self.norm(x.mean(2, keepdim=True)).flatten(2)
-            columns = self.head(columns.transpose(1, 2)).float()
-            logits = positions_from_columns(columns, longest, exact=not self.training)
-        return logits / self.temperature
+            return logits / self.temperature
+        # keepdim is for OpenCV 4: without it a network fails where there is one row.
+        features = self.norm(x.mean(2, keepdim=True)).flatten(2)
+        columns: Tensor = self.head(features.transpose(1, 2)).float()
+        if self.config.reads_columns:
+            columns = columns / self.temperature
+        if as_columns:
+            return columns
+        logits = positions_from_columns(columns, longest, exact=not self.training)
+        return logits if self.config.reads_columns else logits / self.temperature
 
     @property
     def device(self) -> torch.device:

@@ -43,7 +43,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8.
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8, of columns if `config.reads_columns`.
 
         UsageError in a forked process if the engine was made before the fork on a device other than the CPU.
         """
@@ -53,7 +53,7 @@ class TorchEngine:
                 'multiprocessing.get_context("spawn")'
             )
         with computing():
-            logits: Tensor = self.model(torch.from_numpy(images).to(self.device))
+            logits: Tensor = self.model(torch.from_numpy(images).to(self.device), as_columns=self.config.reads_columns)
             return logits.cpu().numpy()
 
     def __str__(self) -> str:

@@ -21,7 +21,12 @@ def augment(images: Tensor, labels: Tensor, classes: int, generator: torch.Gener
     sum to 1 and are largest for the label.
     """
     targets = functional.one_hot(labels, classes).float()
-    return mixup(random_gamma(random_affine(images.float(), generator), generator), targets, generator)
+    return mixup(change_views(images, generator), targets, generator)
+
+
+def change_views(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Change how images (B, C, H, W) uint8 look, but for mixing them; returns float32 in [0, 255]."""
+    return random_gamma(random_affine(images.float(), generator), generator)
 
 
 def uniform(images: Tensor, reach: float, generator: torch.Generator) -> Tensor:

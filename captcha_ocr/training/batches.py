@@ -25,6 +25,7 @@ from captcha_ocr.training.drawing import DRAWINGS_PER_JOB, DrawnData, Job, Train
 NICENESS = 19  # of the processes that draw, since all threads of the training wait for one that shares its processor
 PART_BYTES = 100_000_000  # of a stream, shuffled together; up to four times as much is in memory
 
+DrawnPart = tuple[list[np.ndarray], np.ndarray]  # images and labels
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
 
 
@@ -152,6 +153,40 @@ class ResidentBatches(Batches):
 
 
 class DrawnBatches(ResidentBatches):
+    """Drawings in the device's memory. A batch has the width of its widest image, and images of about one width.
+
+    images: (N, C, H, W) uint8; each begins at the left and repeats its last column up to W. widths: (N,), on the CPU.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, widths: Tensor) -> None:
+        super().__init__(images, labels)
+        self.widths = widths
+
+    def batch(self, rows: Tensor) -> Samples:
+        """Return the samples of some rows, as wide as the widest of them."""
+        width, rows = int(self.widths[rows].max()), copy_to_device(rows, self.images.device)
+        return self.images[..., :width][rows], self.labels[rows]
+
+    def in_order(self, batch_size: int) -> Iterator[Samples]:
+        """Yield every sample once, in the order of their widths."""
+        yield from map(self.batch, torch.split(self.widths.argsort(stable=True), batch_size))
+
+    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
+        """Yield every sample once, in shuffled batches of about one width; the first `done` batches are skipped."""
+        order = torch.randperm(len(self), generator=generator)
+        batches = torch.split(order[self.widths[order].argsort(stable=True)], batch_size)
+        whole = len(self) // batch_size
+        numbers = [*torch.randperm(whole, generator=generator).tolist(), *range(whole, len(batches))]
+        yield from (self.batch(batches[number]) for number in numbers[done:])
+
+    def first(self, limit: int) -> Samples:
+        """Return some samples of about the average width, at most `limit`."""
+        order = self.widths.argsort(stable=True)
+        middle = max(0, (len(self) - limit) // 2)
+        return self.batch(order[middle : middle + limit])
+
+
+class DrawnBlocks(DrawnBatches):
     """Samples that other processes draw: block after block, each while the one before is shown.
 
     Two blocks are in memory at most.
@@ -163,17 +198,17 @@ class DrawnBatches(ResidentBatches):
         self.location = f"new ones every {data.options.rhythm}"
         self.wanted, self.shown, self.last = 0, -1, 0  # numbers of blocks
         self.begun = 0.0
-        self.drawn: tuple[int, Results[Job, tuple[np.ndarray, np.ndarray]]] | None = None  # and the number of its block
-        super().__init__(*empty_samples(data, 0))
+        self.drawn: tuple[int, Results[Job, DrawnPart]] | None = None  # and the number of its block
+        super().__init__(*collect(data, 0, []))
 
     def __len__(self) -> int:
         return len(self.samples)
 
-    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
-        """Yield all samples as one part; where they are shuffled, to train on them, the next block is begun."""
-        if generator is not None and self.drawn is None and self.shown < self.last:
+    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
+        """Yield every sample once, to train on them, and begin the next block."""
+        if self.drawn is None and self.shown < self.last:
             self.begin(self.shown + 1)
-        yield from super().parts(generator)
+        yield from super().shuffled(batch_size, generator, done)
 
     def show(self, epoch: int, epochs: int | None) -> None:
         """Choose the block of an epoch, and begin it unless that was done."""
@@ -197,9 +232,10 @@ class DrawnBatches(ResidentBatches):
             return min(len(self), missing * DRAWINGS_PER_JOB)
         if self.shown < 0 and self.device.type == "cpu":  # else a block is drawn while the device computes
             self.extra_seconds = (time.perf_counter() - self.begun) / self.data.options.repeat
-        self.images, self.labels = empty_samples(self.data, 0)  # frees the block before
-        images, labels = collect(self.data, len(self), parts)
-        self.images, self.labels, self.shown, self.drawn = images.to(self.device), labels.to(self.device), block, None
+        super().__init__(*collect(self.data, 0, []))  # frees the block before
+        images, labels, widths = collect(self.data, len(self), parts)
+        super().__init__(images.to(self.device), labels.to(self.device), widths)
+        self.shown, self.drawn = block, None
         return 0
 
     def close(self) -> None:
@@ -252,14 +288,18 @@ def empty_samples(data: TrainingData, count: int) -> Samples:
     return images, torch.empty((count, data.lengths.longest), dtype=torch.int64)
 
 
-def collect(data: DrawnData, count: int, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> Samples:
-    """Return `count` drawings as one part; each of `parts` is freed once it is copied."""
-    images, labels = empty_samples(data, count)
+def collect(data: DrawnData, count: int, parts: Iterable[DrawnPart]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `count` drawings, their labels and their widths; each of `parts` is freed once it is copied."""
+    (images, labels), widths = empty_samples(data, count), torch.empty(count, dtype=torch.int64)
     first = 0
     for some_images, some_labels in parts:
-        rows = slice(first, first := first + len(some_images))
-        images[rows], labels[rows] = torch.from_numpy(some_images), torch.from_numpy(some_labels)
-    return images, labels
+        labels[first : first + len(some_labels)] = torch.from_numpy(some_labels)
+        for pixels, image in zip(images[first:].numpy(), some_images, strict=False):
+            width = image.shape[-1]
+            pixels[..., :width], pixels[..., width:] = image, image[..., -1:]
+        widths[first : first + len(some_images)] = torch.tensor([image.shape[-1] for image in some_images])
+        first += len(some_images)
+    return images, labels, widths
 
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -331,8 +371,8 @@ def draw_split(
     """Draw some samples of a split; the training draws its own later, block after block."""
     if split != "train":
         parts = map_jobs(draw_images, data.jobs(split, samples), drawing_processes(data, group))
-        images, labels = collect(data, len(samples), parts)
-        return ResidentBatches(images.to(group.device), labels.to(group.device))
+        images, labels, widths = collect(data, len(samples), parts)
+        return DrawnBatches(images.to(group.device), labels.to(group.device), widths)
     two = f"two blocks of {len(samples):,} drawings need {2 * needed / 1e9:.1f} GB"
     check(2 * needed <= room / 2, f"{two}, more than half of the memory of {group.device}; take fewer --images")
-    return DrawnBatches(data, samples, group)
+    return DrawnBlocks(data, samples, group)

@@ -3,7 +3,7 @@
 The workers import this module, so it must not import torch.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class DrawnData:
     def sha256(self) -> str:
         """The hash of all that determines the images."""
         counts = {split: self.count(split) for split in ("train", *FIRST_HELD_OUT)}
-        return sha256(to_json({"drawn": self.identity, "images": counts, "size": asdict(self.size)}))
+        return sha256(to_json({"drawn": self.identity, "images": counts, "size": self.size.to_dict()}))
 
     def count(self, split: Split) -> int:
         """Return the number of images in one split; in that for training, of an epoch."""
@@ -112,15 +112,18 @@ def input_size(options: DrawOptions, config: GeneratorConfig, preset: str) -> In
     """Return the size of the network's input: the options first, then the preset's, then what prepare would choose."""
     width, height = options.size or (None, None)
     chosen = PrepareConfig(preset=preset, width=width, height=height, channels=options.channels)
-    if PRESETS[preset].size is not None or (options.size is not None and options.channels is not None):
+    of_preset = PRESETS[preset].size
+    if of_preset is not None and options.size is None:
+        return replace(of_preset, channels=options.channels or of_preset.channels)
+    if of_preset is not None or (options.size is not None and options.channels is not None):
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(drawer_of(config).draw(number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
     return chosen.input_size(derived_size(kind, config.text_kind[1].longest))
 
 
-def draw_images(job: Job) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images: return (N, C, H, W) uint8, as prepare makes them, and the class ids (N, L) of the texts."""
+def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L) of the texts."""
     drawn = [drawer_of(job.config).draw(number) for number in job.numbers]
-    pixels = np.stack([to_array(each.image, job.size) for each in drawn])
+    pixels = [to_array(each.image, job.size) for each in drawn]
     return pixels, job.charset.encode([each.text for each in drawn], job.config.text_kind[1].longest)

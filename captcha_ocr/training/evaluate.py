@@ -1,7 +1,7 @@
 """Score a network on batches."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from captcha_ocr.config import Loss, ModelConfig
 from captcha_ocr.inference.decoding import allowed_classes
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.device import autocast, choose_precision
-from captcha_ocr.network.losses import LOSSES
+from captcha_ocr.network.losses import LOSSES, merged_classes
 from captcha_ocr.network.resnet import MAX_EXACT, ResNet18
 from captcha_ocr.training.distributed import ProcessGroup
 
@@ -66,9 +66,3 @@ def evaluate(
     del pairs["", ""]  # positions after both texts have ended
     mean_loss = float(loss_sum) / max(1, int(images))
     return Scores(int(images), int(exact), pairs, mean_loss, int(folded) - int(exact), int(merged) - int(exact))
-
-
-def merged_classes(characters: Sequence[str], rule: Callable[[str], str]) -> Tensor:
-    """Return for each class the first one that `rule` makes the same, (K,) int64."""
-    first: dict[str, int] = {}
-    return torch.tensor([first.setdefault(rule(character), number) for number, character in enumerate(characters)])

@@ -119,7 +119,9 @@ def inspect_folder(
 def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
     """Refuse images of a size that the network cannot use, and name the option or command that makes others."""
     model, preset = spec.model, PRESETS[spec.training.preset]
-    if preset.size not in (None, dataset.size):
+    if model.network.pool == "global":
+        check(spec.training.loss != "ctc", f"--loss ctc needs columns, which the preset {spec.training.preset} has not")
+    if preset.size is not None and preset.size.step is None and preset.size != dataset.size:
         reason = f"the preset {spec.training.preset} needs {preset.size}"
     elif model.network.pool != "global" and columns_of(model) < 2 * model.lengths.longest - 1:  # "aaa" needs blanks
         reason = f"they are too narrow for {model.lengths} characters"

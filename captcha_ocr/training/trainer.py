@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import autocast, choose_precision, peak_memory
-from captcha_ocr.network.losses import LOSSES, smooth
+from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.transfer import copy_matching_weights
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
-from captcha_ocr.training.augment import augment
+from captcha_ocr.training.augment import augment, change_views
 from captcha_ocr.training.batches import Batches, BatchPartition
 from captcha_ocr.training.optim import make_optimizer, make_scaler, make_schedule
 
@@ -97,6 +97,7 @@ class Trainer:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
         self.network: nn.Module = self.model
+        self.one_case = merged_classes(model_config.class_names, str.casefold).to(self.device)
         self.epochs = derive_epochs(config, partition.total)  # None: until early stopping
         self.optimizer = make_optimizer(self.model, config)
         self.schedule = make_schedule(self.optimizer, config, self.total_steps)
@@ -125,16 +126,7 @@ class Trainer:
 
         Returns the mean loss, and which characters were wrong (B, L).
         """
-        targets = labels
-        if self.config.augment:
-            seed = int(torch.randint(2**62, (1,), generator=self.generator(self.progress.step)))
-            generator = torch.Generator(self.device).manual_seed(seed)
-            images, targets = augment(images, labels, self.model.config.classes, generator)
-        with autocast(self.device, self.precision):
-            logits = self.network(images)
-        if self.config.smoothing:
-            targets = smooth(targets, logits.shape[-1], self.config.smoothing)
-        loss = LOSSES[self.config.loss](logits, targets)
+        loss, read = self.loss_of_columns(images, labels) if self.config.loss == "ctc" else self.loss_of(images, labels)
         # DistributedDataParallel averages the gradients, but processes may have unequal numbers of images.
         weight = len(images) * self.group.world_size / global_batch
         self.optimizer.zero_grad(set_to_none=True)
@@ -144,7 +136,36 @@ class Trainer:
                 parameter.grad = None
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return loss.detach(), logits.detach().argmax(-1) != labels
+        return loss.detach(), read != labels
+
+    def loss_of(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of positions, and the classes that are read (B, L)."""
+        targets = labels
+        if self.config.augment:
+            images, targets = augment(images, labels, self.model.config.classes, self.step_generator())
+        with autocast(self.device, self.precision):
+            logits = self.network(images)
+        if self.config.smoothing:
+            targets = smooth(targets, logits.shape[-1], self.config.smoothing)
+        return LOSSES[self.config.loss](logits, targets), logits.detach().argmax(-1)
+
+    def loss_of_columns(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of columns, in part with both cases as one, and the classes that are read (B, L)."""
+        if self.config.augment:
+            images = change_views(images, self.step_generator())
+        with autocast(self.device, self.precision):
+            columns = self.network(images, as_columns=True)
+        loss, share = columns.new_zeros(()), self.config.case_folded
+        if share < 1:
+            loss = loss + (1 - share) * ctc(columns, labels)
+        if share > 0:
+            loss = loss + share * ctc(columns, labels, self.one_case)
+        return loss, read_columns(columns.detach(), labels.shape[1])
+
+    def step_generator(self) -> torch.Generator:
+        """Return a generator on the device that follows from the step."""
+        seed = int(torch.randint(2**62, (1,), generator=self.generator(self.progress.step)))
+        return torch.Generator(self.device).manual_seed(seed)
 
     def run_epoch(
         self, training: Batches, quiet: bool, between_steps: Callable[[], None] = lambda: None

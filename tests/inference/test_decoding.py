@@ -6,7 +6,7 @@ import pytest
 from captcha_ocr.charset import Charset, find_charset
 from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.decoding import allowed_classes, read_logits
+from captcha_ocr.inference.decoding import Decoder, allowed_classes, read_logits
 
 CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
 
@@ -123,3 +123,13 @@ def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_tex
     confidences = {each.character: each.confidence for each in reading.characters}
     assert confidences[characters[seen[0]]] != confidences[characters[seen[-1]]] or len({*seen}) == 1
     assert all(each.runner_up != each.character for each in reading.characters)
+
+
+def test_both_cases_of_a_letter_count_as_one_the_lower_if_both_are_read():
+    charset = Charset("ABab1")
+    config = ModelConfig(charset, Lengths(1, 1), InputSize(8, 48, 1), NetworkConfig(pool="global"))
+    logits = np.log(np.array([[[0.3, 0.1, 0.2, 0.05, 0.35]]])).astype(np.float32)
+    assert [Decoder(config).read(logits)[0].text, Decoder(config, fold_case=True).read(logits)[0].text] == ["1", "a"]
+    assert Decoder(config, fold_case=True).read(logits)[0].confidence == pytest.approx(0.5)
+    upper = Decoder(config, charset="AB", fold_case=True).read(logits)[0]
+    assert (upper.text, upper.confidence) == ("A", pytest.approx(0.5 / 0.65))

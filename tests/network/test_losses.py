@@ -1,10 +1,11 @@
 import math
+from itertools import groupby, product
 
 import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy, one_hot
 
-from captcha_ocr.network.losses import LOSSES, bce_over_softmax, cross_entropy, smooth
+from captcha_ocr.network.losses import LOSSES, bce_over_softmax, cross_entropy, ctc, read_columns, smooth
 
 CLASSES = 36
 
@@ -77,3 +78,32 @@ def test_smoothing_takes_class_ids_and_shares():
     smoothed = smooth(ids, 4, 0.2)
     assert torch.equal(smooth(one_hot(ids, 4).float(), 4, 0.2), smoothed)
     assert smoothed[0, 1].tolist() == pytest.approx([0.05, 0.05, 0.05, 0.85])
+
+
+def test_ctc_is_the_improbability_of_the_text_over_all_its_alignments():
+    columns, targets = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([[0, 1], [2, 3]])
+    same = torch.tensor([0, 0, 2, 3])  # the second class counts as the first
+    for merged in (None, same):
+        losses = []
+        for row, length in ((0, 2), (1, 1)):
+            probability, wanted = 0.0, targets[row, :length].tolist()
+            for path in product(range(4), repeat=5):
+                classes = [int(same[c]) for c in path] if merged is not None else path
+                text = [c for c, _ in groupby(classes) if c != 3]
+                if text == ([0, 0] if merged is not None and row == 0 else wanted):
+                    probability += columns[row].softmax(-1)[range(5), path].prod().item()
+            losses.append(-math.log(probability) / length)
+        assert ctc(columns, targets, merged).item() == pytest.approx(sum(losses) / 2, rel=1e-4)
+
+
+def test_a_text_that_does_not_fit_into_the_columns_is_left_out():
+    columns = torch.randn(1, 2, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    loss = ctc(columns, torch.tensor([[0, 0, 3]]))  # needs a blank in between
+    loss.backward()
+    assert loss.item() == 0
+    assert not columns.grad.any()
+
+
+def test_columns_are_read_by_their_likeliest_classes_without_repetitions_and_blanks():
+    best = torch.tensor([[3, 0, 0, 3, 0, 1, 3], [3, 3, 3, 3, 3, 3, 3], [0, 1, 0, 1, 2, 3, 3]])
+    assert read_columns(one_hot(best, 4).float(), 3).tolist() == [[0, 0, 1], [3, 3, 3], [0, 1, 0]]

@@ -16,6 +16,7 @@ from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED
+from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.network import onnx_export as export
 from captcha_ocr.network.onnx_export import to_onnx
 from captcha_ocr.network.resnet import ResNet18
@@ -187,3 +188,14 @@ def test_a_signal_waits_until_the_network_is_exported(run, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         to_onnx(load_model(run / "best"))
     assert ended
+
+
+def test_a_network_that_keeps_the_aspect_is_exported_for_any_width():
+    size = InputSize(height=16, width=96, channels=1, step=16)
+    model = ResNet18(ModelConfig(Charset("01"), Lengths(1, 3), size, NetworkConfig(width=4, pool="narrow"))).eval()
+    session, engine = open_session(to_onnx(model).SerializeToString()), TorchEngine(model, torch.device("cpu"))
+    for count, width in ((1, 96), (3, 32)):
+        images = torch.randint(0, 256, (count, 1, 16, width), dtype=torch.uint8).numpy()
+        (logits,) = session.run(None, {"images": images})
+        assert logits.shape == (count, width // 4, 3)
+        assert logits == pytest.approx(engine.logits(images), abs=1e-4)

@@ -12,7 +12,7 @@ from captcha_ocr.config import InputSize, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.training.batches import BatchPartition, ResidentBatches, StreamedBatches, load_split
+from captcha_ocr.training.batches import BatchPartition, DrawnBatches, ResidentBatches, StreamedBatches, load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.drawing import DrawnData, draw_images
 
@@ -53,6 +53,22 @@ def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
     assert torch.equal(labels, in_one(numbered(8).shuffled(3, seeded(0)))[1])
 
 
+def test_batches_of_drawings_have_the_width_of_their_widest():
+    widths = torch.tensor([2, 4, 2, 3, 2, 4, 3])
+    images = torch.arange(4).expand(7, 1, 1, 4).clamp_max(widths.view(7, 1, 1, 1) - 1)  # the last column is repeated
+    batches = DrawnBatches(images.to(torch.uint8), torch.arange(7).view(7, 1), widths)
+    for found in (list(batches.in_order(2)), list(batches.shuffled(2, seeded(3)))):
+        assert sorted(in_one((labels, labels) for _, labels in found)[1].flatten().tolist()) == list(range(7))
+        for batch, labels in found:
+            assert batch.shape[-1] == widths[labels.flatten()].max()
+            assert torch.equal(batch, images.to(torch.uint8)[labels.flatten(), ..., : batch.shape[-1]])
+    assert [images.shape[-1] for images, _ in batches.in_order(2)] == [2, 3, 4, 4]
+    assert [len(images) for images, _ in batches.shuffled(2, seeded(3))][-1] == 1
+    rest = list(batches.shuffled(2, seeded(3), done=1))
+    assert [labels.tolist() for _, labels in rest] == [labels.tolist() for _, labels in found[1:]]
+    assert batches.first(3)[0].shape == (3, 1, 1, 3)
+
+
 @pytest.fixture
 def drawn(drawings):
     """Make batches of drawings, and end their workers."""
@@ -69,12 +85,11 @@ def drawn(drawings):
 
 
 def shown(batches, epoch: int, epochs: int | None = None) -> torch.Tensor:
-    """Return all images of an epoch, as training does."""
+    """Train on an epoch, and return its images in the order in which they are drawn."""
     batches.show(epoch, epochs)
     assert batches.wait(60) == 0
-    ((images, _),) = batches.parts(seeded(0))
-    assert len(images) == len(batches)
-    return images
+    assert sum(len(images) for images, _ in batches.shuffled(10, seeded(0))) == len(batches.images) == len(batches)
+    return batches.images
 
 
 def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(drawn):

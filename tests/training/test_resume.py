@@ -12,7 +12,7 @@ from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.training import loop
-from captcha_ocr.training.batches import BatchPartition, DrawnBatches
+from captcha_ocr.training.batches import BatchPartition, DrawnBlocks
 from captcha_ocr.training.distributed import ProcessGroup
 
 from .conftest import rows_of
@@ -65,7 +65,7 @@ def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(learn, dr
 
 
 def test_a_signal_is_noticed_while_images_are_drawn(learn, drawings, tmp_path, monkeypatch):
-    real = DrawnBatches.wait
+    real = DrawnBlocks.wait
 
     def slow(batches, seconds):
         if batches.wanted == 1:
@@ -74,7 +74,7 @@ def test_a_signal_is_noticed_while_images_are_drawn(learn, drawings, tmp_path, m
         return real(batches, seconds)
 
     with monkeypatch.context() as context:
-        context.setattr(DrawnBatches, "wait", slow)
+        context.setattr(DrawnBlocks, "wait", slow)
         with pytest.raises(SystemExit, match="143"):
             learn(tmp_path / "run", draw=drawings, epochs=4)
     assert json.loads((tmp_path / "run" / "last" / "state.json").read_bytes())["progress"]["epoch"] == 2

@@ -15,7 +15,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.training import loop
-from captcha_ocr.training.batches import DrawnBatches
+from captcha_ocr.training.batches import DrawnBlocks
 from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Trainer
@@ -62,7 +62,7 @@ def test_drawings_that_do_not_suit_the_network_are_refused_naming_the_option(dra
 
 
 def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(learn, drawings, tmp_path, monkeypatch):
-    real = DrawnBatches.begin
+    real = DrawnBlocks.begin
 
     def kill(batches, block):
         real(batches, block)
@@ -71,7 +71,7 @@ def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(learn, drawin
                 worker.kill()
 
     with monkeypatch.context() as context:
-        context.setattr(DrawnBatches, "begin", kill)
+        context.setattr(DrawnBlocks, "begin", kill)
         with pytest.raises(CaptchaOcrError, match="--workers"):
             learn(tmp_path / "run", draw=drawings, epochs=6)  # three blocks
     assert multiprocessing.active_children() == []

@@ -47,3 +47,14 @@ def test_tallies_add_up():
     both = one + other
     assert both.state() == pytest.approx({"loss": 1.2, "exact": 2, "images": 3, "seconds": 1.5})
     assert re.findall(r"[\d.]+%?", str(both)) == ["0.4000", "66.7%"]
+
+
+@pytest.mark.parametrize("options", [{}, {"case_folded": 1.0}, {"case_folded": 0.5, "augment": True}])
+def test_ctc_trains_on_columns(trainer_of, samples, options):
+    trainer = trainer_of(loss="ctc", schedule="constant", epochs=1, **options)
+    losses = []
+    for _ in range(30):
+        loss, wrong = trainer.step(*samples, len(samples[0]))
+        losses.append(loss.item())
+    assert wrong.shape == samples[1].shape
+    assert losses[-1] < losses[0] / 2

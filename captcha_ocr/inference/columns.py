@@ -1,0 +1,83 @@
+"""Turn logits of columns into those of positions, among some characters and lengths alone.
+
+What is ruled out is ruled out before the text is found: a column's other classes share its probability, and so do the
+lengths that are left. So `O` is a `0` among digits, and a text of four characters is the likeliest of those.
+"""
+
+import numpy as np
+
+from captcha_ocr.config import Lengths
+
+MIN_PROBABILITY = 1e-30  # keeps its logarithm finite
+
+
+def positions_of(columns: np.ndarray, counts_as: np.ndarray, lengths: Lengths, longest: int) -> np.ndarray:
+    """Return the logits of positions (B, longest, K) of logits of columns (B, columns, K), by CTC.
+
+    counts_as: (K,), the class that each class counts as, -1 for one that is not read. The last class is the blank, and
+    becomes the end of the text. See positions_from_columns in network/resnet.py.
+    """
+    read = counts_as >= 0
+    classes = np.unique(counts_as[read])
+    probabilities = softmax(columns[..., read].astype(np.float64)) @ merging(counts_as)[np.ix_(read, classes)]
+    positions = np.full((len(columns), longest, columns.shape[-1]), MIN_PROBABILITY)
+    positions[:, : lengths.longest, classes] = emit(probabilities, lengths)
+    positions[:, lengths.longest :, -1] = 1.0
+    logits: np.ndarray = np.log(np.maximum(positions, MIN_PROBABILITY))
+    return logits
+
+
+def merging(counts_as: np.ndarray) -> np.ndarray:
+    """Return the matrix (K, K) that adds the probabilities of all classes that count as one."""
+    matrix: np.ndarray = counts_as[:, None] == np.arange(len(counts_as))
+    return matrix.astype(np.float64)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the probabilities of logits along the last axis."""
+    probabilities: np.ndarray = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    return probabilities
+
+
+def emit(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """Return the probabilities of positions (B, L, K) of those of columns (B, columns, K), given a text's `lengths`.
+
+    One pass from left to right sums over all that may be before a character. If lengths are ruled out, a pass from
+    right to left has summed over all that may follow it.
+    """
+    batch, count, classes = probabilities.shape
+    after = chances_of_lengths(probabilities, lengths)
+    state = np.zeros((batch, lengths.longest + 1, classes))  # as in network/resnet.py, with a row of L characters
+    state[:, 0, -1] = 1.0
+    positions = np.zeros((batch, lengths.longest, classes))
+    for column in range(count):
+        emitted = probabilities[:, column, None]  # (B, 1, K)
+        stays = emitted * state
+        totals = state.sum(-1, keepdims=True)
+        stays[..., -1] = 0
+        new = emitted * totals - stays
+        positions += new[:, :-1] * after[column][:, 1:]
+        state = stays
+        state[..., -1] = new[..., -1]
+        state[:, 1:, :-1] += new[:, :-1, :-1]
+    of_length = state.sum(-1)  # (B, L + 1)
+    of_length[:, : lengths.shortest] = 0
+    ended: np.ndarray = of_length.cumsum(1)
+    positions[..., -1] = ended[:, :-1]
+    positions /= np.maximum(ended[:, -1], MIN_PROBABILITY)[:, None, None]
+    return positions
+
+
+def chances_of_lengths(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """Return the probability of one of `lengths` after each column, l characters and class k, (columns, B, L + 1, K)."""
+    batch, count, classes = probabilities.shape
+    after = np.zeros((count, batch, lengths.longest + 1, classes))
+    after[-1, :, lengths.shortest :] = 1.0
+    for column in range(count - 1, 0, -1):
+        emitted, later = probabilities[:, column, None], after[column]
+        longer = np.concatenate([later[:, 1:], np.zeros_like(later[:, :1])], 1)  # one more character
+        others = (emitted * longer)[..., :-1].sum(-1, keepdims=True) + emitted[..., -1:] * later[..., -1:]
+        after[column - 1] = others
+        after[column - 1, ..., :-1] += emitted[..., :-1] * (later - longer)[..., :-1]
+    return after
