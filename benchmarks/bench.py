@@ -159,7 +159,8 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Compare reading files, with random weights: they are as fast as trained ones."""
     from captcha_ocr.charset import Charset
-    from captcha_ocr.config import GENERATED, Lengths, ModelConfig, PrepareConfig
+    from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
+    from captcha_ocr.input_size import GENERATED
     from captcha_ocr.network.resnet import ResNet18
     from captcha_ocr.network.torch_engine import TorchEngine
     from captcha_ocr.recognizer import Recognizer

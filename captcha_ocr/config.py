@@ -5,10 +5,11 @@ Every class is frozen and checks its values. The command line shows the defaults
 
 import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.errors import UsageError, check, is_int
+from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 
 Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "columns", "narrow"]
@@ -20,7 +21,6 @@ EngineName = Literal["auto", "torch", "onnx"]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-MIN_INPUT_SIDE, MAX_INPUT_SIDE = 8, 1024  # pixels of a network's input
 MAX_AREA = 4_000_000  # pixels of an image, generated or read
 MAX_FEATURES = 2**26  # numbers in a feature map of one image: 256 MB in float32
 MAX_THREADS = 1024
@@ -71,63 +71,6 @@ class Lengths:
     def vary(self) -> bool:
         """Whether texts may have different lengths."""
         return self.shortest != self.longest
-
-
-@dataclass(frozen=True)
-class InputSize:
-    """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour.
-
-    step: None gives every image this width. Otherwise an image keeps its aspect: it gets the nearest width that is a
-    multiple of `step`, from that of the height to `width`.
-    """
-
-    height: int
-    width: int
-    channels: int
-    step: int | None = None
-
-    def __post_init__(self) -> None:
-        low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
-        for side in (self.height, self.width):
-            check(is_int(side, low, high), f"a side of the input (--size) must be {low} to {high} pixels, not {side}")
-        check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
-        fine = self.step is None or (is_int(self.step, 1, self.width) and self.width % self.step == 0)
-        check(fine, f"the step of the widths must divide {self.width}, not be {self.step}")
-
-    def __str__(self) -> str:
-        width = self.width if self.step is None else f"up to {self.width}"
-        return f"{width}x{self.height}, {self.colours}"
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the size as JSON types; without a step as before there were steps, so that hashes are the same."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def width_of(self, width: int, height: int) -> int:
-        """Return the input's width for an image of this width and height."""
-        if self.step is None:
-            return self.width
-        steps = round(width * self.height / height / self.step)
-        return min(self.width, max(-(-self.height // self.step), steps) * self.step)
-
-    def fixed(self, width: int, height: int) -> "InputSize":
-        """Return the size for images that all have about this width and height."""
-        return replace(self, width=self.width_of(width, height), step=None)
-
-    @property
-    def colours(self) -> str:
-        """The channels in a word: `grey` or `colour`."""
-        return "grey" if self.channels == 1 else "colour"
-
-
-class ImageKind(NamedTuple):
-    """What most images of a data set are like: their size, and 3 channels if their colours carry information."""
-
-    height: int
-    width: int
-    channels: int
-
-
-GENERATED = ImageKind(height=60, width=160, channels=1)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,19 @@ import captcha_ocr
 PACKAGE = Path(captcha_ocr.__file__).parent
 # A folder, or a module beside the folders, imports only from itself and from those before it.
 LAYERS = (
-    *("version", "errors", "charset", "config", "system", "metrics", "data", "generation", "inference", "network"),
+    *(
+        "version",
+        "errors",
+        "charset",
+        "input_size",
+        "config",
+        "system",
+        "metrics",
+        "data",
+        "generation",
+        "inference",
+        "network",
+    ),
     *("recognizer", "training", "diagnostics", "cli", "__init__", "__main__", "pyinstaller"),
 )
 WITHOUT_TORCH = ("system", "data", "generation", "inference")

@@ -20,9 +20,10 @@ import numpy as np
 from PIL import Image, ImageChops, ImageStat
 from PIL.ImageFile import ImageFile
 
-from captcha_ocr.config import MAX_AREA, MAX_BYTES, ImageKind, InputSize
+from captcha_ocr.config import MAX_AREA, MAX_BYTES
 from captcha_ocr.data.sanitize import START, check_sides, check_size, is_image, open_sanitized, orientation_of
 from captcha_ocr.errors import ImageError
+from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.system.files import open_regular
 
 

@@ -15,16 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from captcha_ocr.config import (
-    GENERATED,
-    MAX_BYTES,
-    MAX_INPUT_SIDE,
-    MIN_INPUT_SIDE,
-    ImageKind,
-    InputSize,
-    PrepareConfig,
-    Split,
-)
+from captcha_ocr.config import MAX_BYTES, PrepareConfig, Split
 from captcha_ocr.data.images import fit, oddities_of, open_image, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import select_labels
@@ -42,6 +33,7 @@ from captcha_ocr.data.shards import (
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
 from captcha_ocr.errors import DamagedError, ImageError, UsageError, in_one_line
+from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
 from captcha_ocr.system.console import command_line, counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import GENERATED, ModelConfig, PrepareConfig, preset_named
+from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.input_size import GENERATED
 from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
-from captcha_ocr.config import ImageKind, PrepareConfig
+from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.input_size import ImageKind
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import count_kinds, counted, in_groups
 from captcha_ocr.system.files import sha256

@@ -70,7 +70,7 @@ def emit(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
 
 
 def chances_of_lengths(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
-    """Return the probability of one of `lengths` after each column, l characters and class k, (columns, B, L + 1, K)."""
+    """Return the probability of `lengths` after each column, l characters and class k, (columns, B, L + 1, K)."""
     batch, count, classes = probabilities.shape
     after = np.zeros((count, batch, lengths.longest + 1, classes))
     after[-1, :, lengths.shortest :] = 1.0

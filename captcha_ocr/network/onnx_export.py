@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from captcha_ocr.config import MAX_BYTES, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ModelConfig
+from captcha_ocr.config import MAX_BYTES, ModelConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
@@ -29,6 +29,7 @@ from captcha_ocr.inference.columns import softmax
 from captcha_ocr.inference.decoding import Decoder
 from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, PRETRAINED, WEIGHTS_FILE, read_config
 from captcha_ocr.inference.onnx_engine import open_session
+from captcha_ocr.input_size import MAX_INPUT_SIDE, MIN_INPUT_SIDE
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from captcha_ocr.charset import Charset, find_charset
-from captcha_ocr.config import GENERATED, PRESETS, InputSize, Lengths, PrepareConfig, Split, TrainConfig
+from captcha_ocr.config import PRESETS, Lengths, PrepareConfig, Split, TrainConfig
 from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
 from captcha_ocr.data.shards import Dataset
@@ -18,6 +18,7 @@ from captcha_ocr.errors import check
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.folder import image_options
+from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.draw_options import DrawOptions

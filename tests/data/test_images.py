@@ -11,7 +11,6 @@ import pytest
 from hostile import FORMATS, chunk, in_format, png
 from PIL import Image
 
-from captcha_ocr.config import ImageKind, InputSize
 from captcha_ocr.data.images import (
     MAX_BYTES,
     bytes_of_text,
@@ -23,6 +22,7 @@ from captcha_ocr.data.images import (
     to_array,
 )
 from captcha_ocr.errors import ImageError
+from captcha_ocr.input_size import ImageKind, InputSize
 
 GREY, COLOUR = InputSize(8, 16, 1), InputSize(8, 16, 3)
 # A picture without any symmetry: a black corner on a grey that falls off to the right.

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.calibration import calibrate, temperature_of, temperature_of_columns
 from captcha_ocr.network.resnet import ResNet18
 

@@ -12,11 +12,12 @@ from conftest import contents, naming
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED
 from captcha_ocr.inference.onnx_engine import open_session
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network import onnx_export as export
 from captcha_ocr.network.onnx_export import to_onnx
 from captcha_ocr.network.resnet import ResNet18

@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import PRESETS, InputSize, Lengths, ModelConfig, NetworkConfig, Pool, Stem
+from captcha_ocr.config import PRESETS, Lengths, ModelConfig, NetworkConfig, Pool, Stem
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, positions_from_columns, standardise
 from captcha_ocr.network.torch_engine import TorchEngine
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig, Stem
+from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig, Stem
 from captcha_ocr.errors import UsageError
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network import device
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import InputSize, Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.transfer import copy_matching_weights
 

@@ -9,16 +9,16 @@ import pytest
 from hostile import BOMBS, BURDENED, LARGEST
 from PIL import Image, ImageFile, PngImagePlugin
 
-from captcha_ocr.config import InputSize
 from captcha_ocr.data.images import to_array
 from captcha_ocr.errors import ImageError
+from captcha_ocr.input_size import InputSize
 
 LIMITS = {"bomb": (100, 50), "largest": (250, 65)}  # milliseconds and MB
 SIZE = InputSize(60, 160, 1)
 COST = """
 import io, json, sys, time
 from PIL import Image
-from captcha_ocr.config import InputSize
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.errors import ImageError
 from captcha_ocr.data.images import to_array
 size = InputSize(60, 160, 1)

@@ -11,9 +11,9 @@ from conftest import MOST_GROWTH_MB, resident_mb
 from hostile import BURDENED, FORMATS, PNG, chunk, in_format
 from PIL import Image
 
-from captcha_ocr.config import InputSize
 from captcha_ocr.data.images import to_array
 from captcha_ocr.errors import ImageError
+from captcha_ocr.input_size import InputSize
 
 SIZES = (InputSize(60, 160, 1), InputSize(60, 160, 3))
 MOST_MS = 20

@@ -8,10 +8,11 @@ import pytest
 import torch
 from conftest import ONE_WORKER, TINY
 
-from captcha_ocr.config import InputSize, PrepareConfig
+from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.batches import BatchPartition, DrawnBatches, ResidentBatches, StreamedBatches, load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.drawing import DrawnData, draw_images
