@@ -9,10 +9,12 @@ import torch
 from conftest import ONE_WORKER, QUIET, TINY, amend, flip_bit, naming, weights
 from PIL import Image
 
+from captcha_ocr import Recognizer
 from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.training import loop
 from captcha_ocr.training.batches import DrawnBlocks
@@ -59,6 +61,24 @@ def test_drawings_that_do_not_suit_the_network_are_refused_naming_the_option(dra
     for options, preset in (({"size": (48, 16)}, "seed"), ({"size": (8, 16)}, "default")):
         with pytest.raises(UsageError, match=naming("--draw captcha", "--size")):
             train(replace(drawings, **options), tmp_path / "run", PRESETS[preset].training, QUIET)
+
+
+def test_a_model_of_any_width_is_trained_on_drawings_and_goes_on_from_its_weights(
+    drawings, images, tmp_path, monkeypatch
+):
+    any_width = replace(
+        TINY,
+        size=InputSize(16, 64, 1, step=16),
+        network=replace(TINY.network, stem="strided", pool="narrow"),
+        training=replace(TINY.training, preset="any", loss="ctc", case_folded=0.5, smoothing=0.0),
+    )
+    monkeypatch.setitem(PRESETS, "any", any_width)
+    train(drawings, tmp_path / "run", any_width.training, QUIET)
+    train(drawings, tmp_path / "next", any_width.training, replace(QUIET, init=tmp_path / "run"))
+    for name in ("run", "next"):
+        recognizer = Recognizer(tmp_path / name)
+        assert recognizer.config.size == any_width.size
+        assert all(reading.text for reading in recognizer.predict(sorted(images.glob("*.png"))))
 
 
 def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(learn, drawings, tmp_path, monkeypatch):
