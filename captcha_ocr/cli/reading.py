@@ -38,7 +38,14 @@ from captcha_ocr.cli.options import (
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
 from captcha_ocr.config import EngineName, Lengths
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
-from captcha_ocr.inference.model_folder import MODEL_VARIABLE, default_model, describe_model, find_model_folder
+from captcha_ocr.inference.model_folder import (
+    MODEL_VARIABLE,
+    PRETRAINED,
+    PRETRAINED_NAME,
+    default_model,
+    describe_model,
+    find_model_folder,
+)
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.signals import deferred
 
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
 
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
+UNSURE = 0.5  # of the texts read with less confidence fewer than half are right, if the model knows the design
 PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other formats have a NUL in theirs
 
 
@@ -120,6 +128,8 @@ def evaluate(
             results = with_progress(read_paths(recognizer, iter(sources)), sources, hidden)
             failed = print_table(results, printer, out) if as_csv else sum(printer(*result) for result in results)
         printer.print_unread()
+        if folder == PRETRAINED and printer.is_unsure and not quiet:
+            click.echo(what_to_do(paths), err=True)
     if failed:
         sys.exit(1)
 
@@ -217,14 +227,20 @@ class Printer:
 
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
-        self.read = self.unread = 0
+        self.read = self.unread = self.unsure = 0
 
     def accepts(self, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each reading."""
         accepted = reading.confidence >= self.min_confidence
         self.read += accepted
         self.unread += not accepted
+        self.unsure += reading.confidence < UNSURE
         return accepted
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether most images were read with little confidence."""
+        return self.unsure > (self.read + self.unread) / 2
 
     def __call__(self, path: str, result: "Reading | ImageError") -> int:
         """Print one result; returns 1 for an error."""
@@ -261,6 +277,17 @@ class Printer:
             click.echo(
                 f"{self.unread:,} of {total:,} left unread, with a confidence below {self.min_confidence:g}", err=True
             )
+
+
+def what_to_do(paths: tuple[str, ...]) -> str:
+    """Say how to get a model for images of which the one in the package is not sure."""
+    images = next(filter(os.path.isdir, paths), "IMAGES")
+    label = command_line("eval", images, "--out", os.path.join(images, "labels.csv"))
+    prepare, train = command_line("prepare", images), command_line("train", "--init", PRETRAINED_NAME)
+    return (
+        f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. Label 50 "
+        f"or more and train on them: {label} (correct its texts, delete its column confidence), {prepare}, {train}"
+    )
 
 
 def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:

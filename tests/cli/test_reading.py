@@ -8,16 +8,20 @@ import subprocess
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import Result
 from conftest import invoke, naming
+from PIL import Image
 
 from captcha_ocr.cli.reading import Printer, print_table
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.inference.decoding import Reading
 
 from .conftest import COMMAND, after_device
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
 def rows(result: Result) -> list[dict]:
@@ -288,3 +292,15 @@ def test_a_number_of_threads_that_cannot_be_is_refused_by_the_option(command, wr
     result = invoke(command, "--threads", wrong)
     assert result.exit_code == 2
     assert "--threads" in result.stderr
+
+
+def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (4, 60, 160), dtype=np.uint8)
+    for number, pixels in enumerate(noise):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    unsure = ("eval", "--model", "pretrained", "--device", "cpu", tmp_path)
+    said = invoke(*unsure).stderr
+    for command in (f"eval {tmp_path} --out {tmp_path}/labels.csv", f"prepare {tmp_path}", "train --init pretrained"):
+        assert command in said
+    assert "--init" not in invoke(*unsure, "--quiet").stderr
+    assert "--init" not in invoke(*unsure[:-1], SAMPLES).stderr
