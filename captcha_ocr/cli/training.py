@@ -65,7 +65,7 @@ def with_draw(help_text: str, default: object = None) -> str:
 NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 DRAWING = ("lengths", "charset", "case_sensitive", "fonts", "size", "channels", "repeat", "workers")
 draw_options = add_options(
-    option("--draw", metavar="DESIGN", help="Draw images of this design while training, instead of --data."),
+    option("--draw", metavar="DESIGN", multiple=True, help="Draw images of this design; designs take turns."),
     length_option(with_draw("characters per text.", "the design's")),
     charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", "the design's")),
     option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
@@ -110,7 +110,7 @@ draw_options = add_options(
 @add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def train(
     data: tuple[Path, ...],
-    draw: str | None,
+    draw: tuple[str, ...],
     out: Path,
     preset: str | None,
     cross_validate: bool,
@@ -162,12 +162,12 @@ def train(
     )
 
 
-def drawing_of(design: str | None, options: dict[str, Any]) -> DrawOptions | None:
+def drawing_of(designs: tuple[str, ...], options: dict[str, Any]) -> DrawOptions | None:
     """Take the options of --draw out of the options; None without it. UsageError for options that do not fit."""
     taken = {name: value for name in DRAWING if (value := options.pop(name))}
     if "lengths" in taken:
         taken["length"] = str(taken.pop("lengths"))
-    if design is None:
+    if not designs:
         for name in taken:
             raise UsageError(f"{draw_option(name)} is for images that --draw draws; add --draw, or leave it out")
         return None
@@ -180,7 +180,7 @@ def drawing_of(design: str | None, options: dict[str, Any]) -> DrawOptions | Non
     if images is not None:
         taken["images"] = images
     taken["fonts"] = tuple(map(str, taken.get("fonts", ())))
-    return DrawOptions(design, **taken)
+    return DrawOptions(designs, **taken)
 
 
 def source_of(shards: Path) -> Path:

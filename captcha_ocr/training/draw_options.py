@@ -12,15 +12,16 @@ MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """The options of train --draw; each field but `design` is the option of its name.
+    """The options of train --draw; each field but `designs` is the option of its name.
 
-    design: what is drawn, as for generate. length, charset: None leaves them to the design. size: width and height
-    of the network's input, which prepare's rules choose if it is None, as they choose the channels. images: the
-    drawings of an epoch. repeat: the number of epochs that show the same ones. workers: the processes that draw,
-    which change nothing in the images.
+    designs: what is drawn, as for generate; several take turns, and one that is named twice has two turns.
+    length, charset: None leaves them to the design. fonts: those of random designs if there is one, else of all.
+    size: width and height of the network's input, which prepare's rules choose if it is None, as they choose the
+    channels. images: the drawings of an epoch. repeat: the number of epochs that show the same ones. workers: the
+    processes that draw, which change nothing in the images.
     """
 
-    design: str = "captcha"
+    designs: tuple[str, ...] = ("captcha",)
     length: str | None = None
     charset: str | None = None
     case_sensitive: bool = False
@@ -55,7 +56,7 @@ class DrawOptions:
     @property
     def words(self) -> list[str]:
         """The options as they are given on the command line; those that have their default are left out."""
-        words = ["--draw", self.design]
+        words = [word for design in self.designs for word in ("--draw", design)]
         for item in fields(self)[1:]:
             value = getattr(self, item.name)
             values = value if item.name == "fonts" else [] if value == item.default else [value]
@@ -67,6 +68,6 @@ class DrawOptions:
 
 def draw_option(name: str) -> str:
     """Return the option of a field of DrawOptions; another name is returned unchanged."""
-    if name == "design":
+    if name in ("design", "designs"):  # the first in the description of a run
         return "--draw"
     return f"--{name.replace('_', '-')}" if name in {item.name for item in fields(DrawOptions)} else name

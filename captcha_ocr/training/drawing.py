@@ -3,6 +3,7 @@
 The workers import this module, so it must not import torch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,8 +16,8 @@ from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.config import RANDOM, GeneratorConfig
+from captcha_ocr.generation.drawing import Drawn, drawer_of
 from captcha_ocr.generation.folder import image_options
 from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.system.documents import to_json
@@ -29,11 +30,12 @@ DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that
 
 
 class Job(NamedTuple):
-    """Some images that one worker draws."""
+    """Some images that one worker draws; the designs take turns."""
 
-    config: GeneratorConfig
+    configs: tuple[GeneratorConfig, ...]
     numbers: range
     charset: Charset
+    longest: int
     size: InputSize
 
 
@@ -45,7 +47,7 @@ class DrawnData:
     """
 
     options: DrawOptions
-    config: GeneratorConfig
+    configs: tuple[GeneratorConfig, ...]
     charset: Charset
     size: InputSize
 
@@ -56,30 +58,38 @@ class DrawnData:
         UsageError for an option that does not fit.
         """
         lengths = None if options.length is None else Lengths.parse(options.length)
-        config = GeneratorConfig(
-            design=options.design, lengths=lengths, charset=options.charset, fonts=options.fonts, seed=training.seed
+        any_random = any(map(is_random, options.designs))
+        configs = tuple(
+            GeneratorConfig(
+                design=design,
+                lengths=lengths,
+                charset=options.charset,
+                fonts=options.fonts if is_random(design) or not any_random else (),
+                seed=training.seed,
+            )
+            for design in options.designs
         )
-        characters, _ = config.text_kind
-        charset = find_charset([characters], None, options.case_sensitive)
-        check(len(charset) > 1, f"--charset {characters} has one character, so there is nothing to learn")
-        return cls(options, config, charset, input_size(options, config, training.preset))
+        charset = find_charset([config.text_kind[0] for config in configs], None, options.case_sensitive)
+        check(len(charset) > 1, f"--charset {charset.characters} has one character, so there is nothing to learn")
+        return cls(options, configs, charset, input_size(options, configs, training.preset))
 
     @property
     def name(self) -> str:
         """The drawings, for people."""
-        return f"--draw {self.options.design}"
+        return " ".join(f"--draw {design}" for design in self.options.designs)
 
     @property
     def lengths(self) -> Lengths:
-        return self.config.text_kind[1]
+        return lengths_of(self.configs)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What is drawn, as JSON types, without the number of drawings and the size of the input."""
-        of_image = {name: value for name, value in image_options(self.config).items() if name not in ("count", "start")}
-        of_image["look"] = sha256(to_json({"look": of_image.pop("design")}))
-        names = ("design", "repeat", "case_sensitive")
-        return {**of_image, **{name: getattr(self.options, name) for name in names}}
+        first, *others = (image_options(config) for config in self.configs)
+        of_image = {name: value for name, value in first.items() if name not in ("count", "start")}
+        of_image["look"] = sha256(to_json({"look": of_image.pop("design"), **({"others": others} if others else {})}))
+        of_run = {"repeat": self.options.repeat, "case_sensitive": self.options.case_sensitive}
+        return {**of_image, "design": ", ".join(self.options.designs), **of_run}
 
     @property
     def sha256(self) -> str:
@@ -101,7 +111,7 @@ class DrawnData:
         starts = range(samples.start, samples.stop, DRAWINGS_PER_JOB)
         ends = [min(start + DRAWINGS_PER_JOB, samples.stop) for start in starts]
         return [
-            Job(self.config, range(first + start, first + end), self.charset, self.size)
+            Job(self.configs, range(first + start, first + end), self.charset, self.lengths.longest, self.size)
             for start, end in zip(starts, ends, strict=True)
         ]
 
@@ -109,7 +119,18 @@ class DrawnData:
 TrainingData = Dataset | DrawnData
 
 
-def input_size(options: DrawOptions, config: GeneratorConfig, preset: str) -> InputSize:
+def is_random(design: str) -> bool:
+    """Tell whether a design is drawn at random itself."""
+    return design.partition(":")[0] == RANDOM
+
+
+def lengths_of(configs: Sequence[GeneratorConfig]) -> Lengths:
+    """Return the lengths of all texts that are drawn."""
+    all_lengths = [config.text_kind[1] for config in configs]
+    return Lengths(min(some.shortest for some in all_lengths), max(some.longest for some in all_lengths))
+
+
+def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str) -> InputSize:
     """Return the size of the network's input: the options first, then the preset's, then what prepare would choose."""
     width, height = options.size or (None, None)
     chosen = PrepareConfig(preset=preset, width=width, height=height, channels=options.channels)
@@ -118,13 +139,18 @@ def input_size(options: DrawOptions, config: GeneratorConfig, preset: str) -> In
         return replace(of_preset, channels=options.channels or of_preset.channels)
     if of_preset is not None or (options.size is not None and options.channels is not None):
         return chosen.input_size(GENERATED)  # of which nothing is taken
-    kind = survey(drawer_of(config).draw(number).image for number in range(MAX_SURVEYED))
+    kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derived_size(kind, config.text_kind[1].longest))
+    return chosen.input_size(derived_size(kind, lengths_of(configs).longest))
+
+
+def draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
+    """Draw an image; the designs take turns."""
+    return drawer_of(configs[number % len(configs)]).draw(number)
 
 
 def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
     """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L) of the texts."""
-    drawn = [drawer_of(job.config).draw(number) for number in job.numbers]
+    drawn = [draw(job.configs, number) for number in job.numbers]
     pixels = [to_array(each.image, job.size) for each in drawn]
-    return pixels, job.charset.encode([each.text for each in drawn], job.config.text_kind[1].longest)
+    return pixels, job.charset.encode([each.text for each in drawn], job.longest)

@@ -16,7 +16,8 @@ def model_card(
     kind = "images"
     if isinstance(dataset, DrawnData):
         options = dataset.options
-        kind = f"images an epoch,\ndrawn while it trained (design `{options.design}`), new ones every {options.rhythm}"
+        designs = ", ".join(dict.fromkeys(f"`{design}`" for design in options.designs))
+        kind = f"images an epoch,\ndrawn while it trained (design {designs}), new ones every {options.rhythm}"
     lines = [
         "# A captcha-ocr model",
         "",

@@ -7,7 +7,7 @@ from conftest import naming
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.draw_options import DrawOptions, draw_option
 
-ALL = DrawOptions("captcha", "2-3", "digits", True, ("a.ttf", "b.ttf"), (48, 16), 3, 40, 2, 1)
+ALL = DrawOptions(("captcha",), "2-3", "digits", True, ("a.ttf", "b.ttf"), (48, 16), 3, 40, 2, 1)
 
 
 def test_options_survive_json_and_are_given_as_they_were():

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from conftest import ONE_WORKER, TINY, naming
 
-from captcha_ocr.config import PrepareConfig, TrainConfig
+from captcha_ocr.config import Lengths, PrepareConfig, TrainConfig
+from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_shard
 from captcha_ocr.errors import UsageError
+from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.drawing import DrawnData, draw_images
@@ -27,7 +29,7 @@ def drawn(options: DrawOptions = DIGITS, **training) -> DrawnData:
 @pytest.mark.parametrize("options", [DIGITS, DrawOptions(length="3-5", size=(64, 32), channels=3, images=24)])
 def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_path):
     data = drawn(options, seed=7)
-    generate(replace(data.config, count=24), tmp_path / "images", 1)
+    generate(replace(data.configs[0], count=24), tmp_path / "images", 1)
     width, height = options.size or (None, None)
     config = PrepareConfig(width=width, height=height, channels=options.channels, charset=options.charset)
     manifest = prepare(tmp_path / "images", tmp_path / "shards", config, ONE_WORKER).manifest
@@ -44,7 +46,7 @@ def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_pat
         )
 
     images, labels = draw_images(job)
-    assert images.dtype == np.uint8
+    assert images[0].dtype == np.uint8
     assert samples([(images, labels)], data.charset) == samples(of_shards, manifest.charset)
 
 
@@ -94,3 +96,17 @@ def test_a_preset_with_a_size_of_its_own_determines_that_of_the_input(tiny_prese
 def test_what_cannot_be_drawn_or_learnt_is_refused(options, named):
     with pytest.raises(UsageError, match=naming(*named)):
         drawn(replace(DIGITS, **options))
+
+
+def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
+    options = DrawOptions(("random:easy", "captcha-classic", "captcha"), fonts=(DEJAVU,), size=(96, 32), channels=1)
+    data = drawn(replace(options, images=6))
+    assert [bool(config.fonts) for config in data.configs] == [True, False, False]
+    assert (data.lengths, len(data.charset)) == (Lengths(1, 10), 10 + 26 + 6)
+    (job,) = data.jobs("train", range(6))
+    images, labels = draw_images(job)
+    alone = [drawer_of(data.configs[number % 3]).draw(number) for number in range(6)]
+    assert data.charset.decode(labels) == [data.charset.normalize(each.text) for each in alone]
+    assert np.array_equal(np.stack(images), [to_array(each.image, data.size) for each in alone])
+    assert data.name == "--draw random:easy --draw captcha-classic --draw captcha"
+    assert drawn(replace(options, designs=options.designs[:2])).sha256 != data.sha256
