@@ -263,9 +263,12 @@ class TrainConfig:
         except TypeError as error:
             raise UsageError(f"the configuration of the training is malformed ({error})") from None
 
-    def for_fine_tuning(self) -> "TrainConfig":
-        """Return a copy that starts from a trained model: half the learning rate, and only the head at first."""
-        return replace(self, learning_rate=self.learning_rate / 2, frozen=0.1)
+    def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
+        """Return a copy that starts from a trained model: half the learning rate, and only the head at first.
+
+        on_drawings: of which there are enough to train all at once.
+        """
+        return replace(self, learning_rate=self.learning_rate / 2, frozen=0.0 if on_drawings else 0.1)
 
     def with_options(self, **options: Any) -> "TrainConfig":
         """Return a copy in which every option that is not None replaces the preset's value."""

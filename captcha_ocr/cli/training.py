@@ -211,7 +211,9 @@ def recipe(
 
     def with_options(name: str) -> TrainConfig:
         config = preset_named(name).training
-        return (config if init is None else config.for_fine_tuning()).with_options(**options)
+        if init is not None:
+            config = config.for_fine_tuning(isinstance(data, DrawOptions))
+        return config.with_options(**options)
 
     config = with_options(preset or "default")  # raises errors in the options before anything is read
     if preset is not None:

@@ -103,7 +103,7 @@ class RunSpec:
     def usual(self) -> TrainConfig:
         """The training without other options than the preset and perhaps `--init`."""
         usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
-        return usual if self.init is None else usual.for_fine_tuning()
+        return usual if self.init is None else usual.for_fine_tuning(self.drawn is not None)
 
     @property
     def given(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(s
 def test_another_run_is_told_apart_by_the_options_that_were_given(options, named, unnamed, spec, shards, run, started):
     training = PRESETS[options.get("preset", "tiny")].training
     init = run if options.pop("init", False) else None
-    training = (training if init is None else training.for_fine_tuning()).with_options(**options)
+    training = (training if init is None else training.for_fine_tuning(on_drawings=False)).with_options(**options)
     other = RunSpec.of(read_dataset([shards]), training, init)
     changes = "; ".join(spec.changes(other))
     assert all(name in changes for name in named), changes

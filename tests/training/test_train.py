@@ -198,7 +198,7 @@ def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that
 
 @pytest.mark.parametrize(("epochs", "said"), [(2, "for 1 step\n"), (4, "for 2 steps\n")])  # of 5 steps each
 def test_the_steps_of_the_classifier_alone_are_counted(epochs, said, shards, run, tmp_path, capsys):
-    config = replace(TINY.training.for_fine_tuning(), epochs=epochs)
+    config = replace(TINY.training.for_fine_tuning(on_drawings=False), epochs=epochs)
     train([shards], tmp_path, config, replace(QUIET, quiet=False, init=run))
     assert said in capsys.readouterr().err
 
