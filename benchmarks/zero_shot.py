@@ -3,7 +3,8 @@
     python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] [--ddddocr PYTHON]
 
 Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when it is told nothing
-but the image, and when it is told the characters of the set. Images are read one by one on one thread.
+but the image, and when it is told the characters of the set. Images are read one by one on one thread. Of ours also
+the calibration: of all readings, and of those that --min-confidence 0.9 lets through.
 --ddddocr names a Python that has ddddocr (pip install ddddocr); it runs after our model, in the same call.
 """
 
@@ -19,11 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.metrics import wilson_interval
+
+SURE = 0.9  # confidence
 
 # Run by the Python that has ddddocr: takes images in base64, and prints what it reads in them and its seconds.
 DDDDOCR = """
@@ -55,24 +59,25 @@ class Reader(NamedTuple):
     model: str | None = None
     python: str | None = None
 
-    def read(self, paths: Sequence[Path], characters: str | None) -> tuple[list[str], float]:
-        """Return the texts of images, and the seconds that reading took."""
+    def read(self, paths: Sequence[Path], characters: str | None) -> tuple[list[str], list[float], float]:
+        """Return the texts of images, the confidences if they are known, and the seconds that reading took."""
         if self.python is None:
             recognizer = Recognizer(self.model, threads=1)
             if characters:
                 known = known_to(recognizer.config.charset, characters)
-                recognizer = Recognizer(self.model, charset=known, threads=1)
+                recognizer = Recognizer(self.model, charset=known, threads=1, fold_case=True)
             recognizer.predict(paths[0])
             started = time.perf_counter()
-            texts = [recognizer.predict(path).text for path in paths]
-            return texts, time.perf_counter() - started
+            readings = [recognizer.predict(path) for path in paths]
+            seconds = time.perf_counter() - started
+            return [reading.text for reading in readings], [reading.confidence for reading in readings], seconds
         both = characters and characters.lower() + characters.upper()  # it often reads the other case
         images = [base64.b64encode(on_white(path)).decode() for path in paths]
         job = {"images": images, "characters": both, "beta": self.name.endswith("beta")}
         command = [self.python, "-c", DDDDOCR]
         result = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=True)
         texts, seconds = json.loads(result.stdout.splitlines()[-1])
-        return texts, seconds
+        return texts, [], seconds
 
 
 def on_white(path: Path) -> bytes:
@@ -88,10 +93,9 @@ def on_white(path: Path) -> bytes:
 
 
 def known_to(charset: Charset, characters: str) -> str:
-    """Return those characters that a model knows, in the other case if need be."""
-    cases = ((character, character.upper(), character.lower()) for character in characters)
-    known = (next((case for case in each if not charset.unknown_characters(case)), "") for each in cases)
-    return "".join(dict.fromkeys(known))
+    """Return those characters that a model knows, in both cases."""
+    both = dict.fromkeys(characters.upper() + characters.lower())
+    return "".join(character for character in both if not charset.unknown_characters(character))
 
 
 def score(reader: Reader, folder: Path) -> dict[str, Any]:
@@ -101,11 +105,35 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
     paths, truths = [folder / row["filename"] for row in rows], [row["text"] for row in rows]
     result: dict[str, Any] = {"set": folder.name, "reader": reader.name, "images": len(rows)}
     for name, characters in (("free", None), ("told", "".join(sorted({*"".join(truths)})))):
-        texts, seconds = reader.read(paths, characters)
-        right = sum(text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True))
-        result |= {name: right / len(rows), f"{name}_interval": wilson_interval(right, len(rows))}
+        texts, confidences, seconds = reader.read(paths, characters)
+        right = [text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True)]
+        result |= {name: sum(right) / len(rows), f"{name}_interval": wilson_interval(sum(right), len(rows))}
         result["ms_per_image"] = 1000 * seconds / len(rows)
+        if confidences and name == "free":
+            result |= calibration(list(zip(confidences, right, strict=True)))
     return result
+
+
+def calibration(judged: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """Return the calibration error over ten groups of readings, and how good those are that are sure."""
+    ranked = np.array(sorted(judged, key=lambda each: each[0]), dtype=np.float64)  # (N, 2)
+    gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in np.array_split(ranked, 10)]
+    sure = [each for each in judged if each[0] >= SURE]
+    right = sum(is_right for _, is_right in sure)
+    mean = sum(confidence for confidence, _ in sure) / max(1, len(sure))
+    found = {"calibration_error": float(sum(gaps) / len(judged)), "sure": len(sure), "sure_confidence": mean}
+    return {**found, "sure_right": right, "sure_interval": wilson_interval(right, len(sure)) if sure else (0.0, 1.0)}
+
+
+def describe_sure(result: dict[str, Any]) -> str:
+    """Say how well the confidences of a reader are calibrated, if it has any."""
+    if "sure" not in result:
+        return ""
+    low, high = result["sure_interval"]
+    return (
+        f"  calibration error {result['calibration_error']:.1%}; sure of {result['sure']:,}: confidence "
+        f"{result['sure_confidence']:.2%}, right {low:.2%} to {high:.2%}"
+    )
 
 
 def main() -> None:
@@ -126,7 +154,7 @@ def main() -> None:
             low, high = result["free_interval"]
             print(
                 f"{result['set']:24} {reader.name:13} free {result['free']:7.2%} ({low:.2%} to {high:.2%})"
-                f"  told {result['told']:7.2%}  {result['ms_per_image']:.2f} ms",
+                f"  told {result['told']:7.2%}  {result['ms_per_image']:.2f} ms{describe_sure(result)}",
                 file=sys.stderr,
             )
     print(json.dumps(results))
