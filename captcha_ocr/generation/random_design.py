@@ -19,6 +19,7 @@ SHARES = {"easy": 0.4, "medium": 0.4, "hard": 0.2}  # of `mixed`
 FACTORS = {"easy": 0.45, "medium": 1.0, "hard": 1.5}  # of how likely a disturbance is
 
 HEIGHT, MIN_WIDTH, MAX_WIDTH = 64, 84, 360  # pixels
+SMALLEST = 0.2  # the height of a capital in shares of the canvas
 CAPITAL = 0.72  # the height of a capital in shares of the font size
 ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
 LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 1, 10: 1}  # weights
@@ -134,7 +135,7 @@ def add_text(
 def add_canvas(draft: DesignDraft) -> None:
     """Choose the size of text and canvas, the spacing, and where the text stands."""
     rng, text, canvas = draft.rng, draft.text, draft.canvas
-    capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(0.3, 0.9)
+    capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(SMALLEST, 0.9)
     size = capital * HEIGHT / CAPITAL
     length = int(str(text.get("length", 6)).rpartition("-")[2])
     kind = rng.choices(("touching", "normal", "wide", "spread"), (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25))[0]
@@ -142,8 +143,11 @@ def add_canvas(draft: DesignDraft) -> None:
     text["spacing"] = draft.part(low, high)
     text["spread"] = kind == "spread"
     needed = length * size * ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
-    if needed > MAX_WIDTH:
-        size, needed = size * MAX_WIDTH / needed, MAX_WIDTH
+    # Most canvases are two to four times as wide as high: a long text is written smaller.
+    widest = min(MAX_WIDTH, HEIGHT * draft.rng.triangular(1.5, 6, 2.5))
+    if needed > widest:
+        shrunk = max(size * widest / needed, min(size, SMALLEST * HEIGHT / CAPITAL))
+        size, needed = shrunk, needed * shrunk / size
     text["size"] = [round(size, 1)] * 2
     if draft.disturbs(0.05):
         text["overflow"] = "clip"
