@@ -8,20 +8,12 @@ import subprocess
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from click.testing import Result
 from conftest import invoke, naming
-from PIL import Image
-
-from captcha_ocr.cli.reading import Printer, print_table
-from captcha_ocr.data.labels import Label, read_labels
-from captcha_ocr.inference.decoding import Reading
 
 from .conftest import COMMAND, after_device
-
-SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
 def rows(result: Result) -> list[dict]:
@@ -213,29 +205,6 @@ def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, line):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.png", "БЖ"),
-        ("é.png", "a,b"),
-        ("b;c.png", 'd"e'),
-        ("中.png", "😀x"),
-        ("x y.png", "=1+2"),
-        ("t.png", "'0012"),
-        ("u.png", '="0012"'),
-        ("v.png", "'=1"),
-        ("0.png", "é\u0301"),
-    ],
-)
-def test_a_written_table_is_read_back_to_the_same_texts(tmp_path, capsysbinary, name, text):
-    reading = Reading(text, 0.5)
-    assert print_table([(name, reading)], Printer(False, 0.0), tmp_path / "codes.csv") == 0
-    print_table([(name, reading)], Printer(False, 0.0))
-    (tmp_path / "printed.csv").write_bytes(capsysbinary.readouterr().out)
-    for table in ("codes.csv", "printed.csv"):
-        assert read_labels(tmp_path / table) == ([Label(name, text)], {})
-
-
 def test_a_table_is_written_to_a_file_that_does_not_exist(read, some):
     assert read(*some, "--out", "codes.csv").stdout == ""
     assert Path("codes.csv").read_text() == read(*some, "--csv").stdout
@@ -292,15 +261,3 @@ def test_a_number_of_threads_that_cannot_be_is_refused_by_the_option(command, wr
     result = invoke(command, "--threads", wrong)
     assert result.exit_code == 2
     assert "--threads" in result.stderr
-
-
-def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (4, 60, 160), dtype=np.uint8)
-    for number, pixels in enumerate(noise):
-        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-    unsure = ("eval", "--model", "pretrained", "--device", "cpu", tmp_path)
-    said = invoke(*unsure).stderr
-    for command in (f"eval {tmp_path} --out {tmp_path}/labels.csv", f"prepare {tmp_path}", "train --init pretrained"):
-        assert command in said
-    assert "--init" not in invoke(*unsure, "--quiet").stderr
-    assert "--init" not in invoke(*unsure[:-1], SAMPLES).stderr

@@ -1,0 +1,123 @@
+"""How eval prints what it has read."""
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from captcha_ocr.cli.options import escape
+from captcha_ocr.errors import ImageError, in_one_line
+from captcha_ocr.inference.model_folder import PRETRAINED_NAME
+from captcha_ocr.system.console import command_line
+
+if TYPE_CHECKING:
+    from captcha_ocr.inference.decoding import Reading
+
+Result: TypeAlias = tuple[str, "Reading | ImageError"]
+UNSURE = 0.5  # of the texts read with less confidence fewer than half are right, if the model knows the design
+
+
+class Printer:
+    """Prints results; it leaves out the text of readings below a minimum confidence, and counts them."""
+
+    def __init__(self, as_json: bool, min_confidence: float) -> None:
+        self.as_json, self.min_confidence = as_json, min_confidence
+        self.read = self.unread = self.unsure = 0
+        self.by_model: Counter[str] = Counter()
+
+    def accepts(self, reading: "Reading") -> bool:
+        """Tell whether a reading is confident enough, and count it; call it once for each reading."""
+        accepted = reading.confidence >= self.min_confidence
+        self.read += accepted
+        self.unread += not accepted
+        self.unsure += reading.confidence < UNSURE
+        self.by_model[reading.model] += 1
+        return accepted
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether most images were read with little confidence."""
+        return self.unsure > (self.read + self.unread) / 2
+
+    def __call__(self, path: str, result: "Reading | ImageError") -> int:
+        """Print one result; returns 1 for an error."""
+        if isinstance(result, ImageError):
+            return self.print_error(path, result)
+        self.print_reading(path, result, self.accepts(result))
+        return 0
+
+    def print_reading(self, path: str, reading: "Reading", accepted: bool) -> None:
+        """Print one reading, without its text unless it is accepted."""
+        text = reading.text if accepted else None
+        if self.as_json:
+            characters = [asdict(character) for character in reading.characters] if accepted else None
+            row = {"path": path, "text": text, "confidence": reading.confidence, "characters": characters}
+            row |= {"model": reading.model} if reading.model else {}
+            click.echo(json.dumps(row, ensure_ascii=False))
+        else:
+            click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
+
+    def print_error(self, path: str, error: ImageError) -> int:
+        """Print an error, in plain output to stderr; returns 1."""
+        reason = str(error).removeprefix(in_one_line(f"{path}: "))
+        if os.path.isdir(path):  # the images of a folder that has some come one by one
+            reason = "the folder holds no images"
+        if self.as_json:
+            click.echo(json.dumps({"path": path, "error": reason}, ensure_ascii=False))
+        else:
+            click.echo(f"{escape(path)}: {reason}", err=True)
+        return 1
+
+    def print_counts(self, quiet: bool) -> None:
+        """Print how many images each model read, if there are several, and how many --min-confidence left unread."""
+        if any(self.by_model) and not quiet:
+            counts = ", ".join(f"{name} {count:,}" for name, count in self.by_model.most_common())
+            click.echo(f"read by    {counts}", err=True)
+        if self.min_confidence:
+            total = self.read + self.unread
+            click.echo(
+                f"{self.unread:,} of {total:,} left unread, with a confidence below {self.min_confidence:g}", err=True
+            )
+
+
+def what_to_do(paths: tuple[str, ...]) -> str:
+    """Say how to get a model for images of which the one in the package is not sure."""
+    images = next(filter(os.path.isdir, paths), "IMAGES")
+    label = command_line("eval", images, "--out", os.path.join(images, "labels.csv"))
+    prepare, train = command_line("prepare", images), command_line("train", "--init", PRETRAINED_NAME)
+    return (
+        f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. Label 50 "
+        f"or more and train on them: {label} (correct its texts, delete its column confidence), {prepare}, {train}"
+    )
+
+
+def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
+    """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
+    from captcha_ocr.data.tables import marked
+    from captcha_ocr.system.files import write_atomic
+
+    failed, rows = 0, []
+    for path, result in results:
+        if isinstance(result, ImageError):
+            failed += printer.print_error(path, result)
+        else:
+            rows.append((path, result.text if printer.accepts(result) else "", result.confidence))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["filename", "text", "confidence"])
+    rows.sort(key=lambda row: row[2])
+    writer.writerows((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    if out is None:
+        click.echo(table.getvalue(), nl=False)
+        return failed
+    write_atomic(out, table.getvalue().encode("utf-8", "surrogateescape"))
+    to_do = "; correct them, then delete the column confidence"
+    click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True)
+    return failed
