@@ -26,14 +26,14 @@ SEEDS = 20_000  # the seed of stage n is n after this
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage draws, in how many epochs, and the largest learning rate."""
+    """The largest input of a stage, in how many epochs it draws, and the largest learning rate."""
 
-    design: str
+    size: str
     epochs: int
     learning_rate: float
 
 
-STAGES = (Stage("random", 60, 2e-3),)
+STAGES = (Stage("288x48", 60, 2e-3),)
 
 
 def share_fonts(fonts: Path, out: Path) -> None:
@@ -52,8 +52,19 @@ def share_fonts(fonts: Path, out: Path) -> None:
 def command(number: int, out: Path) -> list[str]:
     """Return the command that trains stage `number`."""
     stage = STAGES[number - 1]
-    drawn = ["--draw", stage.design, "--case-sensitive", "--fonts", str(out / "fonts" / "train"), "--repeat", "2"]
-    how = ["--preset", "general", "--images", str(IMAGES), "--epochs", str(stage.epochs), "--seed", str(SEEDS + number)]
+    drawn = ["--draw", "random", "--case-sensitive", "--fonts", str(out / "fonts" / "train"), "--repeat", "2"]
+    how = [
+        "--preset",
+        "general",
+        "--size",
+        stage.size,
+        "--images",
+        str(IMAGES),
+        "--epochs",
+        str(stage.epochs),
+        "--seed",
+        str(SEEDS + number),
+    ]
     start = ["--init", str(WEIGHTS_FOLDER)] if number > 1 else []
     rate = ["--lr", str(stage.learning_rate)]
     return ["train", *drawn, *how, *rate, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "10"]

@@ -4,7 +4,7 @@ The workers import this module, so it must not import torch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -131,13 +131,18 @@ def lengths_of(configs: Sequence[GeneratorConfig]) -> Lengths:
 
 
 def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str) -> InputSize:
-    """Return the size of the network's input: the options first, then the preset's, then what prepare would choose."""
-    width, height = options.size or (None, None)
-    chosen = PrepareConfig(preset=preset, width=width, height=height, channels=options.channels)
+    """Return the size of the network's input: the options first, then the preset's, then what prepare would choose.
+
+    Where the preset keeps the aspect of images, the size in the options is the height and the largest width.
+    """
     of_preset = PRESETS[preset].size
-    if of_preset is not None and options.size is None:
-        return replace(of_preset, channels=options.channels or of_preset.channels)
-    if of_preset is not None or (options.size is not None and options.channels is not None):
+    if of_preset is not None:
+        width, height = options.size or (of_preset.width, of_preset.height)
+        step = None if of_preset.step is None else max(1, of_preset.step * height // of_preset.height)
+        return InputSize(height, width, options.channels or of_preset.channels, step)
+    wanted = options.size or (None, None)
+    chosen = PrepareConfig(preset=preset, width=wanted[0], height=wanted[1], channels=options.channels)
+    if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from conftest import ONE_WORKER, TINY, naming
 
-from captcha_ocr.config import Lengths, PrepareConfig, TrainConfig
+from captcha_ocr.config import PRESETS, Lengths, PrepareConfig, TrainConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_shard
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.drawing import DrawnData, draw_images
 
@@ -110,3 +111,12 @@ def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
     assert np.array_equal(np.stack(images), [to_array(each.image, data.size) for each in alone])
     assert data.name == "--draw random:easy --draw captcha-classic --draw captcha"
     assert drawn(replace(options, designs=options.designs[:2])).sha256 != data.sha256
+
+
+def test_a_size_in_the_options_is_the_largest_where_the_preset_keeps_the_aspect():
+    general = drawn(preset="general").size
+    assert general == PRESETS["general"].size
+    larger = drawn(replace(DIGITS, size=(384, 64), channels=1), preset="general").size
+    assert larger == InputSize(64, 384, 1, step=64 * general.step // general.height)
+    with pytest.raises(UsageError, match="100"):
+        drawn(replace(DIGITS, size=(100, 64)), preset="general")
