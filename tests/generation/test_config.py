@@ -69,7 +69,7 @@ def test_random_designs_have_no_document_and_name_what_their_texts_may_have():
     assert (config.document, config.level, config.parsed) == ("", "hard", None)
     characters, lengths = config.text_kind
     assert set(NAMED["alnum"]) < set(characters)
-    assert lengths == Lengths(1, 8)
+    assert lengths == Lengths(1, 10)
     assert GeneratorConfig(design="random", charset="abc", lengths=TWO).text_kind == ("abc", TWO)
     assert GeneratorConfig().level is None
 

@@ -249,7 +249,7 @@ def test_the_options_file_names_random_designs_and_the_bytes_of_saved_ones(tmp_p
     config = replace(RANDOM, count=2)
     generate(config, tmp_path / "one", 1)
     options = json.loads((tmp_path / "one" / "generator.json").read_bytes())
-    assert (options["design"], options["charset"], options["length"]) == (["random:easy", None], "0123456789", "1-8")
+    assert (options["design"], options["charset"], options["length"]) == (["random:easy", None], "0123456789", "1-10")
     save_designs(config, tmp_path / "saved.jsonl", 1)
     generate(replace(config, design=str(tmp_path / "saved.jsonl"), charset=None), tmp_path / "two", 1)
     options = json.loads((tmp_path / "two" / "generator.json").read_bytes())
