@@ -1,6 +1,6 @@
 """Train the model that reads any design, in stages, on images that are drawn meanwhile.
 
-    python benchmarks/general.py FONTS [--stage N] [--minutes M]
+    python benchmarks/general.py FONTS [--stage N] [--out FOLDER]
 
 FONTS is a folder of fonts: those of docs/designs.md, unpacked or installed. Every SCORING-th family is kept for scoring
 and never drawn in training. A stage starts from the weights that the stage before it left in benchmarks/general, in
@@ -53,21 +53,10 @@ def command(number: int, out: Path) -> list[str]:
     """Return the command that trains stage `number`."""
     stage = STAGES[number - 1]
     drawn = ["--draw", "random", "--case-sensitive", "--fonts", str(out / "fonts" / "train"), "--repeat", "2"]
-    how = [
-        "--preset",
-        "general",
-        "--size",
-        stage.size,
-        "--images",
-        str(IMAGES),
-        "--epochs",
-        str(stage.epochs),
-        "--seed",
-        str(SEEDS + number),
-    ]
+    how = ["--preset", "general", "--size", stage.size, "--images", str(IMAGES), "--epochs", str(stage.epochs)]
+    how += ["--seed", str(SEEDS + number), "--lr", str(stage.learning_rate)]
     start = ["--init", str(WEIGHTS_FOLDER)] if number > 1 else []
-    rate = ["--lr", str(stage.learning_rate)]
-    return ["train", *drawn, *how, *rate, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "10"]
+    return ["train", *drawn, *how, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "10"]
 
 
 def pack(run: Path, number: int) -> None:

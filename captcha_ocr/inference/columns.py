@@ -43,8 +43,8 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def emit(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
     """Return the probabilities of positions (B, L, K) of those of columns (B, columns, K), given a text's `lengths`.
 
-    One pass from left to right sums over all that may be before a character. If lengths are ruled out, a pass from
-    right to left has summed over all that may follow it.
+    One pass from left to right sums over all that may be before a character, after a pass from right to left has
+    summed over all that may follow it.
     """
     batch, count, classes = probabilities.shape
     after = chances_of_lengths(probabilities, lengths)

@@ -94,10 +94,7 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
 
     A text ends at its first position without a character.
     """
-    logits = np.where(allowed, logits.astype(np.float64), -np.inf)
-    logits -= logits.max(-1, keepdims=True)
-    probabilities = np.exp(logits)
-    probabilities /= probabilities.sum(-1, keepdims=True)
+    probabilities = softmax(np.where(allowed, logits.astype(np.float64), -np.inf))
     ids, confidences = most_probable(probabilities)
     is_end = ids == len(config.charset)
     after_end = is_end.cumsum(1) > is_end

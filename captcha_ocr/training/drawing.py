@@ -110,8 +110,9 @@ class DrawnData:
         first = FIRST_HELD_OUT.get(split, block * self.options.images)
         starts = range(samples.start, samples.stop, DRAWINGS_PER_JOB)
         ends = [min(start + DRAWINGS_PER_JOB, samples.stop) for start in starts]
+        longest = self.lengths.longest
         return [
-            Job(self.configs, range(first + start, first + end), self.charset, self.lengths.longest, self.size)
+            Job(self.configs, range(first + start, first + end), self.charset, longest, self.size)
             for start, end in zip(starts, ends, strict=True)
         ]
 
