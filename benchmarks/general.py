@@ -20,20 +20,21 @@ from captcha_ocr.network.weights import load_model, save_model
 DATA_FOLDER = Path("data/general")  # links to fonts, and runs
 WEIGHTS_FOLDER = Path(__file__).parent / "general"
 SCORING = 7
-IMAGES = 20_000  # of an epoch
 SEEDS = 20_000  # the seed of stage n is n after this
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The largest input of a stage, in how many epochs it draws, and the largest learning rate."""
+    """The options of train for a stage."""
 
-    size: str
+    images: int  # of an epoch
+    repeat: int
     epochs: int
+    batch_size: int
     learning_rate: float
 
 
-STAGES = (Stage("288x48", 60, 2e-3),)
+STAGES = (Stage(images=50_000, repeat=4, epochs=112, batch_size=128, learning_rate=4e-3),)
 
 
 def share_fonts(fonts: Path, out: Path) -> None:
@@ -52,9 +53,10 @@ def share_fonts(fonts: Path, out: Path) -> None:
 def command(number: int, out: Path) -> list[str]:
     """Return the command that trains stage `number`."""
     stage = STAGES[number - 1]
-    drawn = ["--draw", "random", "--case-sensitive", "--fonts", str(out / "fonts" / "train"), "--repeat", "2"]
-    how = ["--preset", "general", "--size", stage.size, "--images", str(IMAGES), "--epochs", str(stage.epochs)]
-    how += ["--seed", str(SEEDS + number), "--lr", str(stage.learning_rate)]
+    drawn = ["--draw", "random", "--case-sensitive", "--fonts", str(out / "fonts" / "train")]
+    how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
+    how += ["--epochs", str(stage.epochs), "--batch-size", str(stage.batch_size), "--lr", str(stage.learning_rate)]
+    how += ["--seed", str(SEEDS + number)]
     start = ["--init", str(WEIGHTS_FOLDER)] if number > 1 else []
     return ["train", *drawn, *how, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "10"]
 

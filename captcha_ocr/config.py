@@ -310,9 +310,16 @@ PRESETS = {
     ),
     # Images of any design, drawn while it trains: docs/lab-notebook.md, 2026-11-26.
     "general": Preset(
-        size=InputSize(height=48, width=288, channels=3, step=24),
+        size=InputSize(height=64, width=384, channels=3, step=32),
+        network=NetworkConfig(width=48),
         training=TrainConfig(
-            preset="general", batch_size=32, learning_rate=2e-3, loss="ctc", smoothing=0.0, case_folded=0.5
+            preset="general",
+            batch_size=32,
+            learning_rate=2e-3,
+            loss="ctc",
+            smoothing=0.0,
+            case_folded=0.5,
+            augment=True,
         ),
         images_seen=1_000_000,
         meant_for="drawings of any design",

@@ -204,12 +204,6 @@ class DrawnBlocks(DrawnBatches):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
-        """Yield every sample once, to train on them, and begin the next block."""
-        if self.drawn is None and self.shown < self.last:
-            self.begin(self.shown + 1)
-        yield from super().shuffled(batch_size, generator, done)
-
     def show(self, epoch: int, epochs: int | None) -> None:
         """Choose the block of an epoch, and begin it unless that was done."""
         self.last = sys.maxsize if epochs is None else self.data.block_of(epochs - 1)
@@ -232,10 +226,13 @@ class DrawnBlocks(DrawnBatches):
             return min(len(self), missing * DRAWINGS_PER_JOB)
         if self.shown < 0 and self.device.type == "cpu":  # else a block is drawn while the device computes
             self.extra_seconds = (time.perf_counter() - self.begun) / self.data.options.repeat
+        self.drawn = None
+        if block < self.last:
+            self.begin(block + 1)
         super().__init__(*collect(self.data, 0, []))  # frees the block before
         images, labels, widths = collect(self.data, len(self), parts)
         super().__init__(images.to(self.device), labels.to(self.device), widths)
-        self.shown, self.drawn = block, None
+        self.shown = block
         return 0
 
     def close(self) -> None:
