@@ -238,5 +238,5 @@ def add_strokes(draft: DesignDraft) -> None:
             break
     if draft.disturbs(0.03) and draft.text["spacing"][0] < 0:
         draft.text["overlap"] = "knock out"
-    if draft.chance(0.08):
+    if draft.chance(0.1):
         draft.add("threshold")

@@ -57,7 +57,7 @@ def mark_fields(draft: DesignDraft, behind: float, faint: bool = False, items: b
     items: whether its items may have colours of their own.
     """
     color: Any = "text"
-    if not draft.chance(0.45):
+    if not draft.chance(0.5):
         color = {"hue": [0, 360], "saturation": draft.number(0, 1), "luminance": draft.whole_part(0, 255)}
     opacity = draft.number(0.15, 0.45) if faint else draft.number(0.5, 1)
     fields: Document = {"color": color, "opacity": opacity, "behind": draft.chance(behind)}
@@ -88,7 +88,7 @@ def add_under(draft: DesignDraft) -> None:
         draft.add("halo", width=draft.number(1, 2), **look)
     elif kind < 0.18 and look["color"] != "text":
         draft.add("plate", margin=rng.randint(1, 5), **look, per_glyph=draft.chance(0.7))
-    elif kind < 0.22:
+    elif kind < 0.24:
         draft.add("strokes", count=draft.whole_part(1, 3), **look)
 
 
@@ -112,7 +112,7 @@ def add_marks(draft: DesignDraft) -> None:
     if draft.disturbs(0.5):
         count = draft.whole_part(1, 3) if draft.chance(0.75) else draft.whole_part(2, 8)
         paths = rng.sample(["straight", "across", "upright", "bent", "bezier", "sine", "arc"], rng.randint(1, 2))
-        fields = {"path": {"one_of": paths}, "width": draft.part(0.5, 3.5), "smooth": draft.chance(0.7)}
+        fields = {"path": {"one_of": paths}, "width": draft.part(0.5, 5), "smooth": draft.chance(0.7)}
         if draft.chance(0.05):
             fields["beads"] = draft.number(3, 8)
         draft.add("lines", count=count, **fields, **mark_fields(draft, behind=0.3, items=True))
@@ -167,7 +167,7 @@ def add_camera(draft: DesignDraft) -> None:
         draft.add("tint", amount=draft.number(0.05, 0.25))
     if draft.disturbs(0.01):
         draft.add("edges", amount=draft.number(0.2, 0.7))
-    if draft.disturbs(0.25):
+    if draft.disturbs(0.3):
         up = "nearest" if draft.chance(0.15) else "smooth"
         draft.add("downscale", factor=draft.number(0.35, 0.8), down=rng.choice(("area", "area", "nearest")), up=up)
     if draft.disturbs(0.4):
