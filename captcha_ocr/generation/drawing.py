@@ -112,7 +112,7 @@ class Drawer:
         return json.dumps(document, sort_keys=True)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=16)
 def drawer_of(config: GeneratorConfig) -> Drawer:
-    """Return what draws the images of a configuration; it keeps fonts and designs."""
+    """Return what draws the images of a configuration; it keeps fonts and designs, which take seconds to find."""
     return Drawer(config)

@@ -130,3 +130,9 @@ def test_a_saved_design_that_is_malformed_is_named_with_its_line(tmp_path):
 
 def test_a_drawer_is_kept_for_its_configuration():
     assert drawer_of(RANDOM) is drawer_of(replace(RANDOM))
+
+
+def test_designs_that_take_turns_keep_their_drawers():
+    configs = [replace(RANDOM, seed=seed) for seed in range(5)]
+    drawers = [drawer_of(config) for config in configs]
+    assert [drawer_of(config) for config in configs] == drawers

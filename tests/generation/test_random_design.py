@@ -10,7 +10,7 @@ from captcha_ocr.generation.design import ARITHMETIC, parse_design
 from captcha_ocr.generation.fonts import Face
 from captcha_ocr.generation.look_alikes import ALPHABET
 from captcha_ocr.generation.operators.registry import OPERATORS
-from captcha_ocr.generation.random_design import CASE_TWINS, LEVELS, MAX_WIDTH, DesignDraft, draw_design, without_twins
+from captcha_ocr.generation.random_design import CASE_TWINS, LEVELS, MAX_WIDTH, draw_design, without_twins
 
 
 def face(name, *look_alikes, family="A"):
@@ -104,16 +104,29 @@ def test_twins_lose_one_of_them_at_random_and_one_character_stays():
     assert without_twins("abc", ["xy", "ax"], rng) == "abc"
 
 
-def test_a_draft_draws_ranges_in_order():
-    draft = DesignDraft(random.Random(1), 1)
-    for low, high in [draft.part(-0.5, 0.5) for _ in range(50)] + [draft.whole_part(3, 9) for _ in range(50)]:
-        assert low <= high
-    assert [DesignDraft(random.Random(1), disturb).disturbs(1) for disturb in (0, 1)] == [False, True]
-
-
 def test_a_font_that_draws_capitals_for_small_letters_is_asked_for_capitals():
     pairs = [f"{letter}{letter.lower()}" for letter in "ABCDEFGHIJKLMNOPQRST"]
     capitals = [[face("capitals.ttf", *pairs)]]
     for seed in range(30):
         charset = draw_design(random.Random(seed), capitals, "easy", "abcXYZ1")["text"]["charset"]
         assert sorted(charset) == sorted("ABCXYZ1")
+
+
+def test_hollow_letters_have_the_colour_of_the_canvas_and_something_that_shows_them(many):
+    hollow = [document for document in many if document["text"]["color"] == "canvas"]
+    assert 0.02 < len(hollow) / len(many) < 0.1
+    for document in hollow:
+        assert {"halo", "extrusion", "shadow"} & {step["kind"] for step in document["operators"]}
+        assert document["redraw_illegible"] is False
+        assert "overflow" not in document["text"]
+
+
+def test_colours_of_any_luminance_keep_away_from_that_of_the_canvas(many):
+    found = 0
+    for document in many:
+        color, ground = document["text"]["color"], document["canvas"]["color"]["luminance"]
+        if isinstance(color, dict) and isinstance(color["luminance"], dict):
+            found += 1
+            for low, high in color["luminance"]["one_of"]:
+                assert high <= ground - 40 or low >= ground + 40
+    assert 0.08 < found / len(many) < 0.2
