@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,18 +11,10 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 import numpy as np
 
 from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
-from captcha_ocr.data.images import Source, fit, is_file, name_of, open_image
-from captcha_ocr.errors import DamagedError, ImageError, UsageError, check, is_int
+from captcha_ocr.data.images import Source, is_file, name_of, to_array
+from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Decoder, Reading
-from captcha_ocr.inference.model_folder import (
-    CONFIG_FILE,
-    ONNX_FILE,
-    PACKAGE_MODELS,
-    PRETRAINED,
-    find_model_folder,
-    folder_named,
-    read_config,
-)
+from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
@@ -44,39 +35,10 @@ class Engine(Protocol):
         """
 
 
-class Reader:
-    """A model that reads arrays; name: for readings, place: for messages."""
-
-    def __init__(self, engine: Engine, decoder: Decoder, name: str = "", place: str = "") -> None:
-        self.engine, self.decoder, self.name, self.place = engine, decoder, name, place
-        self.size = decoder.config.size
-
-    def read(self, arrays: Sequence[np.ndarray]) -> list[Reading]:
-        """Read images (C, H, W) of one or several widths, those of one width together."""
-        at_once = max(1, MAX_FEATURES_AT_ONCE // self.decoder.config.features)
-        by_width: dict[int, list[int]] = {}
-        for number, array in enumerate(arrays):
-            by_width.setdefault(array.shape[-1], []).append(number)
-        readings: dict[int, Reading] = {}
-        for numbers in by_width.values():
-            for first in range(0, len(numbers), at_once):
-                some = numbers[first : first + at_once]
-                readings |= zip(some, self.read_batch(np.stack([arrays[number] for number in some])), strict=True)
-        return [replace(readings[number], model=self.name) for number in range(len(arrays))]
-
-    def read_batch(self, images: np.ndarray) -> list[Reading]:
-        """Read images (B, C, H, W); DamagedError if the logits make no sense."""
-        logits = self.engine.logits(images)
-        fits = len(logits) == len(images) and logits.shape == self.decoder.shape(logits) and logits.dtype == np.float32
-        if not fits or not np.isfinite(logits).all():
-            raise DamagedError(f"the model{self.place} gives invalid logits; its weights are damaged or not trained")
-        return self.decoder.read(logits)
-
-
 class Recognizer:
     """Read text captchas; several threads may share a recognizer.
 
-        recognizer = Recognizer()                       # the models in the package
+        recognizer = Recognizer()                       # the model in the package
         recognizer = Recognizer("runs/default")         # your own: a model folder or a run folder
         recognizer.predict("image.png").text
         for reading in recognizer.predict(Path("images").glob("*.png")): ...
@@ -116,28 +78,22 @@ class Recognizer:
         place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
-        self.max_bytes, lengths = max_bytes, lengths_of(length)
-        self.readers: list[Reader] = []
+        self.max_bytes, self.place = max_bytes, ""
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
-            for name, path in models_in(folder).items():
-                opened = open_engine(path, device, engine, threads)
-                with suppress(UsageError) if self.readers else nullcontext():  # the second may not know the charset
-                    decoder = Decoder(opened.config, charset, lengths, fold_case)
-                    self.readers.append(Reader(opened, decoder, name, f" in {path}"))
-        else:
-            self.readers.append(Reader(model, Decoder(model.config, charset, lengths, fold_case)))
-        self.engine = self.readers[0].engine
-        self.config = self.engine.config
+            self.place = f" in {folder}"
+            model = open_engine(folder, device, engine, threads)
+        self.engine = model
+        self.config = model.config
+        self.decoder = Decoder(self.config, charset, lengths_of(length), fold_case)
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
 
     def __repr__(self) -> str:
-        place, decoder = self.readers[0].place, self.readers[0].decoder
-        model = f"model{place}" if place else "own model"
-        characters = decoder.allowed[:, : len(self.config.charset)].any(0).sum()
-        texts = f"texts of {decoder.lengths} of {characters} characters"
+        model = f"model{self.place}" if self.place else "own model"
+        characters = self.decoder.allowed[:, : len(self.config.charset)].any(0).sum()
+        texts = f"texts of {self.decoder.lengths} of {characters} characters"
         return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
 
     @overload
@@ -174,28 +130,39 @@ class Recognizer:
 
     def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
         started = time.perf_counter()
-        decoded = [self._decode(source) for source in sources]
-        arrays = [each for each in decoded if not isinstance(each, ImageError)]
-        by_model = [reader.read([each[n] for each in arrays]) for n, reader in enumerate(self.readers)]
-        surest = [max(each, key=lambda reading: reading.confidence) for each in zip(*by_model, strict=True)]
+        arrays = [self._decode(source) for source in sources]
+        read = self._read([a for a in arrays if not isinstance(a, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = (replace(reading, elapsed_s=elapsed_s) for reading in surest)
-        return [each if isinstance(each, ImageError) else next(readings) for each in decoded]
+        readings = (replace(reading, elapsed_s=elapsed_s) for reading in read)
+        return [a if isinstance(a, ImageError) else next(readings) for a in arrays]
 
-    def _decode(self, source: Source) -> list[np.ndarray] | ImageError:
-        """Return an image as the array that each model takes."""
+    def _decode(self, source: Source) -> np.ndarray | ImageError:
         try:
-            image = open_image(source, self.max_bytes)
-            return [fit(image, reader.size) for reader in self.readers]
+            return to_array(source, self.config.size, self.max_bytes)
         except ImageError as error:
             name = name_of(source)
             return ImageError(f"{name}: {error}") if name else error
 
+    def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
+        """Read images of one or several widths, those of one width together."""
+        at_once = max(1, MAX_FEATURES_AT_ONCE // self.config.features)
+        by_width: dict[int, list[int]] = {}
+        for number, array in enumerate(arrays):
+            by_width.setdefault(array.shape[-1], []).append(number)
+        readings: dict[int, Reading] = {}
+        for numbers in by_width.values():
+            for first in range(0, len(numbers), at_once):
+                some = numbers[first : first + at_once]
+                read = self._read_batch_of_one_width(np.stack([arrays[number] for number in some]))
+                readings |= zip(some, read, strict=True)
+        return [readings[number] for number in range(len(arrays))]
 
-def models_in(folder: Path) -> dict[str, Path]:
-    """Return the models to read with, by name: those of the package, or the one in `folder`, which needs no name."""
-    there = {name: path for name, path in PACKAGE_MODELS.items() if (path / CONFIG_FILE).exists()}
-    return there if folder == PRETRAINED and len(there) > 1 else {"": folder}
+    def _read_batch_of_one_width(self, images: np.ndarray) -> list[Reading]:
+        logits = self.engine.logits(images)
+        fits = len(logits) == len(images) and logits.shape == self.decoder.shape(logits) and logits.dtype == np.float32
+        if not fits or not np.isfinite(logits).all():
+            raise DamagedError(f"the model{self.place} gives invalid logits; its weights are damaged or not trained")
+        return self.decoder.read(logits)
 
 
 def lengths_of(length: int | tuple[int, int] | None) -> Lengths | None:

@@ -304,16 +304,3 @@ def test_images_of_several_widths_are_read_in_their_order():
     assert [recognizer.predict(image).text for image in images] == ["AA", "bbbb", "bb", "AAA"]
     assert Recognizer(WidthEngine(), length=3).predict(images[1]).text == "bbb"
     assert Recognizer(WidthEngine(), charset="AB", fold_case=True).predict(images[1]).text == "BBBB"
-
-
-def test_of_two_models_in_the_package_the_surer_one_reads_unless_it_cannot(run, images, monkeypatch):
-    models = {"general": PRETRAINED, "captcha": run / "best"}
-    monkeypatch.setattr("captcha_ocr.recognizer.PACKAGE_MODELS", models)
-    paths = sorted(images.glob("*.png"))[:20]
-    alone = {name: Recognizer(shutil.copytree(folder, name)).predict(paths) for name, folder in models.items()}
-    for both in (Recognizer().predict(paths), Recognizer("pretrained", engine="torch").predict(paths)):
-        for reading, *apart in zip(both, *alone.values(), strict=True):
-            surer = max(zip(apart, models, strict=True), key=lambda each: each[0].confidence)
-            assert (reading.text, reading.model) == (surer[0].text, surer[1])
-    assert {reading.model for reading in Recognizer(charset="XY").predict(paths)} == {"general"}  # the other has digits
-    assert alone["general"][0].model == ""

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +29,6 @@ class Printer:
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
         self.read = self.unread = self.unsure = 0
-        self.by_model: Counter[str] = Counter()
 
     def accepts(self, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each reading."""
@@ -38,7 +36,6 @@ class Printer:
         self.read += accepted
         self.unread += not accepted
         self.unsure += reading.confidence < UNSURE
-        self.by_model[reading.model] += 1
         return accepted
 
     @property
@@ -59,7 +56,6 @@ class Printer:
         if self.as_json:
             characters = [asdict(character) for character in reading.characters] if accepted else None
             row = {"path": path, "text": text, "confidence": reading.confidence, "characters": characters}
-            row |= {"model": reading.model} if reading.model else {}
             click.echo(json.dumps(row, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
@@ -75,11 +71,8 @@ class Printer:
             click.echo(f"{escape(path)}: {reason}", err=True)
         return 1
 
-    def print_counts(self, quiet: bool) -> None:
-        """Print how many images each model read, if there are several, and how many --min-confidence left unread."""
-        if any(self.by_model) and not quiet:
-            counts = ", ".join(f"{name} {count:,}" for name, count in self.by_model.most_common())
-            click.echo(f"read by    {counts}", err=True)
+    def print_counts(self) -> None:
+        """Print how many images --min-confidence left unread."""
         if self.min_confidence:
             total = self.read + self.unread
             click.echo(

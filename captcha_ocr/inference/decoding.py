@@ -38,14 +38,12 @@ class Reading:
     confidence: the probability from 0 to 1 that all of the text is correct: the product of its characters' confidences
     and, if lengths vary and the text is not one of the longest, that of its end.
     elapsed_s: the time it took in seconds; images of one batch share the batch's time equally.
-    model: which of the models in the package has read it; empty if there was one model alone.
     """
 
     text: str
     confidence: float
     characters: tuple[Character, ...] = ()
     elapsed_s: float = field(default=0.0, compare=False)
-    model: str = ""
 
     def __repr__(self) -> str:
         return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"

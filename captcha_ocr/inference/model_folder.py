@@ -21,7 +21,6 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a check
 HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
-PACKAGE_MODELS = {"general": PRETRAINED, "captcha": PRETRAINED / "captcha"}  # the surer one of them reads an image
 PRETRAINED_NAME = "pretrained"  # what --model, --init and CAPTCHA_OCR_MODEL call it
 MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
 BACKUP = ".captcha-ocr.old"

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import numpy as np
@@ -46,18 +45,3 @@ def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(t
         assert command in said
     assert "--init" not in invoke(*unsure, "--quiet").stderr
     assert "--init" not in invoke(*unsure[:-1], SAMPLES).stderr
-
-
-def test_the_output_names_which_model_read_if_there_are_several(capsys):
-    printer = Printer(True, 0.0)
-    for model in ("general", "captcha", "general"):
-        printer("a.png", Reading("ab", 0.9, model=model))
-    printer.print_counts(quiet=False)
-    printed = capsys.readouterr()
-    assert [json.loads(line)["model"] for line in printed.out.splitlines()] == ["general", "captcha", "general"]
-    assert printed.err.split(None, 2)[2] == "general 2, captcha 1\n"
-    alone = Printer(True, 0.0)
-    alone("a.png", Reading("ab", 0.9))
-    alone.print_counts(quiet=False)
-    printed = capsys.readouterr()
-    assert ("model" in json.loads(printed.out), printed.err) == (False, "")
