@@ -45,8 +45,14 @@ accuracy: $(VENV)/installed  ## the 30-minute recipe: draw 360,000, train, score
 	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP) --quiet
 	$(OCR) eval --model runs/$(ACCURACY) --labels data/$(ACCURACY)-fresh/labels.csv
 
-pretrained: $(VENV)/installed-dev  ## train the model in the package again: some hours
-	$(BIN)/python benchmarks/pretrained.py
+pretrained: $(VENV)/installed-dev data/fonts/done  ## train the model in the package again, with npm and the fonts of docs/designs.md: a GPU, or days
+	$(BIN)/python benchmarks/general.py /usr/share/fonts data/fonts
+
+data/fonts/done: benchmarks/fonts.txt
+	mkdir -p $(@D)
+	cd $(@D) && xargs -n 20 npm pack --silent < $(CURDIR)/$<
+	cd $(@D) && for file in *.tgz; do tar -xzf $$file --transform 's,.*/,,' --wildcards 'package/files/*-latin-[47]00-normal.woff'; done
+	touch $@
 
 test: $(VENV)/installed-dev  ## run the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov --cov-report=term

@@ -1,34 +1,46 @@
-"""Train the model that reads any design, in stages, on images that are drawn meanwhile.
+"""Make the model in the package: train it in stages on images that are drawn meanwhile, pack it, score it.
 
     python benchmarks/general.py FONTS... [--stage N] [--out FOLDER]
+    python benchmarks/general.py FONTS... --pack [--scores FILE]
 
-FONTS are folders of fonts: those of docs/designs.md, unpacked or installed, and from the third stage on also those of
-benchmarks/fonts.txt. Every SCORING-th family of a folder is kept for scoring and never drawn in training. A stage
-starts from the weights that the stage before it left in benchmarks/general, in half precision, and replaces them. A
-stage that was stopped continues.
+FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. (The first two stages were trained
+without the latter.) Every SCORING-th family of a folder is kept for scoring and never drawn in training. A stage starts
+from the weights that the stage before it left in benchmarks/general, in half precision, and replaces them. A stage that
+was stopped continues. --pack exports the weights into the package, and writes the card. FILE is what zero_shot.py
+prints, for the card.
 """
 
 import argparse
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from captcha_ocr.generation.fonts import find_faces
-from captcha_ocr.inference.model_folder import CARD_FILE, find_model_folder
+from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
+from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.system.files import write_atomic
 
-DATA_FOLDER = Path("data/general")  # links to fonts, and runs
+DATA_FOLDER = Path("data/general")  # links to fonts, images and runs
 WEIGHTS_FOLDER = Path(__file__).parent / "general"
 SCORING = 7
 SEEDS = 20_000  # the seed of stage n is n after this
+CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
+CALIBRATION = 1400  # drawings from which the 8-bit network takes its scales, and is compared
+TESTED = 10_000  # images of the captcha package, in each of its two warps
+RANDOM = ("random",)
+MIXED = ("random",) * 4 + ("captcha", "captcha-classic")
 
 
 @dataclass(frozen=True)
 class Stage:
     """The options of train for a stage, and whether it leaves the mean of its weights and those it starts from."""
 
+    designs: tuple[str, ...]
     images: int  # of an epoch
     repeat: int
     epochs: int
@@ -37,10 +49,10 @@ class Stage:
     mean: bool = False
 
 
-STAGES = (  # the first two on a GPU with 16 processors that draw, in 10 minutes
-    Stage(images=60_000, repeat=4, epochs=68, batch_size=128, learning_rate=4e-3),
-    Stage(images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True),
-    Stage(images=20_000, repeat=2, epochs=36, batch_size=32, learning_rate=4e-4),
+STAGES = (  # the first two in 10 minutes on an H200 with 16 processors that draw, the third on 2 cores
+    Stage(RANDOM, images=60_000, repeat=4, epochs=68, batch_size=128, learning_rate=4e-3),
+    Stage(RANDOM, images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True),
+    Stage(MIXED, images=20_000, repeat=2, epochs=32, batch_size=32, learning_rate=5e-4),
 )
 
 
@@ -57,18 +69,27 @@ def share_fonts(fonts: Path, out: Path) -> None:
             link.symlink_to(path.resolve())
 
 
-def command(number: int, out: Path) -> list[str]:
+def captcha_ocr(*words: object) -> str:
+    """Run a command; return what it prints to stdout."""
+    texts = [str(word) for word in words]
+    print("captcha-ocr", *texts, file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "captcha_ocr", *texts]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def training(number: int, out: Path) -> list[str]:
     """Return the command that trains stage `number`."""
     stage = STAGES[number - 1]
-    drawn = ["--draw", "random", "--case-sensitive", "--fonts", str(out / "fonts" / "train")]
+    drawn = [word for design in stage.designs for word in ("--draw", design)]
+    drawn += ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
     how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
     how += ["--epochs", str(stage.epochs), "--batch-size", str(stage.batch_size), "--lr", str(stage.learning_rate)]
     how += ["--seed", str(SEEDS + number)]
     start = ["--init", str(WEIGHTS_FOLDER)] if number > 1 else []
-    return ["train", *drawn, *how, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "10"]
+    return ["train", *drawn, *how, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "8"]
 
 
-def pack(run: Path, number: int) -> None:
+def keep(run: Path, number: int) -> None:
     """Write the best weights of a run in half precision, with the card of the run."""
     best = find_model_folder(run)
     model = load_model(best)
@@ -84,19 +105,64 @@ def add_weights(model: ResNet18, other: ResNet18) -> None:
     model.load_state_dict(means, strict=False)
 
 
+def pack(out: Path, scores: Path | None) -> None:
+    """Export the weights into the package in 8 bits, score them on the captcha package's images, write the card."""
+    images = out / "calibration"
+    drawn = "--design", "random", "--fonts", out / "fonts" / "train", "--seed", CALIBRATION_SEED
+    captcha_ocr("generate", *drawn, "--count", CALIBRATION, "--out", images, "--quiet")
+    save_model(PRETRAINED, load_model(WEIGHTS_FOLDER).half(), {"trained_by": "benchmarks/general.py"})
+    captcha_ocr("export", images, "--model", PRETRAINED, "--int8")
+    rows = [*scores_of_package(out), *(scores_of_sets(scores) if scores else [])]
+    write_atomic(PRETRAINED / CARD_FILE, CARD.format(rows="\n".join(rows)).encode())
+
+
+def scores_of_package(out: Path) -> Iterator[str]:
+    """Read images that the captcha package draws; yield a row of the card for each warp."""
+    for number, warp in enumerate(("package", "classic")):
+        images = out / f"test-{warp}"
+        drawn = "--renderer", "package", "--warp", warp, "--seed", TEST_SEED + number, "--count", TESTED
+        captcha_ocr("generate", *drawn, "--out", images, "--quiet")
+        printed = captcha_ocr("eval", "--json", "--model", PRETRAINED, "--labels", images / "labels.csv")
+        summary = json.loads(printed.splitlines()[-1])["summary"]
+        exact = summary["exact"] + summary["folded"]
+        yield row(f"captcha package, warp {warp}", summary["images"], exact, summary["calibration_error"])
+
+
+def scores_of_sets(scores: Path) -> Iterator[str]:
+    """Yield a row of the card for each set that zero_shot.py has read with the model."""
+    for result in json.loads(scores.read_text("utf-8")):
+        if result["reader"] == "ours":
+            right = round(result["free"] * result["images"])
+            yield row(result["set"], result["images"], right, result["calibration_error"])
+
+
+def row(name: str, images: int, right: int, error: float) -> str:
+    """Return a row of the table in the card."""
+    low, high = wilson_interval(right, images)
+    return f"| {name} | {images:,} | {right / images:.2%} | {low:.2%} to {high:.2%} | {error:.1%} |"
+
+
+CARD = (WEIGHTS_FOLDER / "CARD.md").read_text("utf-8")
+
+
 def main() -> None:
-    """Train one stage."""
+    """Train all stages and pack the model, or do one of these steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("fonts", type=Path, nargs="+")
-    parser.add_argument("--stage", type=int, default=len(STAGES))
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument("--stage", type=int, choices=range(1, len(STAGES) + 1), help="train this one alone")
+    step.add_argument("--pack", action="store_true", help="train nothing")
+    parser.add_argument("--scores", type=Path, help="what zero_shot.py printed")
     parser.add_argument("--out", type=Path, default=DATA_FOLDER)
     arguments = parser.parse_args()
     for folder in arguments.fonts:
         share_fonts(folder, arguments.out / "fonts")
-    words = command(arguments.stage, arguments.out)
-    print("captcha-ocr", *words, file=sys.stderr, flush=True)
-    subprocess.run([sys.executable, "-m", "captcha_ocr", *words], check=True)
-    pack(arguments.out / f"stage-{arguments.stage}", arguments.stage)
+    all_stages = [] if arguments.pack else range(1, len(STAGES) + 1)
+    for number in [arguments.stage] if arguments.stage else all_stages:
+        captcha_ocr(*training(number, arguments.out))
+        keep(arguments.out / f"stage-{number}", number)
+    if not arguments.stage:
+        pack(arguments.out, arguments.scores)
 
 
 if __name__ == "__main__":

@@ -157,14 +157,15 @@ class ModelConfig:
 class PrepareConfig:
     """The options of prepare.
 
-    preset: whose input size to use. width, height, channels: override it; None takes the preset's or the images' own.
+    preset: whose input size to use; None chooses it by the number of labels. width, height, channels: override it; None
+    takes the preset's or the images' own.
     lengths: None takes the lengths of the labels.
     split: training, validation and test images in percent; splits in a labels file have priority.
     fold: (fold, folds), counted from 1, makes the test set one of `folds` parts and ignores other splits.
     max_bytes: larger image files are left out.
     """
 
-    preset: str = "default"
+    preset: str | None = None
     lengths: Lengths | None = None
     width: int | None = None
     height: int | None = None
@@ -192,7 +193,7 @@ class PrepareConfig:
 
     def input_size(self, derived: ImageKind) -> InputSize:
         """Return the size of the network's input: the options first, then the preset's size, then `derived`."""
-        size = preset_named(self.preset).size or derived
+        size = preset_named(self.preset or "default").size or derived
         if isinstance(size, InputSize):
             size = size.fixed(derived.width, derived.height)
         return InputSize(
@@ -266,8 +267,10 @@ class TrainConfig:
     def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
         """Return a copy that starts from a trained model: half the learning rate, and only the head at first.
 
-        on_drawings: of which there are enough to train all at once.
+        on_drawings: of which there are enough to train all at once. A preset that always starts so stays as it is.
         """
+        if self.preset in PRESETS and PRESETS[self.preset].pretrained:
+            return self
         return replace(self, learning_rate=self.learning_rate / 2, frozen=0.0 if on_drawings else 0.1)
 
     def with_options(self, **options: Any) -> "TrainConfig":
@@ -282,6 +285,7 @@ class Preset:
     size: of the network's input; None derives it from the images.
     images_seen: the number of epochs follows from this number of training images, repeats counted, up to `max_epochs`;
     None leaves it open, and only early stopping ends a run.
+    pretrained: whether it starts from the model in the package unless it is given another.
     meant_for: for how many images the preset is made, in words.
     """
 
@@ -290,10 +294,13 @@ class Preset:
     training: TrainConfig = field(default_factory=TrainConfig)
     images_seen: int | None = None
     max_epochs: int = 100
+    pretrained: bool = False
     meant_for: str = "any number of images"
 
 
+FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
+ANY_DESIGN = InputSize(height=64, width=384, channels=3, step=32)  # the input of the model in the package
 PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
     "default": Preset(images_seen=280_000, meant_for=f"{FEW:,} images and more"),
@@ -310,7 +317,7 @@ PRESETS = {
     ),
     # Images of any design, drawn while it trains: docs/lab-notebook.md, 2026-11-26.
     "general": Preset(
-        size=InputSize(height=64, width=384, channels=3, step=32),
+        size=ANY_DESIGN,
         network=NetworkConfig(width=48),
         training=TrainConfig(
             preset="general",
@@ -324,6 +331,17 @@ PRESETS = {
         images_seen=1_000_000,
         meant_for="drawings of any design",
     ),
+    # For a handful of images, augmented each time: docs/lab-notebook.md, 2026-11-26.
+    "finetune": Preset(
+        size=ANY_DESIGN,
+        training=TrainConfig(
+            preset="finetune", batch_size=16, learning_rate=1e-3, loss="ctc", smoothing=0.0, augment=True, patience=300
+        ),
+        images_seen=15_000,
+        max_epochs=300,
+        pretrained=True,
+        meant_for=f"fewer than {FEWEST:,} images",
+    ),
     # The recipe with which the project began.
     "seed": Preset(
         size=InputSize(height=24, width=56, channels=3),
@@ -335,8 +353,10 @@ PRESETS = {
 }
 
 
-def preset_for(training_images: int) -> str:
-    """Return the name of the preset to use if none is given."""
+def preset_for(training_images: int, size: InputSize | None = None) -> str:
+    """Return the name of the preset to use if none is given, with images of such a size."""
+    if training_images < FEWEST and size is not None and size == ANY_DESIGN.fixed(size.width, size.height):
+        return "finetune"
     return "few" if training_images < FEW else "default"
 
 

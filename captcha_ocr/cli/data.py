@@ -38,7 +38,7 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig
+from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
@@ -168,7 +168,11 @@ label_options = add_options(
 @click.argument("images", type=FOLDER, default=IMAGES)
 @option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
 @label_options
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Its input size is used.")
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help=f"Its input size is used.  [default: finetune below {FEWEST:,} labels, else default]",
+)
 @size_option
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
 @option("--split", default="80/10/10", callback=parse_numbers("/"), help="Percentages for training/validation/test.")
@@ -180,7 +184,7 @@ def prepare(
     out: Path,
     labels: Path | None,
     corrections: Path | None,
-    preset: str,
+    preset: str | None,
     size: tuple[int, int] | None,
     channels: str | None,
     folds: int | None,
@@ -220,6 +224,8 @@ def prepare(
     rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
     advice = advice_on_tables(prepared.found, [label.text for label in prepared.found.labels])
     rows += [("advice", line) for line in advice]
+    if preset is None and preset_for(prepared.manifest.count("train"), prepared.manifest.size) == "finetune":
+        rows.append(("preset", f"finetune: fewer than {FEWEST:,} images train from the model in the package"))
     if copies := prepared.manifest.copies:
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:

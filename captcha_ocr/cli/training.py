@@ -84,7 +84,7 @@ draw_options = add_options(
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help=f"Network and training options.  [default: few below {FEW:,} training images, else default]",
+    help=f"Network and training options.  [default: as prepare, few below {FEW:,} training images, else default]",
 )
 @training_option("--epochs", "epochs", "Maximum number of epochs.  [default: from the number of images]", type=int)
 @training_option("--patience", "patience", "Stop after so many epochs without a better validation.", type=int)
@@ -220,7 +220,8 @@ def recipe(
         return config
     if isinstance(data, DrawOptions):
         return with_options(preset_for(data.different(derive_epochs(replace(config, epochs=None), data.images) or 1)))
-    return with_options(preset_for(options["images"] or read_dataset(data).count("train")))
+    dataset = read_dataset(data)
+    return with_options(preset_for(options["images"] or dataset.count("train"), dataset.size))
 
 
 @main.command()
@@ -254,7 +255,7 @@ def curve(
         from captcha_ocr.training.run import TrainOptions
 
     def recipe_for(number: int) -> TrainConfig:
-        return recipe(None, (), init, {"images": number, "epochs": epochs, "seed": seed})
+        return recipe(None, [data], init, {"images": number, "epochs": epochs, "seed": seed})
 
     options = TrainOptions(device=device, init=init, force=force, quiet=quiet, threads=threads)
     points = curves.learning_curve(data, out, recipe_for, images, options)

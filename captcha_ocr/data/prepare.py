@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from captcha_ocr.config import MAX_BYTES, PrepareConfig, Split
+from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_BYTES, Lengths, PrepareConfig, Split
 from captcha_ocr.data.images import fit, oddities_of, open_image, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import select_labels
@@ -151,6 +151,7 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
     found = find_labels(images, options.labels_file, options.corrections, config).check()
     selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
+    config = replace(config, preset=config.preset or preset_of(config, len(selected.labels), selected.lengths, kind))
     manifest = Manifest(
         charset=selected.charset,
         lengths=selected.lengths,
@@ -207,6 +208,13 @@ def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
     """Return what a sample of the labelled images is like; if none can be read, what generated images are like."""
     sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
     return survey(sample, max_bytes) or GENERATED
+
+
+def preset_of(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
+    """Return the preset whose input size to use: few images train from the model in the package, if it fits them."""
+    is_free = config.height is None and config.channels is None
+    is_wide = ANY_DESIGN.width_of(kind.width, kind.height) >= MIN_INPUT_WIDTH_PER_CHARACTER * lengths.longest
+    return "finetune" if labels < FEWEST and is_free and is_wide else "default"
 
 
 def derived_size(images: ImageKind, longest: int) -> ImageKind:

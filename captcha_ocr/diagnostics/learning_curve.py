@@ -128,7 +128,7 @@ def learning_curve(
 def is_finished(folder: Path, dataset: Dataset, config: TrainConfig, options: TrainOptions) -> bool:
     """Tell whether a run folder holds this run, finished; errors as `train`, such as for another run."""
     with ExitStack() as lock:
-        return inspect_folder(folder, dataset, config, options, lock).finished is not None
+        return inspect_folder(folder, dataset, config, options.starting(config), lock).finished is not None
 
 
 def plan(

@@ -8,7 +8,13 @@ from typing import Any, get_args
 from captcha_ocr.config import PRESETS, ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
 from captcha_ocr.data.tables import excerpt
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.model_folder import WEIGHTS_FILE, find_model_folder, read_config, read_model_config
+from captcha_ocr.inference.model_folder import (
+    PRETRAINED,
+    WEIGHTS_FILE,
+    find_model_folder,
+    read_config,
+    read_model_config,
+)
 from captcha_ocr.system.console import say
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
@@ -44,6 +50,11 @@ class TrainOptions:
     tensorboard: bool = False
     threads: int | None = None
     advise: bool = True
+
+    def starting(self, config: TrainConfig) -> "TrainOptions":
+        """Return the options with the model that the preset of a training starts from, if they name none."""
+        is_given = self.init is not None or not preset_named(config.preset).pretrained
+        return self if is_given else replace(self, init=PRETRAINED)
 
 
 @dataclass(frozen=True)

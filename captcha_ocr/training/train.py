@@ -50,6 +50,7 @@ def train(
     On SIGINT or SIGTERM, training saves a checkpoint between two steps and raises KeyboardInterrupt or SystemExit.
     Under torchrun all processes train together; the main process decides, writes and prints.
     """
+    options = options.starting(config)
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
