@@ -6,6 +6,7 @@ import pytest
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import (
+    ANY_DESIGN,
     PRESETS,
     Lengths,
     ModelConfig,
@@ -148,6 +149,15 @@ def test_the_number_of_epochs_follows_from_the_number_of_images():
 
 def test_the_preset_follows_from_the_number_of_images():
     assert [preset_for(images) for images in (2, 19_999, 20_000, 10**6)] == ["few", "few", "default", "default"]
+
+
+def test_few_images_of_the_size_of_the_model_in_the_package_start_from_it():
+    size = ANY_DESIGN.fixed(200, 50)
+    assert [preset_for(images, size) for images in (2, 999, 1000)] == ["finetune", "finetune", "few"]
+    others = InputSize(64, 256, 1), InputSize(60, 160, 3), InputSize(64, 250, 3)
+    assert [preset_for(2, other) for other in others] == ["few"] * 3
+    training = preset_named("finetune").training
+    assert training.for_fine_tuning(on_drawings=False) == training
 
 
 def test_a_difference_names_the_field_and_both_values():

@@ -26,6 +26,17 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
     assert (tmp_path / "curve" / "curve.png").exists()
 
 
+def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so(images, tmp_path):
+    made = invoke("prepare", images, "--out", tmp_path / "shards", "--workers", 1)
+    assert "finetune" in made.stderr
+    options = ["--data", tmp_path / "shards", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run"]
+    result = invoke("train", *options)
+    assert result.exit_code == 0, result.stderr
+    assert all(words in result.stderr for words in ("preset finetune", "weights    from the one in the package"))
+    again = invoke("train", *options, "--preset", "few", "--force", "--images", 10)
+    assert "weights" not in again.stderr
+
+
 def test_train_computes_with_the_wanted_threads(shards, tmp_path, torch_threads):
     options = ["--data", shards, "--out", tmp_path / "run", "--preset", "tiny", "--epochs", 1, "--device", "cpu"]
     result = invoke("train", *options, "--threads", 2)

@@ -12,10 +12,10 @@ import captcha_ocr.data.prepare
 from captcha_ocr.config import SPLITS, Lengths, PrepareConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, prepare_command
+from captcha_ocr.data.prepare import STAGING, prepare_command, preset_of
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.input_size import InputSize
+from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.system.documents import seal, to_json
 from captcha_ocr.system.files import writing_to
 
@@ -61,12 +61,30 @@ def test_another_seed_gives_another_order_and_smaller_shards_give_the_same(image
     assert samples(tmp_path / "smaller", "train") == samples(shards, "train")
 
 
-def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "size"), [("default", InputSize(height=57, width=170, channels=1)), (None, InputSize(64, 192, 3))]
+)
+def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(tmp_path, preset, size):
     (tmp_path / "sub").mkdir()  # images are found in folders of a folder, too
     for number, text in enumerate(("ab", "ba", "aab")):
         Image.new("RGB", (300, 100), (number, number, number)).save(tmp_path / "sub" / f"{text}.png")
-    manifest = prepare(tmp_path, tmp_path / "out", PrepareConfig()).manifest
-    assert manifest.size == InputSize(height=57, width=170, channels=1)
+    assert prepare(tmp_path, tmp_path / "out", PrepareConfig(preset)).manifest.size == size
+
+
+@pytest.mark.parametrize(
+    ("labels", "longest", "options", "preset"),
+    [
+        (999, 4, {}, "finetune"),
+        (1000, 4, {}, "default"),
+        (50, 12, {}, "finetune"),
+        (50, 13, {}, "default"),  # the input is too narrow for them
+        (50, 4, {"channels": 1}, "default"),
+        (50, 4, {"width": 96, "height": 32}, "default"),
+    ],
+)
+def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(labels, longest, options, preset):
+    kind = ImageKind(height=50, width=150, channels=1)
+    assert preset_of(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
 
 
 # --- labels --------------------------------------------------------------------------------------
