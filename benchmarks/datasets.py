@@ -34,22 +34,22 @@ def score_of(run: Path) -> tuple[Scores, float]:
     return Scores.from_counts(finished["test"]), finished["seconds"]
 
 
-def train_split(images: Path, out: Path, options: list[str], preset: str, labels: Path | None = None) -> list[Path]:
+def train_split(images: Path, out: Path, options: list[str], size: list[str], labels: Path | None = None) -> list[Path]:
     """Prepare and train on one split; returns the run folder, in a list."""
     labels_option = [] if labels is None else ["--labels", labels]
-    captcha_ocr("prepare", images, "--out", out / "shards", "--preset", preset, *labels_option)
+    captcha_ocr("prepare", images, "--out", out / "shards", *size, *labels_option)
     captcha_ocr("train", "--data", out / "shards", "--out", out / "run", *options)
     return [out / "run"]
 
 
-def train_folds(images: Path, out: Path, options: list[str], preset: str, folds: int) -> list[Path]:
+def train_folds(images: Path, out: Path, options: list[str], size: list[str], folds: int) -> list[Path]:
     """Prepare and train on every fold; returns the run folders."""
-    captcha_ocr("prepare", images, "--out", out / "shards", "--preset", preset, "--folds", folds)
+    captcha_ocr("prepare", images, "--out", out / "shards", *size, "--folds", folds)
     captcha_ocr("train", "--cross-validate", "--data", out / "shards", "--out", out / "run", *options)
     return [out / "run" / f"fold-{fold}" for fold in range(1, folds + 1)]
 
 
-def train_draws(images: Path, out: Path, options: list[str], preset: str, draws: int, count: int) -> list[Path]:
+def train_draws(images: Path, out: Path, options: list[str], size: list[str], draws: int, count: int) -> list[Path]:
     """Train on random draws of `count` labels, a tenth of them for validation, and test on the rest."""
     runs = []
     with open(images / "labels.csv", encoding="utf-8", newline="") as stream:
@@ -63,7 +63,7 @@ def train_draws(images: Path, out: Path, options: list[str], preset: str, draws:
             table = csv.writer(stream)
             table.writerow(["filename", "text", "split"])
             table.writerows((*row, split) for row, split in zip(drawn, splits, strict=True))
-        runs += train_split(images, folder, options, preset, folder / "labels.csv")
+        runs += train_split(images, folder, options, size, folder / "labels.csv")
     return runs
 
 
@@ -74,19 +74,20 @@ def main() -> None:
     parser.add_argument("--folds", type=int)
     parser.add_argument("--draws", type=int)
     parser.add_argument("--labels", type=int, default=300, help="how many, in a draw")
-    parser.add_argument("--preset", default="default", help="whose input size prepare takes")
+    parser.add_argument("--preset", help="whose input size prepare takes")
     parser.add_argument("--out", type=Path, default=Path("runs/datasets"))
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments, options = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
-    images, preset, folds, draws = arguments.images, arguments.preset, arguments.folds, arguments.draws
+    images, folds, draws = arguments.images, arguments.folds, arguments.draws
+    size = ["--preset", arguments.preset] if arguments.preset else []
     kind = f"{folds}-folds" if folds else f"{arguments.labels}-labels" if draws else "split"
-    out = arguments.out / "-".join([images.name, kind, *(Path(option).name.strip("-") for option in options)])
+    out = arguments.out / "-".join([images.name, kind, *(Path(option).name.strip("-") for option in [*size, *options])])
     if folds:
-        runs = train_folds(images, out, options, preset, folds)
+        runs = train_folds(images, out, options, size, folds)
     elif draws:
-        runs = train_draws(images, out, options, preset, draws, arguments.labels)
+        runs = train_draws(images, out, options, size, draws, arguments.labels)
     else:
-        runs = train_split(images, out, options, preset)
+        runs = train_split(images, out, options, size)
     scores = [score_of(run) for run in runs]
     for run, (score, seconds) in zip(runs, scores, strict=True):
         print(f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}")

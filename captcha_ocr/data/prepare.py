@@ -151,7 +151,8 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
     found = find_labels(images, options.labels_file, options.corrections, config).check()
     selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
-    config = replace(config, preset=config.preset or preset_of(config, len(selected.labels), selected.lengths, kind))
+    learnt = sum(label.split != "test" for label in selected.labels)
+    config = replace(config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind))
     manifest = Manifest(
         charset=selected.charset,
         lengths=selected.lengths,
