@@ -38,10 +38,16 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
+from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
-from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
+from captcha_ocr.inference.model_folder import (
+    PRETRAINED,
+    default_model,
+    find_model_folder,
+    name_of_model,
+    read_model_config,
+)
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -171,7 +177,7 @@ label_options = add_options(
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help=f"Its input size is used.  [default: finetune below {FEWEST:,} labels, else default]",
+    help="Its input size is used.  [default: default]",
 )
 @size_option
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
@@ -209,6 +215,8 @@ def prepare(
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
+    if preset is None and read_model_config(PRETRAINED).size != ANY_DESIGN:  # a start for images of its own kind alone
+        preset = "default"
     config = PrepareConfig(
         preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
     )
@@ -224,7 +232,7 @@ def prepare(
     rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
     advice = advice_on_tables(prepared.found, [label.text for label in prepared.found.labels])
     rows += [("advice", line) for line in advice]
-    if preset is None and preset_for(prepared.manifest.count("train"), prepared.manifest.size) == "finetune":
+    if preset_for(prepared.manifest.count("train"), prepared.manifest.size) == "finetune":
         rows.append(("preset", f"finetune: fewer than {FEWEST:,} images train from the model in the package"))
     if copies := prepared.manifest.copies:
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
