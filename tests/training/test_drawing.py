@@ -32,7 +32,7 @@ def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_pat
     data = drawn(options, seed=7)
     generate(replace(data.configs[0], count=24), tmp_path / "images", 1)
     width, height = options.size or (None, None)
-    config = PrepareConfig(width=width, height=height, channels=options.channels, charset=options.charset)
+    config = PrepareConfig("default", width=width, height=height, channels=options.channels, charset=options.charset)
     manifest = prepare(tmp_path / "images", tmp_path / "shards", config, ONE_WORKER).manifest
     assert (manifest.size, manifest.lengths) == (data.size, data.lengths)
     of_shards = [read_shard(tmp_path / "shards", manifest, shard) for shard in manifest.shards]
