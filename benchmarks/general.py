@@ -143,7 +143,7 @@ def row(name: str, images: int, right: int, error: float) -> str:
     return f"| {name} | {images:,} | {right / images:.2%} | {low:.2%} to {high:.2%} | {error:.1%} |"
 
 
-CARD = (WEIGHTS_FOLDER / "CARD.md").read_text("utf-8")
+CARD = Path(__file__).with_name("general_card.md").read_text("utf-8")
 
 
 def main() -> None:
