@@ -1,4 +1,4 @@
-"""Make the model in the package: train it in stages on images that are drawn meanwhile, pack it, score it.
+"""Make the model for any design: train it in stages on images that are drawn meanwhile, pack it, score it.
 
     python benchmarks/general.py FONTS... [--stage N] [--out FOLDER]
     python benchmarks/general.py FONTS... --pack [--scores FILE]
@@ -12,11 +12,11 @@ prints, for the card.
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from pretrained import captcha_ocr
 
 from captcha_ocr.generation.fonts import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
@@ -68,14 +68,6 @@ def share_fonts(fonts: Path, out: Path) -> None:
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
             link.symlink_to(path.resolve())
-
-
-def captcha_ocr(*words: object) -> str:
-    """Run a command; return what it prints to stdout."""
-    texts = [str(word) for word in words]
-    print("captcha-ocr", *texts, file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "captcha_ocr", *texts]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def training(number: int, out: Path) -> list[str]:

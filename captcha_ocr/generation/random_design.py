@@ -169,17 +169,12 @@ def add_any_colors(draft: DesignDraft) -> None:
     """Choose a strong colour for the canvas, and for the glyphs any that are lighter or darker, often each its own."""
     ground, gap = draft.rng.randint(0, 255), draft.rng.randint(40, 90)
     darker, lighter = [0, max(0, ground - gap)], [min(255, ground + gap), 255]
-    sides = [side for side in (darker, lighter) if side[1] - side[0] >= 20] or [max(darker, lighter, key=span)]
+    sides = [side for side in (darker, lighter) if side[1] - side[0] >= 20]  # one at least: both have 75 together
     draft.canvas["color"] = {"hue": draft.rng.randrange(360), "saturation": draft.number(0, 1), "luminance": ground}
     draft.text["color"] = {"saturation": [0, 1], "luminance": {"one_of": sides}}
     draft.text["color_per_glyph"] = draft.chance(0.7)
     draft.reach = gap // 4
     draft.may_invert = False
-
-
-def span(side: list[int]) -> int:
-    """Return how far a range reaches."""
-    return side[1] - side[0]
 
 
 def color_near(draft: DesignDraft, luminance: int, saturation: float) -> Document:
