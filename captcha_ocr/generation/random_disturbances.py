@@ -93,12 +93,16 @@ def add_under(draft: DesignDraft) -> None:
 
 
 def add_relief(draft: DesignDraft) -> None:
-    """Add what shows glyphs of the colour of the canvas: their edge, their shadow or both."""
+    """Add what shows glyphs of the colour of the canvas: their edge, their shadow, both, or plates under them."""
     rng, ground = draft.rng, draft.canvas["color"]["luminance"][0]
     light = [0, max(10, ground - 90)] if ground > 127 else [min(245, ground + 90), 255]
     look: Document = {"color": {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}}
     look["per_glyph"] = draft.chance(0.3)
-    kind = rng.choice(("halo", "extrusion", "shadow", "both"))
+    kind = rng.choice(("halo", "extrusion", "shadow", "both", "plate"))
+    if kind == "plate":
+        shape = rng.choice(("box", "ellipse"))
+        draft.add("plate", margin=draft.whole_part(2, 7), shape=shape, **look | {"per_glyph": draft.chance(0.8)})
+        return
     if kind in ("halo", "both"):
         draft.add("halo", width=draft.number(1, 2), **look)
     if kind != "halo":
@@ -150,8 +154,8 @@ def add_warps(draft: DesignDraft) -> None:
         draft.add("swirl", angle=draft.part(-25, 25))
     if draft.chance(0.04):
         draft.add("turn", angle=draft.part(-12, 12))
-    if draft.disturbs(0.02):
-        draft.add("ripple", x=draft.number(0.5, 2), rows=draft.rng.randint(1, 3))
+    if draft.disturbs(0.05):
+        draft.add("ripple", x=draft.number(0.5, 3), rows=draft.rng.randint(1, 4))
 
 
 def add_camera(draft: DesignDraft) -> None:

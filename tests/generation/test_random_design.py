@@ -116,7 +116,7 @@ def test_hollow_letters_have_the_colour_of_the_canvas_and_something_that_shows_t
     hollow = [document for document in many if document["text"]["color"] == "canvas"]
     assert 0.02 < len(hollow) / len(many) < 0.1
     for document in hollow:
-        assert {"halo", "extrusion", "shadow"} & {step["kind"] for step in document["operators"]}
+        assert {"halo", "extrusion", "shadow", "plate"} & {step["kind"] for step in document["operators"]}
         assert document["redraw_illegible"] is False
         assert "overflow" not in document["text"]
 
