@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 OCR := $(BIN)/captcha-ocr
 ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
-.PHONY: all demo generate prepare train eval accuracy pretrained general test soak check clean help
+.PHONY: all demo generate prepare train eval accuracy pretrained test soak check clean help
 
 all: generate prepare train eval  ## generate, prepare, train and eval; finished steps are skipped
 
@@ -45,11 +45,8 @@ accuracy: $(VENV)/installed  ## the 30-minute recipe: draw 360,000, train, score
 	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP) --quiet
 	$(OCR) eval --model runs/$(ACCURACY) --labels data/$(ACCURACY)-fresh/labels.csv
 
-pretrained: $(VENV)/installed-dev  ## train the model in the package again: some hours
-	$(BIN)/python benchmarks/pretrained.py
-
-general: $(VENV)/installed-dev data/fonts/done  ## replace it by the model for any design, with npm and the fonts of docs/designs.md: a GPU, or days
-	$(BIN)/python benchmarks/general.py /usr/share/fonts data/fonts
+pretrained: $(VENV)/installed-dev data/fonts/done  ## train the model in the package again, with npm and the fonts of docs/designs.md: a GPU, or days
+	$(BIN)/python benchmarks/pretrained.py /usr/share/fonts data/fonts
 
 data/fonts/done: benchmarks/fonts.txt
 	mkdir -p $(@D)

@@ -39,10 +39,13 @@ class InputSize:
 
     def width_of(self, width: int, height: int) -> int:
         """Return the input's width for an image of this width and height."""
+        return self.nearest(width * self.height / height)
+
+    def nearest(self, width: float) -> int:
+        """Return the nearest of the widths that an image may get."""
         if self.step is None:
             return self.width
-        steps = round(width * self.height / height / self.step)
-        return min(self.width, max(-(-self.height // self.step), steps) * self.step)
+        return min(self.width, max(-(-self.height // self.step), round(width / self.step)) * self.step)
 
     def fixed(self, width: int, height: int) -> "InputSize":
         """Return the size for images that all have about this width and height."""

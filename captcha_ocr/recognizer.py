@@ -5,13 +5,14 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
 from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
-from captcha_ocr.data.images import Source, is_file, name_of, to_array
+from captcha_ocr.data.images import Source, is_file, name_of, of_width, to_array
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
@@ -19,6 +20,8 @@ from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
+SURE = 0.9  # below this confidence, an image is read at another width, too
+OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
 
 
@@ -144,6 +147,17 @@ class Recognizer:
             return ImageError(f"{name}: {error}") if name else error
 
     def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
+        """Read images of one or several widths; keep the surest reading where several were needed."""
+        readings = self._read_once(arrays)
+        size = self.config.size
+        for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
+            unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]
+            others = [of_width(arrays[n], size.nearest(arrays[n].shape[-1] + change)) for n in unsure]
+            for number, other in zip(unsure, self._read_once(others), strict=True):
+                readings[number] = max(readings[number], other, key=attrgetter("confidence"))
+        return readings
+
+    def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""
         at_once = max(1, MAX_FEATURES_AT_ONCE // self.config.features)
         by_width: dict[int, list[int]] = {}

@@ -1,30 +1,34 @@
-"""Draw docs/captchas.png: the sample images with what the built-in model reads.
+"""Draw docs/captchas.png: one image of each named design and four random ones, with what the built-in model reads.
 
 python docs/make_picture.py
 """
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image
 
 from captcha_ocr import Recognizer
+from captcha_ocr.generation.config import RANDOM, GeneratorConfig
+from captcha_ocr.generation.design import design_names
+from captcha_ocr.generation.drawing import drawer_of
 
-ROOT = Path(__file__).parent.parent
+PICTURE = Path(__file__).parent / "captchas.png"
+RANDOM_ONES = 4
 
 
 def main() -> None:
-    """Read data/samples and write the picture."""
-    paths = sorted((ROOT / "data" / "samples").glob("*.png"))
-    readings = Recognizer().predict(paths)
-    figure = Figure(figsize=(7.2, 3.1), layout="constrained")
-    for axes, path, reading in zip(figure.subplots(2, 3).flat, paths, readings, strict=True):
-        with Image.open(path) as image:
-            axes.imshow(np.asarray(image))
-        axes.set_title(f"{reading.text}   {reading.confidence:.1%}", family="monospace", fontsize=12, y=-0.32)
+    """Draw, read and write the picture."""
+    designs = [*design_names(), *[RANDOM] * RANDOM_ONES]
+    drawn = [drawer_of(GeneratorConfig(design=name)).draw(number) for number, name in enumerate(designs)]
+    readings = Recognizer().predict([each.image for each in drawn])
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    for axes, each, reading in zip(figure.subplots(3, 4).flat, drawn, readings, strict=True):
+        axes.imshow(each.image)
+        is_right = reading.text.casefold() == each.text.casefold()
+        said = f"{reading.text}  {reading.confidence:.0%}"
+        axes.set_title(said, family="monospace", fontsize=11, color="black" if is_right else "firebrick")
         axes.axis("off")
-    figure.savefig(ROOT / "docs" / "captchas.png", dpi=100)
+    figure.savefig(PICTURE, dpi=100)
 
 
 if __name__ == "__main__":

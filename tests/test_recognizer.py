@@ -222,11 +222,11 @@ def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
 
 def test_a_recognizer_and_its_results_tell_what_they_are(run, recognizer, path):
     assert repr(Recognizer(BrightnessEngine())).startswith("<Recognizer with the own model: texts of 2 of 3 characters")
-    assert all(word in repr(recognizer) for word in ("pretrained", "4-6", "36", "160x60, grey", "cpu"))
+    assert all(word in repr(recognizer) for word in ("pretrained", "1-10", "68", "up to 384x64, colour", "cpu"))
     assert str(run) in repr(Recognizer(run, device="cpu"))
     assert repr(Recognizer("pretrained")) == repr(recognizer)
     narrowed = repr(Recognizer(charset="digits", length=5))
-    assert narrowed == repr(recognizer).replace("4-6 of 36", "5 of 10")
+    assert narrowed == repr(recognizer).replace("1-10 of 68", "5 of 10")
     reading = recognizer.predict(path)
     assert repr(reading) == f"<Reading {reading.text!r}, confidence {reading.confidence:.4f}>"
     first = reading.characters[0]
@@ -295,6 +295,21 @@ class WidthEngine:
         columns[:, 1::2, 0] = 9 * (images.mean((1, 2, 3)) < 128)[:, None]
         columns[:, 1::2, 3] = 9 * (images.mean((1, 2, 3)) >= 128)[:, None]
         return columns
+
+
+class HesitantEngine(WidthEngine):
+    """Says only at a width of 48 what it is sure of."""
+
+    def logits(self, images: np.ndarray) -> np.ndarray:
+        return super().logits(images) / (1 if images.shape[-1] == 48 else 4)
+
+
+@pytest.mark.parametrize("width", [16, 32, 48, 64])
+def test_an_image_that_is_not_read_surely_is_read_at_other_widths(width):
+    pixels = np.zeros((16, width), np.uint8)
+    sure, *others = Recognizer(HesitantEngine()).predict([pixels, pixels, np.full((16, 48), 255, np.uint8)])
+    assert (sure.text, sure.confidence > 0.9) == ("AAA", True)
+    assert [reading.text for reading in others] == ["AAA", "bbb"]
 
 
 def test_images_of_several_widths_are_read_in_their_order():

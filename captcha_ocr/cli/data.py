@@ -38,11 +38,10 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
+from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.inference.model_folder import (
-    PRETRAINED,
     default_model,
     find_model_folder,
     name_of_model,
@@ -215,8 +214,6 @@ def prepare(
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
     width, height = size or (None, None)
-    if preset is None and read_model_config(PRETRAINED).size != ANY_DESIGN:  # a start for images of its own kind alone
-        preset = "default"
     config = PrepareConfig(
         preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
     )

@@ -13,7 +13,6 @@ import click
 
 from captcha_ocr.cli.options import escape
 from captcha_ocr.errors import ImageError, in_one_line
-from captcha_ocr.inference.model_folder import PRETRAINED_NAME
 from captcha_ocr.system.console import command_line
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def what_to_do(paths: tuple[str, ...]) -> str:
     """Say how to get a model for images of which the one in the package is not sure."""
     images = next(filter(os.path.isdir, paths), "IMAGES")
     label = command_line("eval", images, "--out", os.path.join(images, "labels.csv"))
-    prepare, train = command_line("prepare", images), command_line("train", "--init", PRETRAINED_NAME)
+    prepare, train = command_line("prepare", images), command_line("train")
     return (
         f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. Label 50 "
         f"or more and train on them: {label} (correct its texts, delete its column confidence), {prepare}, {train}"

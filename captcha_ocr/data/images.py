@@ -86,6 +86,12 @@ def fit(image: Image.Image, size: InputSize) -> np.ndarray:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
+def of_width(pixels: np.ndarray, width: int) -> np.ndarray:
+    """Return an image (C, H, W) uint8 at another width."""
+    planes = [Image.fromarray(plane).resize((width, pixels.shape[1]), Image.Resampling.BILINEAR) for plane in pixels]
+    return np.stack([np.asarray(plane) for plane in planes])
+
+
 def survey(images: Iterable[Source], max_bytes: int = MAX_BYTES) -> ImageKind | None:
     """Return the median size of some images, with 3 channels if grey loses contrast; None if none can be read."""
     sizes, kept = [], []

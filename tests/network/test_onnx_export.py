@@ -15,7 +15,7 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED
+from captcha_ocr.inference.model_folder import ONNX_FILE
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network import onnx_export as export
@@ -62,7 +62,6 @@ def test_what_the_package_has_is_not_replaced(exported, images, labels, network,
 
 def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):
     assert unknown_to_opencv(onnx.load(exported / ONNX_FILE)) == []
-    assert unknown_to_opencv(onnx.load(PRETRAINED / ONNX_FILE)) == []
 
 
 @pytest.mark.parametrize(

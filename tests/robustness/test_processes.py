@@ -121,7 +121,7 @@ def read(request, images, tmp_path_factory) -> tuple[dict[str, str], list[str]]:
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), [reading.text for reading in Recognizer(engine="onnx").predict(paths)]
+    return json.loads(done.stdout), [reading.text for reading in Recognizer(engine=request.param).predict(paths)]
 
 
 @pytest.mark.parametrize("way", ONE)
