@@ -26,6 +26,7 @@ from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
+CARD = Path(__file__).with_name("pretrained_card.md").read_text("utf-8")
 SCORING = 7
 SEEDS = 20_000  # the seed of stage n is n after this
 CALIBRATION_SEED, TEST_SEED = 30_000, 90_000
@@ -150,9 +151,6 @@ def row(name: str, images: int, right: int, error: float) -> str:
     """Return a row of the table in the card."""
     low, high = wilson_interval(right, images)
     return f"| {name} | {images:,} | {right / images:.2%} | {low:.2%} to {high:.2%} | {error:.1%} |"
-
-
-CARD = Path(__file__).with_name("pretrained_card.md").read_text("utf-8")
 
 
 def captcha_ocr(*arguments: object) -> str:

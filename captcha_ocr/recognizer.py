@@ -152,8 +152,9 @@ class Recognizer:
         size = self.config.size
         for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
             unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]
-            others = [of_width(arrays[n], size.nearest(arrays[n].shape[-1] + change)) for n in unsure]
-            for number, other in zip(unsure, self._read_once(others), strict=True):
+            widths = {number: arrays[number].shape[-1] + change for number in unsure}
+            others = {n: of_width(arrays[n], width) for n, width in widths.items() if size.nearest(width) == width}
+            for number, other in zip(others, self._read_once(list(others.values())), strict=True):
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
 

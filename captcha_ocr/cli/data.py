@@ -41,12 +41,7 @@ from captcha_ocr.cli.options import (
 from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
-from captcha_ocr.inference.model_folder import (
-    default_model,
-    find_model_folder,
-    name_of_model,
-    read_model_config,
-)
+from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -176,7 +171,7 @@ label_options = add_options(
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help="Its input size is used.  [default: default]",
+    help=f"Its input size is used.  [default: finetune below {FEWEST:,} labels, else default]",
 )
 @size_option
 @option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")

@@ -27,7 +27,7 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
 
 
 def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so(images, tmp_path):
-    made = invoke("prepare", images, "--preset", "finetune", "--out", tmp_path / "shards", "--workers", 1)
+    made = invoke("prepare", images, "--out", tmp_path / "shards", "--workers", 1)
     assert "finetune" in made.stderr
     options = ["--data", tmp_path / "shards", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run"]
     result = invoke("train", *options)
