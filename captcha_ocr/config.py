@@ -337,7 +337,7 @@ PRESETS = {
         training=TrainConfig(
             preset="finetune", batch_size=16, learning_rate=1e-3, loss="ctc", smoothing=0.0, augment=True, patience=300
         ),
-        images_seen=15_000,
+        images_seen=7_500,
         max_epochs=300,
         pretrained=True,
         meant_for=f"fewer than {FEWEST:,} images",

@@ -12,16 +12,20 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 import numpy as np
 
 from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
-from captcha_ocr.data.images import Source, is_file, name_of, of_width, to_array
+from captcha_ocr.data.images import Source, fit, is_file, name_of, of_width, open_image
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
+from captcha_ocr.inference.specialist import SPECIALIST, decoder_beside, surer
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 SURE = 0.9  # below this confidence, an image is read at another width, too
 OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
+GENERAL = "general"
+NAMES = {PRETRAINED: GENERAL, SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
+Decoded = tuple[np.ndarray, np.ndarray | None]  # an image in the size of the model, and in that of the specialist
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
 
 
@@ -81,14 +85,20 @@ class Recognizer:
         place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
-        self.max_bytes, self.place = max_bytes, ""
+        self.max_bytes, self.place, self.name = max_bytes, "", ""
+        self.specialist: Recognizer | None = None
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
-            self.place = f" in {folder}"
+            self.place, self.name = f" in {folder}", NAMES.get(folder, "")
             model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
-        self.decoder = Decoder(self.config, charset, lengths_of(length), fold_case)
+        lengths = lengths_of(length)
+        self.decoder = Decoder(self.config, charset, lengths, fold_case)
+        if self.name == GENERAL:
+            specialist = Recognizer(SPECIALIST, device, engine, threads=threads)
+            if decoder := decoder_beside(self.decoder, specialist.config, charset, lengths):
+                self.specialist, specialist.decoder = specialist, decoder
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
@@ -133,22 +143,31 @@ class Recognizer:
 
     def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
         started = time.perf_counter()
-        arrays = [self._decode(source) for source in sources]
-        read = self._read([a for a in arrays if not isinstance(a, ImageError)])
+        decoded = [self._decode(source) for source in sources]
+        read = self._read([images for images in decoded if not isinstance(images, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = (replace(reading, elapsed_s=elapsed_s) for reading in read)
-        return [a if isinstance(a, ImageError) else next(readings) for a in arrays]
+        readings = (replace(reading, elapsed_s=elapsed_s, model=reading.model or self.name) for reading in read)
+        return [images if isinstance(images, ImageError) else next(readings) for images in decoded]
 
-    def _decode(self, source: Source) -> np.ndarray | ImageError:
+    def _decode(self, source: Source) -> Decoded | ImageError:
+        """Return an image in the size of the model, and also in that of the specialist if it has it already."""
         try:
-            return to_array(source, self.config.size, self.max_bytes)
+            image = open_image(source, self.max_bytes)
+            size = self.specialist.config.size if self.specialist else None
+            is_special = size is not None and image.size == (size.width, size.height)
+            return fit(image, self.config.size), fit(image, size) if size and is_special else None
         except ImageError as error:
             name = name_of(source)
             return ImageError(f"{name}: {error}") if name else error
 
-    def _read(self, arrays: list[np.ndarray]) -> list[Reading]:
+    def _read(self, decoded: list[Decoded]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were needed."""
+        arrays = [array for array, _ in decoded]
         readings = self._read_once(arrays)
+        if self.specialist:
+            special = {number: image for number, (_, image) in enumerate(decoded) if image is not None}
+            for number, other in zip(special, self.specialist._read_once(list(special.values())), strict=True):
+                readings[number] = surer(readings[number], replace(other, model=self.specialist.name))
         size = self.config.size
         for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
             unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]

@@ -29,6 +29,10 @@ def hook(module: str) -> dict[str, object]:
         ("captcha_ocr", "captcha_ocr/pretrained/model.safetensors"),
         ("captcha_ocr", "captcha_ocr/pretrained/config.json"),
         ("captcha_ocr", "captcha_ocr/pretrained/README.md"),
+        ("captcha_ocr", "captcha_ocr/pretrained_captcha/model.onnx"),
+        ("captcha_ocr", "captcha_ocr/pretrained_captcha/model.safetensors"),
+        ("captcha_ocr", "captcha_ocr/pretrained_captcha/config.json"),
+        ("captcha_ocr", "captcha_ocr/pretrained_captcha/README.md"),
         ("captcha", "captcha/data/DroidSansMono.ttf"),
     ],
 )

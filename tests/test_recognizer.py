@@ -156,9 +156,10 @@ def test_a_pickled_recognizer_reads_the_same(path, torch_threads, options):
 
 def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch, tmp_path):
     shutil.copytree(PRETRAINED, "model")
-    sent = pickle.dumps(Recognizer("model"))
+    recognizer = Recognizer("model")
+    sent, expected = pickle.dumps(recognizer), recognizer.predict(path)
     monkeypatch.chdir(tmp_path)
-    assert pickle.loads(sent).predict(path) == Recognizer().predict(path)
+    assert pickle.loads(sent).predict(path) == expected
 
 
 def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, path, tmp_path):

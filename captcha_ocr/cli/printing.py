@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ class Printer:
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
         self.read = self.unread = self.unsure = 0
+        self.models: Counter[str] = Counter()
 
     def accepts(self, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each reading."""
@@ -35,6 +37,7 @@ class Printer:
         self.read += accepted
         self.unread += not accepted
         self.unsure += reading.confidence < UNSURE
+        self.models[reading.model] += 1
         return accepted
 
     @property
@@ -55,7 +58,7 @@ class Printer:
         if self.as_json:
             characters = [asdict(character) for character in reading.characters] if accepted else None
             row = {"path": path, "text": text, "confidence": reading.confidence, "characters": characters}
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(json.dumps(row | {"model": reading.model or None}, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
 
@@ -69,6 +72,11 @@ class Printer:
         else:
             click.echo(f"{escape(path)}: {reason}", err=True)
         return 1
+
+    def print_models(self) -> None:
+        """Print how many images each of the models in the package has read."""
+        if counts := ", ".join(f"{model} {count:,}" for model, count in sorted(self.models.items()) if model):
+            click.echo(f"read by    {counts}", err=True)
 
     def print_counts(self) -> None:
         """Print how many images --min-confidence left unread."""

@@ -123,6 +123,8 @@ def evaluate(
             sources = list(expand(paths, quiet)) if paths else expand(lines_of_stdin(), quiet)
             results = with_progress(read_paths(recognizer, iter(sources)), sources, hidden)
             failed = print_table(results, printer, out) if as_csv else sum(printer(*result) for result in results)
+        if not quiet:
+            printer.print_models()
         printer.print_counts()
         if folder == PRETRAINED and printer.is_unsure and not quiet:
             click.echo(what_to_do(paths), err=True)

@@ -38,12 +38,14 @@ class Reading:
     confidence: the probability from 0 to 1 that all of the text is correct: the product of its characters' confidences
     and, if lengths vary and the text is not one of the longest, that of its end.
     elapsed_s: the time it took in seconds; images of one batch share the batch's time equally.
+    model: which of the two models in the package read it, general or captcha; empty for any other model.
     """
 
     text: str
     confidence: float
     characters: tuple[Character, ...] = ()
     elapsed_s: float = field(default=0.0, compare=False)
+    model: str = ""
 
     def __repr__(self) -> str:
         return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"
@@ -166,6 +168,12 @@ class Decoder:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)
         self.counts_as = merged_cases(config, self.allowed, fold_case)
+
+    @property
+    def names(self) -> list[str]:
+        """The characters that are read."""
+        symbols = self.config.charset.symbols
+        return [symbols[number] for number in sorted({*self.counts_as.tolist()}) if 0 <= number < len(symbols)]
 
     def shape(self, logits: np.ndarray) -> tuple[int, ...]:
         """Return the shape that logits of so many images, and perhaps columns, must have."""

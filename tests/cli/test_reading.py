@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(read, some, tmp_path)
     assert [line.split(": ")[0] for line in after_device(result.stderr)] == [*map(str, paths[:2]), str(some[1])]
     result = read(*paths, "--json")
     assert result.exit_code == 1
-    error, reading = {"path", "error"}, {"path", "text", "confidence", "characters"}
+    error, reading = {"path", "error"}, {"path", "text", "confidence", "characters", "model"}
     assert [set(row) for row in rows(result)] == [error, error, reading, error, reading]
 
 
@@ -61,7 +61,7 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     assert part.exit_code == 1
     assert re.search(naming("stranger.png", "labels.csv"), part.stderr)
     *readings, summary = rows(part)
-    assert [set(row) for row in readings] == [{"path", "text", "confidence", "characters"}] * 3
+    assert [set(row) for row in readings] == [{"path", "text", "confidence", "characters", "model"}] * 3
     assert summary["summary"]["images"] == 3
     table, names = tmp_path / "labels.csv", [path.name for path in some]
     table.write_text(f"filename,text\nsome/{names[0]},123\nsome/{names[1]},1X\nsome/{names[2]},12\n")
