@@ -28,7 +28,7 @@ MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says 
 MAX_LENGTH = 64  # characters of a text
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
-NEWER_OPTIONS = ("case_folded",)  # of a training
+NEWER_OPTIONS = ("case_folded", "start_images")  # of a training
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
@@ -216,6 +216,7 @@ class TrainConfig:
     images: train on the first so many images; None takes all.
     frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
     is open.
+    start_images: as how many images the weights that it starts from count, in the mean with those that it has learnt.
     """
 
     preset: str = "default"
@@ -232,6 +233,7 @@ class TrainConfig:
     augment: bool = False
     images: int | None = None
     frozen: float = 0.0
+    start_images: int = 0
     precision: Precision = "auto"
     seed: int = 0
 
@@ -240,6 +242,7 @@ class TrainConfig:
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
         check(0 <= self.case_folded <= 1, f"case_folded must be 0 to 1, not {self.case_folded}")
         check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
+        check(is_int(self.start_images, 0, 10**12), "start_images must be 0 or more")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
         check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000")
@@ -301,6 +304,7 @@ class Preset:
 FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 ANY_DESIGN = InputSize(height=64, width=384, channels=3, step=32)  # the input of the model in the package
+BY_COLUMN = TrainConfig(loss="ctc", smoothing=0.0, augment=True)
 PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores: docs/lab-notebook.md, 2026-11-21.
     "default": Preset(images_seen=280_000, meant_for=f"{FEW:,} images and more"),
@@ -319,26 +323,17 @@ PRESETS = {
     "general": Preset(
         size=ANY_DESIGN,
         network=NetworkConfig(width=48),
-        training=TrainConfig(
-            preset="general",
-            batch_size=32,
-            learning_rate=2e-3,
-            loss="ctc",
-            smoothing=0.0,
-            case_folded=0.5,
-            augment=True,
-        ),
+        training=replace(BY_COLUMN, preset="general", batch_size=32, learning_rate=2e-3, case_folded=0.5),
         images_seen=1_000_000,
         meant_for="drawings of any design",
     ),
     # For a handful of images, augmented each time: docs/lab-notebook.md, 2026-11-26.
     "finetune": Preset(
         size=ANY_DESIGN,
-        training=TrainConfig(
-            preset="finetune", batch_size=16, learning_rate=1e-3, loss="ctc", smoothing=0.0, augment=True, patience=300
+        training=replace(
+            BY_COLUMN, preset="finetune", batch_size=16, learning_rate=1e-3, patience=100, start_images=20
         ),
-        images_seen=7_500,
-        max_epochs=300,
+        images_seen=10_000,
         pretrained=True,
         meant_for=f"fewer than {FEWEST:,} images",
     ),

@@ -15,16 +15,21 @@ from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, L
 from captcha_ocr.data.images import Source, fit, is_file, name_of, of_width, open_image
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Decoder, Reading
-from captcha_ocr.inference.model_folder import ONNX_FILE, PRETRAINED, find_model_folder, folder_named, read_config
-from captcha_ocr.inference.specialist import SPECIALIST, decoder_beside, surer
+from captcha_ocr.inference.model_folder import (
+    ONNX_FILE,
+    PRETRAINED,
+    find_model_folder,
+    folder_named,
+    read_config,
+    read_model_config,
+)
+from captcha_ocr.inference.specialist import NAMES, SPECIALIST, better_of, specialist_decoder
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 SURE = 0.9  # below this confidence, an image is read at another width, too
 OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
-GENERAL = "general"
-NAMES = {PRETRAINED: GENERAL, SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
 Decoded = tuple[np.ndarray, np.ndarray | None]  # an image in the size of the model, and in that of the specialist
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
 
@@ -82,23 +87,24 @@ class Recognizer:
         check_max_bytes(max_bytes)
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
-        place = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else model
+        place = os.path.abspath(folder_named(os.fspath(model))) if isinstance(model, (str, os.PathLike)) else model
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
-        self.max_bytes, self.place, self.name = max_bytes, "", ""
+        self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.specialist: Recognizer | None = None
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
-            self.place, self.name = f" in {folder}", NAMES.get(folder, "")
+            self.place, self.model_name = f" in {folder}", NAMES.get(folder, "")
             model = open_engine(folder, device, engine, threads)
         self.engine = model
         self.config = model.config
         lengths = lengths_of(length)
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
-        if self.name == GENERAL:
-            specialist = Recognizer(SPECIALIST, device, engine, threads=threads)
-            if decoder := decoder_beside(self.decoder, specialist.config, charset, lengths):
-                self.specialist, specialist.decoder = specialist, decoder
+        if self.model_name == NAMES[PRETRAINED]:
+            decoder = specialist_decoder(read_model_config(SPECIALIST), charset, lengths, fold_case)
+            if decoder is not None:
+                self.specialist = Recognizer(SPECIALIST, device, engine, threads=threads)
+                self.specialist.decoder = decoder
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
@@ -146,7 +152,7 @@ class Recognizer:
         decoded = [self._decode(source) for source in sources]
         read = self._read([images for images in decoded if not isinstance(images, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = (replace(reading, elapsed_s=elapsed_s, model=reading.model or self.name) for reading in read)
+        readings = (replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name) for reading in read)
         return [images if isinstance(images, ImageError) else next(readings) for images in decoded]
 
     def _decode(self, source: Source) -> Decoded | ImageError:
@@ -154,8 +160,8 @@ class Recognizer:
         try:
             image = open_image(source, self.max_bytes)
             size = self.specialist.config.size if self.specialist else None
-            is_special = size is not None and image.size == (size.width, size.height)
-            return fit(image, self.config.size), fit(image, size) if size and is_special else None
+            has_its_size = size is not None and image.size == (size.width, size.height)
+            return fit(image, self.config.size), fit(image, size) if size and has_its_size else None
         except ImageError as error:
             name = name_of(source)
             return ImageError(f"{name}: {error}") if name else error
@@ -163,11 +169,8 @@ class Recognizer:
     def _read(self, decoded: list[Decoded]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were needed."""
         arrays = [array for array, _ in decoded]
-        readings = self._read_once(arrays)
-        if self.specialist:
-            special = {number: image for number, (_, image) in enumerate(decoded) if image is not None}
-            for number, other in zip(special, self.specialist._read_once(list(special.values())), strict=True):
-                readings[number] = surer(readings[number], replace(other, model=self.specialist.name))
+        special = self._ask_specialist([image for _, image in decoded])
+        readings = list(map(self._better_of, self._read_once(arrays), special))
         size = self.config.size
         for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
             unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]
@@ -176,6 +179,19 @@ class Recognizer:
             for number, other in zip(others, self._read_once(list(others.values())), strict=True):
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
+
+    def _ask_specialist(self, images: list[np.ndarray | None]) -> list[Reading | None]:
+        """Return the specialist's readings of the images that have its size, None for all others."""
+        if self.specialist is None:
+            return [None] * len(images)
+        name = self.specialist.model_name
+        readings = iter(self.specialist._read_once([image for image in images if image is not None]))
+        return [None if image is None else replace(next(readings), model=name) for image in images]
+
+    def _better_of(self, general: Reading, special: Reading | None) -> Reading:
+        if special is None or self.specialist is None:
+            return general
+        return better_of(general, special, self.specialist.config.lengths.longest)
 
     def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""

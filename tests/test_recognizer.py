@@ -101,6 +101,7 @@ def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_charact
     [
         ({"charset": "ABX"}, "X"),
         ({"charset": ""}, "ABC"),
+        ({"charset": " "}, naming("' '", "ABC")),
         ({"charset": ["A", "B"]}, naming("charset", "['A', 'B']")),
         ({"device": None}, naming("device", "None")),
         ({"length": 5}, r"\b5\b"),
@@ -160,6 +161,13 @@ def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch
     sent, expected = pickle.dumps(recognizer), recognizer.predict(path)
     monkeypatch.chdir(tmp_path)
     assert pickle.loads(sent).predict(path) == expected
+
+
+@pytest.mark.parametrize("name", ["pretrained", PRETRAINED, "link"])
+def test_the_model_in_the_package_is_the_same_by_any_name(path, name):
+    Path("link").symlink_to(PRETRAINED)
+    recognizer, expected = Recognizer(name), Recognizer().predict(path)
+    assert recognizer.predict(path) == pickle.loads(pickle.dumps(recognizer)).predict(path) == expected
 
 
 def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, path, tmp_path):

@@ -144,7 +144,8 @@ def following_training(out: Path, manifest: "Manifest", folds: int | None) -> st
     from captcha_ocr.system.documents import read_json
     from captcha_ocr.system.files import unused
 
-    words = place(out, SHARDS, "--data") + given("preset")
+    # `default` is the size that any preset takes: train chooses one by the number of images.
+    words = place(out, SHARDS, "--data") + [word for word in given("preset") if word != "--preset=default"]
     part = "fold-1" if folds else ""
     if (RUN / part / "run.json").exists():
         with suppress(CaptchaOcrError):

@@ -37,7 +37,7 @@ class Printer:
         self.read += accepted
         self.unread += not accepted
         self.unsure += reading.confidence < UNSURE
-        self.models[reading.model] += 1
+        self.models[reading.model] += accepted
         return accepted
 
     @property
@@ -75,7 +75,8 @@ class Printer:
 
     def print_models(self) -> None:
         """Print how many images each of the models in the package has read."""
-        if counts := ", ".join(f"{model} {count:,}" for model, count in sorted(self.models.items()) if model):
+        counts = ", ".join(f"{model} {count:,}" for model, count in sorted(self.models.items()) if model and count)
+        if counts:
             click.echo(f"read by    {counts}", err=True)
 
     def print_counts(self) -> None:
@@ -87,14 +88,25 @@ class Printer:
             )
 
 
-def what_to_do(paths: tuple[str, ...]) -> str:
-    """Say how to get a model for images of which the one in the package is not sure."""
-    images = next(filter(os.path.isdir, paths), "IMAGES")
-    label = command_line("eval", images, "--out", os.path.join(images, "labels.csv"))
-    prepare, train = command_line("prepare", images), command_line("train")
+def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -> str:
+    """Say how to get a model for images of which the one in the package is not sure.
+
+    labels: a table of their labels. is_narrowed: whether reading was told characters or lengths.
+    """
+    images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
+    table = os.path.join(images, "labels.csv")
+    first = "Train on" if is_narrowed else "Say what to expect (--charset, --length), or train on"
+    others = [] if labels is None or os.path.realpath(labels) == os.path.realpath(table) else ["--labels", str(labels)]
+    commands = [command_line("prepare", images, *others), command_line("train")]
+    if labels or os.path.exists(table):
+        what = "these labels"
+    else:
+        draft = command_line("eval", images, "--out", table)
+        commands.insert(0, f"{draft} (correct its texts, delete its column confidence)")
+        what = "fifty labels or more"
     return (
-        f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. Label 50 "
-        f"or more and train on them: {label} (correct its texts, delete its column confidence), {prepare}, {train}"
+        f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. "
+        f"{first} {what}: {', '.join(commands)}"
     )
 
 

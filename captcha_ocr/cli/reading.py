@@ -127,7 +127,7 @@ def evaluate(
             printer.print_models()
         printer.print_counts()
         if folder == PRETRAINED and printer.is_unsure and not quiet:
-            click.echo(what_to_do(paths), err=True)
+            click.echo(what_to_do(paths, labels, charset is not None or lengths is not None), err=True)
     if failed:
         sys.exit(1)
 

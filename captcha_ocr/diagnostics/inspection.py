@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_cha
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of
+from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of, preset_of
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
@@ -24,7 +24,7 @@ from captcha_ocr.system.parallel import map_jobs
 
 MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
 MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
-FEW_IMAGES, FEW_FOR_TRAINING = 300, 150
+FEW_IMAGES = 300
 MANY_LABELS = 100  # of which one with a character of its own is odd
 MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
@@ -192,7 +192,11 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
 
 def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     """Describe the network's input for images like `seen`, and why it is grey or in colour."""
-    size = config.input_size(derived_size(seen, selected.lengths.longest))
+    learnt = sum(label.split != "test" for label in selected.labels)
+    preset = config.preset or preset_of(config, learnt, selected.lengths, seen)
+    size = replace(config, preset=preset).input_size(derived_size(seen, selected.lengths.longest))
+    if preset == "finetune":
+        return f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
     is_same = (seen.width, seen.height) == (size.width, size.height)
     change = f"not resized, {size.colours}" if is_same else f"resized to {size}"
@@ -232,8 +236,7 @@ def advice_on_images(found: Inspection) -> list[str]:
     if max(proportions) > MAX_STRETCH * min(proportions):
         advice.append("the images have different proportions: all are stretched to one size")
     if len(found.labels) < FEW_IMAGES:
-        more = "; with so few, train --init pretrained may help" if len(found.labels) < FEW_FOR_TRAINING else ""
-        advice.append(f"only {counted(len(found.labels), 'image')}: add a few hundred{more}")
+        advice.append(f"only {counted(len(found.labels), 'image')}: add a few hundred")
     return advice or ["the images are fit for training"]
 
 

@@ -63,9 +63,10 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
     if charset is not None:
         characters = characters_of(charset)
         unknown = config.charset.unknown_characters(characters)
+        if " " in characters and " " not in symbols:
+            unknown = " " + unknown  # a blank at an end is no part of a text, but of an alphabet
         if unknown or not characters:
             raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
-        # A text has no blank at its ends, but an alphabet may.
         wanted = {*split_characters(config.charset.normalize(characters)), *({" "} & set(characters))}
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[: lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]] = True
@@ -168,12 +169,6 @@ class Decoder:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)
         self.counts_as = merged_cases(config, self.allowed, fold_case)
-
-    @property
-    def names(self) -> list[str]:
-        """The characters that are read."""
-        symbols = self.config.charset.symbols
-        return [symbols[number] for number in sorted({*self.counts_as.tolist()}) if 0 <= number < len(symbols)]
 
     def shape(self, logits: np.ndarray) -> tuple[int, ...]:
         """Return the shape that logits of so many images, and perhaps columns, must have."""

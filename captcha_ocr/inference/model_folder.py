@@ -152,9 +152,13 @@ def describe_model(folder: Path) -> str:
 
 
 def find_model_folder(folder: Path) -> Path:
-    """Return the model folder for a given folder: `best` in a run folder, else the folder itself."""
+    """Return the model folder for a given folder: `best` in a run folder, else the folder itself.
+
+    The model in the package is always PRETRAINED, by whatever path it is named.
+    """
     best = current_path(folder / "best")
-    return best if best.is_dir() else folder
+    found = best if best.is_dir() else folder
+    return PRETRAINED if found.resolve() == PRETRAINED.resolve() else found
 
 
 def default_model(run: Path) -> Path:

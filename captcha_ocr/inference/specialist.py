@@ -1,39 +1,52 @@
 """The second model in the package: it reads the images of the `captcha` package, and is asked beside the general one.
 
-It is sure of foreign images, too, so it answers only where both models read nearly the same: lab notebook, 2026-11-26.
+It is sure of foreign images, too, and knows capitals alone. So it answers only where the general model reads nearly the
+same, and nothing that it cannot know: lab notebook, 2026-11-26.
 """
 
-from dataclasses import replace
-
-from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import PRETRAINED
 
 SPECIALIST = PRETRAINED.with_name("pretrained_captcha")
-MAX_EDITS = 2  # between the texts of both models
+NAMES = {PRETRAINED: "general", SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
+MAX_EDITS = 2  # between the texts of both models; 1 where the general one reads the longest text that the other knows
+ALIKE_IN_BOTH_CASES = "cosvwxz"
+SEEN = 0.6  # confidence from which a lower-case letter is one
 
 
-def decoder_beside(
-    general: Decoder, config: ModelConfig, charset: str | None, lengths: Lengths | None
+def specialist_decoder(
+    config: ModelConfig, charset: str | None, lengths: Lengths | None, fold_case: bool
 ) -> Decoder | None:
-    """Return a decoder for the specialist, of this `config`, that writes letters in the case of the general model's.
+    """Return a decoder for the specialist; None if it is not asked.
 
-    None if it does not know all characters and lengths that the general one was told.
+    It is not if the general model was told characters or lengths that it does not know. Nor if that folds case: whether
+    a text has lower-case letters is then unknown.
     """
-    if general.fold_case and any(name.islower() for name in general.names):
-        config = replace(config, charset=Charset(config.charset.characters.lower(), "lower"))
     try:
-        return Decoder(config, charset, lengths)
+        return None if fold_case else Decoder(config, charset, lengths)
     except UsageError:
         return None
 
 
-def surer(general: Reading, specialist: Reading) -> Reading:
-    """Return the specialist's reading of an image if it is surer than the general one and nearly the same text."""
-    is_surer = specialist.confidence > general.confidence
-    return specialist if is_surer and edits(general.text, specialist.text) <= MAX_EDITS else general
+def better_of(general: Reading, specialist: Reading, longest: int) -> Reading:
+    """Return the specialist's reading of an image if it is surer and nearly the same, else the general one.
+
+    longest: the longest text that the specialist knows. It does not know lower-case letters either.
+    """
+    if specialist.confidence <= general.confidence or len(general.text) > longest or has_lower_case(general):
+        return general
+    max_edits = MAX_EDITS if len(general.text) < longest else 1
+    return specialist if edits(general.text, specialist.text) <= max_edits else general
+
+
+def has_lower_case(reading: Reading) -> bool:
+    """Tell whether a reading has a lower-case letter that is sure, and no capital's twin."""
+    return any(
+        each.character.islower() and each.character not in ALIKE_IN_BOTH_CASES and each.confidence >= SEEN
+        for each in reading.characters
+    )
 
 
 def edits(one: str, other: str) -> int:

@@ -91,11 +91,12 @@ class TrainingLoop:
         trainer.count_seconds(self.wait_for_images(progress.epoch, trainer.epochs))
         row = trainer.run_epoch(self.training, self.run.options.quiet or not self.group.is_main, self.between_steps)
         started = time.perf_counter()
-        scores = self.score(trainer.model, self.validation)
+        model = trainer.result()
+        scores = self.score(model, self.validation)
         at_rest = progress.epoch + 1 == trainer.epochs and decays(trainer.config)
         if is_better(scores, progress, at_rest):
             if self.group.is_main:
-                self.save_best(scores)
+                self.save_best(model, scores)
             progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
             progress.best_loss = loss_or_infinity(scores.loss)
         progress.seconds += time.perf_counter() - started
@@ -145,14 +146,14 @@ class TrainingLoop:
             write_metrics(self.run.out, self.progress.rows)
         self.saved_at = time.monotonic()
 
-    def save_best(self, scores: Scores) -> None:
+    def save_best(self, result: ResNet18, scores: Scores) -> None:
         """Write the folder `best`: a complete model with calibrated confidences, and a model card."""
         trainer, alone = self.trainer, self.group.world_size == 1
         # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
         batches = (
             self.watched(self.validation) if alone else self.validation.in_order(evaluation_batch(trainer.model.config))
         )
-        model = calibrate(trainer.model, batches)
+        model = calibrate(result, batches)
         epoch = self.progress.epoch + 1
         facts = {
             "run": self.run.spec.identity,

@@ -1,5 +1,6 @@
 """The trainer: network, optimiser and schedule, one step and one epoch of them, and their state."""
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -97,6 +98,7 @@ class Trainer:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
         self.network: nn.Module = self.model
+        self.start: dict[str, Tensor] = {}
         self.one_case = merged_classes(model_config.class_names, str.casefold).to(self.device)
         self.epochs = derive_epochs(config, partition.total)  # None: until early stopping
         self.optimizer = make_optimizer(self.model, config)
@@ -106,6 +108,27 @@ class Trainer:
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
         self.progress = Progress()
         self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
+
+    def remember_start(self) -> None:
+        """Keep the weights that the training starts from, if they count in its result; before a checkpoint is read."""
+        if self.config.start_images:
+            self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.group.broadcast(self.start.values())
+
+    def result(self) -> ResNet18:
+        """Return the model that is validated and kept: the mean of its weights and of those that it started from.
+
+        The start counts as `start_images` images (Wortsman et al. 2021, arXiv:2109.01903). It is the model itself
+        where that is 0.
+        """
+        if not self.start:
+            return self.model
+        model = copy.deepcopy(self.model)
+        share = self.config.start_images / (self.config.start_images + self.partition.total)
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.lerp_(self.start[name], share)
+        return model
 
     @property
     def total_steps(self) -> int:

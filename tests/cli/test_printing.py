@@ -43,5 +43,12 @@ def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(t
     said = invoke(*unsure).stderr
     for command in (f"eval {tmp_path} --out {tmp_path}/labels.csv", f"prepare {tmp_path}", "captcha-ocr train"):
         assert command in said
+    assert "--charset" in said
+    (tmp_path / "labels.csv").write_text("filename,text\n0.png,a\n1.png,b\n2.png,c\n3.png,d\n")
+    for labels in ((), ("--labels", tmp_path / "labels.csv")):  # they are there already
+        said = invoke(*unsure, *labels, "--length", "4").stderr
+        assert f"prepare {tmp_path}, captcha-ocr train" in said
+        assert "--out" not in said
+        assert "--charset" not in said
     assert "not sure" not in invoke(*unsure, "--quiet").stderr
     assert "not sure" not in invoke(*unsure[:-1], SAMPLES).stderr

@@ -62,9 +62,13 @@ def test_of_a_large_alphabet_only_the_rarest_characters_are_printed(folder):
 
 
 def test_the_text_for_people_has_all_of_it(found):
-    words = ("32x16", "48x20", "RGB", "B:2", "aB_1.png", "ab.png", "bb.png", "bad.png", "139x69", "grey")
+    words = ("32x16", "48x20", "RGB", "B:2", "aB_1.png", "ab.png", "bb.png", "bad.png", "128x64")
     assert [word for word in words if word not in str(found)] == []
-    assert "colour" not in found.input_size
+    assert "colour" in found.input_size  # as the model in the package reads them
+
+
+def test_the_size_of_a_preset_is_said(folder):
+    assert "139x69, grey" in inspect(folder, replace(ANY, preset="default"), ONE_WORKER).input_size
 
 
 def test_labels_that_prepare_leaves_out_are_named(folder):
@@ -81,7 +85,7 @@ def test_a_folder_without_a_readable_image_is_refused(tmp_path):
 def test_advice_names_every_risk(found):
     advice = advice_on_images(found)
     assert len(advice) == 5
-    for words in (("20", "Bab"), ("B", "--case-sensitive"), ("1",), ("5", "--init")):
+    for words in (("20", "Bab"), ("B", "--case-sensitive"), ("1",), ("5", "add")):
         assert any(all(word in sentence for word in words) for sentence in advice)
 
 

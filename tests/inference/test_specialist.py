@@ -5,9 +5,10 @@ from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.config import Lengths
-from captcha_ocr.inference.decoding import Decoder
-from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
-from captcha_ocr.inference.specialist import SPECIALIST, decoder_beside, edits, surer
+from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.folder import generate
+from captcha_ocr.inference.decoding import Character
+from captcha_ocr.inference.specialist import SPECIALIST, better_of, edits
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
 
@@ -20,38 +21,44 @@ def test_edits_count_what_changes_between_two_texts(one, other, expected):
     assert edits(one, other) == edits(other, one) == expected
 
 
-def test_the_specialist_answers_where_it_is_surer_and_reads_nearly_the_same():
-    general = Reading("O23A", 0.95)
-    assert surer(general, Reading("0238", 0.99)).text == "0238"
-    assert surer(general, Reading("0238", 0.94)) is general
-    assert surer(general, Reading("0189", 0.99)) is general
-
-
-def decoder(charset=None, length=None, fold_case=False):
-    """Return the specialist's decoder beside a general one that was told this."""
-    lengths = length and Lengths(*length)
-    general = Decoder(read_model_config(PRETRAINED), charset, lengths, fold_case)
-    return decoder_beside(general, read_model_config(SPECIALIST), charset, lengths)
+def reading(text, confidence, of_each=0.9):
+    return Reading(text, confidence, tuple(Character(character, of_each, "", 0.0) for character in text))
 
 
 @pytest.mark.parametrize(
-    ("told", "names"),
+    ("general", "specialist", "answers"),
     [
-        ({}, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
-        ({"fold_case": True}, "abcdefghijklmnopqrstuvwxyz0123456789"),
-        ({"charset": "AB1", "fold_case": True}, "AB1"),
-        ({"charset": "Ab1", "fold_case": True}, "ab1"),
-        ({"charset": "AB1", "length": (4, 5)}, "AB1"),
+        (reading("O23A", 0.95), reading("0238", 0.99), True),
+        (reading("O23A", 0.95), reading("0238", 0.95), False),  # not surer
+        (reading("O23A", 0.95), reading("0189", 0.99), False),  # three characters differ
+        (reading("o23v", 0.95), reading("O23V", 0.99), True),
+        (reading("k23v", 0.95), reading("K23V", 0.99), False),  # a letter that no capital looks like
+        (reading("k23v", 0.05, of_each=0.5), reading("K23V", 0.99), True),  # if it is one
+        (reading("0123456", 0.95), reading("012456", 0.99), False),  # longer than the specialist reads
+        (reading("012345", 0.95), reading("012344", 0.99), True),
+        (reading("012345", 0.95), reading("01234", 0.99), True),
+        (reading("012345", 0.95), reading("012333", 0.99), False),  # it may be longer
     ],
 )
-def test_both_models_write_letters_in_the_same_case(told, names):
-    assert "".join(decoder(**told).names) == names
+def test_the_specialist_answers_where_it_is_surer_and_can_know_the_text(general, specialist, answers):
+    assert better_of(general, specialist, 6) is (general, specialist)[answers]
 
 
-@pytest.mark.parametrize("told", [{"charset": "ABab"}, {"charset": "AB+", "fold_case": True}, {"length": (3, 4)}])
-def test_the_specialist_is_not_asked_for_texts_that_it_does_not_know(told):
-    assert decoder(**told) is None
-    assert Recognizer(**told).specialist is None
+@pytest.mark.parametrize(
+    ("told", "is_asked"),
+    [
+        ({}, True),
+        ({"charset": "AB1", "length": (4, 5)}, True),
+        ({"charset": "ABab"}, False),
+        ({"length": (3, 4)}, False),
+        ({"fold_case": True}, False),
+    ],
+)
+def test_the_specialist_is_asked_for_texts_that_it_knows(told, is_asked):
+    recognizer = Recognizer(**told)
+    assert (recognizer.specialist is not None) == is_asked
+    reading = recognizer.predict(SAMPLE)
+    assert set(reading.text) <= set(told.get("charset", reading.text))
 
 
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
@@ -67,3 +74,11 @@ def test_only_images_of_its_own_size_are_shown_to_the_specialist():
         wider = image.resize((200, 60))
         models = [reading.model for reading in Recognizer().predict([wider, image, wider])]
     assert models == ["general", "captcha", "general"]
+
+
+@pytest.mark.parametrize(("charset", "length"), [("ABCDEFGHIJKLMNPQRSTUVWXYZ", 8), ("abdefghjkmnpqrty", 4)])
+def test_texts_that_the_specialist_cannot_know_are_left_to_the_general_model(tmp_path, charset, length):
+    config = GeneratorConfig(count=20, seed=0, charset=charset, lengths=Lengths(length, length), width=160, height=60)
+    generate(config, tmp_path, 1)
+    models = [reading.model for reading in Recognizer().predict(sorted(tmp_path.glob("*.png")))]
+    assert models.count("general") >= 15
