@@ -21,7 +21,7 @@ from captcha_ocr.generation.design import DESIGNS
 from captcha_ocr.generation.fonts import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.metrics import wilson_interval
-from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.transfer import blend
 from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.files import write_atomic
 
@@ -105,15 +105,8 @@ def keep(out: Path, number: int) -> None:
     """Write the best weights of stage `number` in half precision."""
     model = load_model(find_model_folder(out / f"stage-{number}"))
     if STAGES[number - 1].mean:
-        add_weights(model, load_model(weights_in(out)))
+        blend(model, load_model(weights_in(out)).state_dict(), 0.5)
     save_model(out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"})
-
-
-def add_weights(model: ResNet18, other: ResNet18) -> None:
-    """Replace the weights of a model, and the statistics of its norms, by the mean of them and of another model's."""
-    others = other.state_dict()
-    means = {name: (own + others[name]) / 2 for name, own in model.state_dict().items() if own.is_floating_point()}
-    model.load_state_dict(means, strict=False)
 
 
 def pack(out: Path, scores: Path | None) -> None:

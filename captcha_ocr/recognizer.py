@@ -21,9 +21,8 @@ from captcha_ocr.inference.model_folder import (
     find_model_folder,
     folder_named,
     read_config,
-    read_model_config,
 )
-from captcha_ocr.inference.specialist import NAMES, SPECIALIST, better_of, specialist_decoder
+from captcha_ocr.inference.specialist import NAMES, SPECIALIST, better_of, is_asked
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
@@ -100,11 +99,8 @@ class Recognizer:
         self.config = model.config
         lengths = lengths_of(length)
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
-        if self.model_name == NAMES[PRETRAINED]:
-            decoder = specialist_decoder(read_model_config(SPECIALIST), charset, lengths, fold_case)
-            if decoder is not None:
-                self.specialist = Recognizer(SPECIALIST, device, engine, threads=threads)
-                self.specialist.decoder = decoder
+        if self.model_name == NAMES[PRETRAINED] and is_asked(charset, lengths, fold_case):
+            self.specialist = Recognizer(SPECIALIST, device, engine, charset, length, threads=threads)
 
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
@@ -159,9 +155,11 @@ class Recognizer:
         """Return an image in the size of the model, and also in that of the specialist if it has it already."""
         try:
             image = open_image(source, self.max_bytes)
-            size = self.specialist.config.size if self.specialist else None
-            has_its_size = size is not None and image.size == (size.width, size.height)
-            return fit(image, self.config.size), fit(image, size) if size and has_its_size else None
+            beside = None
+            if self.specialist is not None:
+                size = self.specialist.config.size
+                beside = fit(image, size) if image.size == (size.width, size.height) else None
+            return fit(image, self.config.size), beside
         except ImageError as error:
             name = name_of(source)
             return ImageError(f"{name}: {error}") if name else error
@@ -169,8 +167,12 @@ class Recognizer:
     def _read(self, decoded: list[Decoded]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were needed."""
         arrays = [array for array, _ in decoded]
-        special = self._ask_specialist([image for _, image in decoded])
-        readings = list(map(self._better_of, self._read_once(arrays), special))
+        readings = self._read_once(arrays)
+        if self.specialist is not None:
+            special = {number: beside for number, (_, beside) in enumerate(decoded) if beside is not None}
+            for number, other in zip(special, self.specialist._read_once(list(special.values())), strict=True):
+                named = replace(other, model=self.specialist.model_name)
+                readings[number] = better_of(readings[number], named, self.specialist.config.lengths.longest)
         size = self.config.size
         for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
             unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]
@@ -179,19 +181,6 @@ class Recognizer:
             for number, other in zip(others, self._read_once(list(others.values())), strict=True):
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
-
-    def _ask_specialist(self, images: list[np.ndarray | None]) -> list[Reading | None]:
-        """Return the specialist's readings of the images that have its size, None for all others."""
-        if self.specialist is None:
-            return [None] * len(images)
-        name = self.specialist.model_name
-        readings = iter(self.specialist._read_once([image for image in images if image is not None]))
-        return [None if image is None else replace(next(readings), model=name) for image in images]
-
-    def _better_of(self, general: Reading, special: Reading | None) -> Reading:
-        if special is None or self.specialist is None:
-            return general
-        return better_of(general, special, self.specialist.config.lengths.longest)
 
     def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""

@@ -93,8 +93,10 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
 
     labels: a table of their labels. is_narrowed: whether reading was told characters or lengths.
     """
+    from captcha_ocr.data.labels import LABELS_FILE
+
     images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
-    table = os.path.join(images, "labels.csv")
+    table = os.path.join(images, LABELS_FILE)
     first = "Train on" if is_narrowed else "Say what to expect (--charset, --length), or train on"
     others = [] if labels is None or os.path.realpath(labels) == os.path.realpath(table) else ["--labels", str(labels)]
     commands = [command_line("prepare", images, *others), command_line("train")]

@@ -18,7 +18,7 @@ import numpy as np
 from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_BYTES, Lengths, PrepareConfig, Split
 from captcha_ocr.data.images import fit, oddities_of, open_image, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
-from captcha_ocr.data.selection import select_labels
+from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -151,8 +151,7 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
     found = find_labels(images, options.labels_file, options.corrections, config).check()
     selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
-    learnt = sum(label.split != "test" for label in selected.labels)
-    config = replace(config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind))
+    config = with_preset(config, selected, kind)
     manifest = Manifest(
         charset=selected.charset,
         lengths=selected.lengths,
@@ -209,6 +208,12 @@ def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
     """Return what a sample of the labelled images is like; if none can be read, what generated images are like."""
     sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
     return survey(sample, max_bytes) or GENERATED
+
+
+def with_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
+    """Return a copy with the preset whose input size to use, if it names none."""
+    learnt = sum(label.split != "test" for label in selected.labels)
+    return replace(config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind))
 
 
 def preset_of(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:

@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_cha
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of, preset_of
+from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of, with_preset
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
@@ -192,10 +192,9 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
 
 def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     """Describe the network's input for images like `seen`, and why it is grey or in colour."""
-    learnt = sum(label.split != "test" for label in selected.labels)
-    preset = config.preset or preset_of(config, learnt, selected.lengths, seen)
-    size = replace(config, preset=preset).input_size(derived_size(seen, selected.lengths.longest))
-    if preset == "finetune":
+    config = with_preset(config, selected, seen)
+    size = config.input_size(derived_size(seen, selected.lengths.longest))
+    if config.preset == "finetune":
         return f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
     is_same = (seen.width, seen.height) == (size.width, size.height)

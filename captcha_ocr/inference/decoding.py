@@ -62,12 +62,12 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
     symbols, wanted = config.charset.symbols, set(config.charset.symbols)
     if charset is not None:
         characters = characters_of(charset)
-        unknown = config.charset.unknown_characters(characters)
-        if " " in characters and " " not in symbols:
-            unknown = " " + unknown  # a blank at an end is no part of a text, but of an alphabet
+        # A text has no blank at its ends, but an alphabet may.
+        told = [*({" "} & set(characters)), *split_characters(config.charset.normalize(characters))]
+        unknown = "".join(dict.fromkeys(character for character in told if character not in wanted))
         if unknown or not characters:
             raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
-        wanted = {*split_characters(config.charset.normalize(characters)), *({" "} & set(characters))}
+        wanted = set(told)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[: lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]] = True
     if config.lengths.vary:

@@ -4,10 +4,10 @@ It is sure of foreign images, too, and knows capitals alone. So it answers only 
 same, and nothing that it cannot know: lab notebook, 2026-11-26.
 """
 
-from captcha_ocr.config import Lengths, ModelConfig
+from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.decoding import Decoder, Reading
-from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.inference.decoding import Reading, allowed_classes
+from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 SPECIALIST = PRETRAINED.with_name("pretrained_captcha")
 NAMES = {PRETRAINED: "general", SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
@@ -16,18 +16,17 @@ ALIKE_IN_BOTH_CASES = "cosvwxz"
 SEEN = 0.6  # confidence from which a lower-case letter is one
 
 
-def specialist_decoder(
-    config: ModelConfig, charset: str | None, lengths: Lengths | None, fold_case: bool
-) -> Decoder | None:
-    """Return a decoder for the specialist; None if it is not asked.
+def is_asked(charset: str | None, lengths: Lengths | None, fold_case: bool) -> bool:
+    """Tell whether the specialist is asked, where the general model was told this.
 
-    It is not if the general model was told characters or lengths that it does not know. Nor if that folds case: whether
-    a text has lower-case letters is then unknown.
+    It is not if it does not know all these characters and lengths. Nor if case is folded: whether a text has lower-case
+    letters is then unknown.
     """
     try:
-        return None if fold_case else Decoder(config, charset, lengths)
+        allowed_classes(read_model_config(SPECIALIST), charset, lengths)
     except UsageError:
-        return None
+        return False
+    return not fold_case
 
 
 def better_of(general: Reading, specialist: Reading, longest: int) -> Reading:

@@ -1,4 +1,6 @@
-"""Start from a trained model of another alphabet, length or input size: copy the weights that fit."""
+"""Start from a trained model of another alphabet, length or input size, and average two models' weights."""
+
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -38,3 +40,13 @@ def copy_characters(source: Tensor, known: list[str], target: Tensor, wanted: li
         same = next((c for c in (name, name.lower(), name.upper()) if c in known), None)
         if same is not None:
             target[:positions, number] = source[:positions, known.index(same)]
+
+
+def blend(model: ResNet18, weights: Mapping[str, Tensor], share: float) -> None:
+    """Replace the weights of a model, and the statistics of its norms, by their mean with others.
+
+    share: that of the others in it, 0 to 1.
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.lerp_(weights[name], share)

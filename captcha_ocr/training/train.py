@@ -165,7 +165,6 @@ def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished
     dataset, group, config = run.dataset, run.group, run.spec.training
     validation = load_split(dataset, "val", group, stream=run.options.stream)
     trainer = Trainer(run.spec.model, config, partition, run.options.init if group.is_main else None)
-    trainer.remember_start()
     tell_settings(run, trainer, training)
     checkpoint = resume(trainer, run)
     trainer.network = group.wrap(trainer.model)

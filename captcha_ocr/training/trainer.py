@@ -16,7 +16,7 @@ from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import autocast, choose_precision, peak_memory
 from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth
 from captcha_ocr.network.resnet import ResNet18, to_device
-from captcha_ocr.network.transfer import copy_matching_weights
+from captcha_ocr.network.transfer import blend, copy_matching_weights
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.augment import augment, change_views
@@ -98,7 +98,10 @@ class Trainer:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
         self.network: nn.Module = self.model
-        self.start: dict[str, Tensor] = {}
+        self.start: dict[str, Tensor] = {}  # the weights that it starts from, if they count in its result
+        if config.start_images:
+            self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.group.broadcast(self.start.values())
         self.one_case = merged_classes(model_config.class_names, str.casefold).to(self.device)
         self.epochs = derive_epochs(config, partition.total)  # None: until early stopping
         self.optimizer = make_optimizer(self.model, config)
@@ -108,12 +111,6 @@ class Trainer:
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
         self.progress = Progress()
         self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
-
-    def remember_start(self) -> None:
-        """Keep the weights that the training starts from, if they count in its result; before a checkpoint is read."""
-        if self.config.start_images:
-            self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.group.broadcast(self.start.values())
 
     def result(self) -> ResNet18:
         """Return the model that is validated and kept: the mean of its weights and of those that it started from.
@@ -125,9 +122,7 @@ class Trainer:
             return self.model
         model = copy.deepcopy(self.model)
         share = self.config.start_images / (self.config.start_images + self.partition.total)
-        for name, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.lerp_(self.start[name], share)
+        blend(model, self.start, share)
         return model
 
     @property

@@ -25,14 +25,12 @@ def test_convolutions_stay_unchanged_while_they_are_frozen(trainer_of, samples):
 def test_the_result_is_the_mean_of_the_weights_and_of_those_at_the_start(trainer_of, samples):
     trainer = trainer_of(start_images=10)
     start = trainer.model.head.weight.clone()
-    trainer.remember_start()
     trainer.step(*samples, 4)
     own = trainer.partition.total / (trainer.partition.total + 10)
     expected = own * trainer.model.head.weight + (1 - own) * start
     assert torch.allclose(trainer.result().head.weight, expected, atol=1e-7)
     assert not torch.allclose(trainer.model.head.weight, expected, atol=1e-7)
     without = trainer_of()
-    without.remember_start()
     assert without.result() is without.model
 
 
