@@ -102,6 +102,23 @@ class Recognizer:
         if self.model_name == NAMES[PRETRAINED] and is_asked(charset, lengths, fold_case):
             self.specialist = Recognizer(SPECIALIST, device, engine, charset, length, threads=threads)
 
+    def limited_to(self, charset: str | None, lengths: Lengths | None, fold_case: bool) -> "Recognizer":
+        """Return a recognizer with the same engines that reads only such texts; UsageError as for the class."""
+        other = self._with_the_same_engine()
+        length = None if lengths is None else (lengths.shortest, lengths.longest)
+        other.arguments = (*self.arguments[:3], charset, length, *self.arguments[5:7], fold_case)
+        other.decoder = Decoder(self.config, charset, lengths, fold_case)
+        other.specialist = None
+        if self.specialist is not None and is_asked(charset, lengths, fold_case):
+            other.specialist = self.specialist._with_the_same_engine()
+            other.specialist.decoder = Decoder(self.specialist.config, charset, lengths)
+        return other
+
+    def _with_the_same_engine(self) -> "Recognizer":
+        other = object.__new__(type(self))  # copy.copy would open the model again, as unpickling does
+        other.__dict__ |= self.__dict__
+        return other
+
     def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
         return type(self), self.arguments  # another process opens the model again
 

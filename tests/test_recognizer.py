@@ -163,6 +163,22 @@ def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch
     assert pickle.loads(sent).predict(path) == expected
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"charset": "0ZLA"}, {"charset": "digits", "length": 4}, {"fold_case": True}, {"length": (7, 9)}],
+    ids=str,
+)
+def test_a_recognizer_limited_to_other_texts_reads_as_one_opened_for_them(path, options):
+    whole, opened = Recognizer(threads=1), Recognizer(threads=1, **options)
+    length = options.get("length")
+    lengths = None if length is None else Lengths(*length) if isinstance(length, tuple) else Lengths(length, length)
+    limited = whole.limited_to(options.get("charset"), lengths, options.get("fold_case", False))
+    reading, expected = limited.predict(path), opened.predict(path)
+    assert (reading.text, reading.confidence, reading.model) == (expected.text, expected.confidence, expected.model)
+    assert (limited.engine is whole.engine, repr(limited)) == (True, repr(opened))
+    assert pickle.loads(pickle.dumps(limited)).predict(path).text == expected.text
+
+
 @pytest.mark.parametrize("name", ["pretrained", PRETRAINED, "link"])
 def test_the_model_in_the_package_is_the_same_by_any_name(path, name):
     Path("link").symlink_to(PRETRAINED)
