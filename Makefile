@@ -58,7 +58,7 @@ test: $(VENV)/installed-dev  ## run the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
 
 soak: $(VENV)/installed-dev  ## run the tests of damage, kills, full disks and hostile files at full length: an hour
-	$(BIN)/python -m pytest -q --soak tests/robustness tests/test_freezing.py
+	$(BIN)/python -m pytest -q --soak tests/robustness tests/web tests/test_freezing.py
 
 check: $(VENV)/installed-dev  ## check format, lint and types
 	$(BIN)/ruff format --check

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -202,3 +203,18 @@ def exported(run, images, tmp_path_factory) -> Path:
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
     export(folder, images, find_labels(images).labels)
     return folder
+
+
+AS_ROOT = [] if os.name == "posix" and os.geteuid() == 0 else ["--user", "--map-root-user"]
+
+
+def small_disk(folder: Path, script: str) -> list[str]:
+    """Return a command that runs a shell script with a tmpfs of 16 MB at `folder`, which no other process sees."""
+    mount = f"mount -t tmpfs -o size=16m tmpfs '{folder}' && {script}"
+    return ["unshare", *AS_ROOT, "--mount", "sh", "-c", mount]
+
+
+def skip_without_small_disks(folder: Path) -> None:
+    """Skip the test where `small_disk` does not work."""
+    if shutil.which("unshare") is None or subprocess.run(small_disk(folder, "true"), capture_output=True).returncode:
+        pytest.skip("only Linux has small disks, for users who may call unshare")

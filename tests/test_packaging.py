@@ -51,7 +51,7 @@ def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
         facts = email.message_from_bytes(archive.read(metadata))
         points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode().split()
     assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == ("captcha-ocr", __version__, ">=3.11")
-    assert set(facts.get_all("Provides-Extra")) == {"export", "tensorboard", "dev"}
+    assert set(facts.get_all("Provides-Extra")) == {"export", "tensorboard", "web", "browser", "dev"}
     assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
     assert points[points.index("[console_scripts]") + 1 :][:3] == ["captcha-ocr", "=", "captcha_ocr.cli.app:main"]
     assert points[points.index("[pyinstaller40]") + 1 :][:3] == [

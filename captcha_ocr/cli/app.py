@@ -25,6 +25,7 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "designs": ("design",),
     "training": ("train", "curve"),
     "reading": ("eval", "export"),
+    "web": ("serve", "label"),
     "machine": ("bench", "doctor"),
 }
 UNDER_TORCHRUN = ("train", "doctor")

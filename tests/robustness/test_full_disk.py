@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TINY, contents, draw, invoke, naming
+from conftest import TINY, contents, draw, invoke, naming, skip_without_small_disks, small_disk
 
 import captcha_ocr.network.onnx_export
 import captcha_ocr.training.loop
@@ -25,7 +25,6 @@ from captcha_ocr.config import PRESETS
 from captcha_ocr.training.checkpoint import find_last
 from captcha_ocr.training.run_folder import REPLACED, check_best, read_run
 
-AS_ROOT = [] if os.name == "posix" and os.geteuid() == 0 else ["--user", "--map-root-user"]
 COMMANDS = {
     "prepare": "prepare WORK/images --out WORK/shards --preset tiny --seed 1 --force --quiet --workers 1",
     "train": "train --data WORK/shards --out WORK/run --preset tiny --epochs 4 --device cpu --quiet",
@@ -34,17 +33,10 @@ COMMANDS = {
 }
 
 
-def small_disk(folder: Path, script: str) -> list[str]:
-    """Return a command that runs a shell script with a tmpfs of 16 MB at `folder`, which no other process sees."""
-    mount = f"mount -t tmpfs -o size=16m tmpfs '{folder}' && {script}"
-    return ["unshare", *AS_ROOT, "--mount", "sh", "-c", mount]
-
-
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("disk")
-    if shutil.which("unshare") is None or subprocess.run(small_disk(folder, "true"), capture_output=True).returncode:
-        pytest.skip("only Linux has small disks, for users who may call unshare")
+    skip_without_small_disks(folder)
     return folder
 
 

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import DRAWN_ALIKE, invoke
-from test_full_disk import AS_ROOT
+from conftest import AS_ROOT, DRAWN_ALIKE, invoke
 
 import captcha_ocr.network.onnx_export
 from captcha_ocr.cli.app import main

@@ -1,0 +1,72 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.web.label_service import gated as gated_labels
+from captcha_ocr.web.label_session import LabelSession
+from captcha_ocr.web.label_store import LabelStore
+from captcha_ocr.web.reading_service import ReadingService, gated
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+SAMPLE = SAMPLES / "00000-0ZLA.png"
+HOST, TOKEN = "127.0.0.1:8001", "secret"
+
+
+@pytest.fixture(scope="session")
+def recognizer() -> Recognizer:
+    return Recognizer(threads=1)
+
+
+@pytest.fixture
+def served(recognizer):
+    """Return a function that serves reading, with options of the gate, and its client."""
+
+    def serve(hosts=frozenset({"testserver"}), token=None, log=None) -> TestClient:
+        service = ReadingService(recognizer, 1, {"model": "the one in the package"})
+        client = TestClient(gated(service, hosts, token, log))
+        client.service = service
+        return client
+
+    return serve
+
+
+@pytest.fixture
+def service(tmp_path):
+    """The process `captcha-ocr serve`, whose lines go into the file `log`, and its address."""
+    command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.PIPE, text=True)
+    yield process, next(line.split()[1] for line in process.stderr if line.startswith("page"))
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A folder with the six samples, without labels."""
+    for number, path in enumerate(sorted(SAMPLES.glob("*.png"))):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "images" / f"{number}.png")
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def session(folder, tmp_path):
+    (tmp_path / "run").mkdir()
+    made = LabelSession(LabelStore(folder), PRETRAINED, tmp_path / "run")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def labelling(session) -> TestClient:
+    """The client of a page that labels."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
+    app = gated_labels(session, frozenset({HOST}), TOKEN, None)
+    return TestClient(app, base_url=f"http://{HOST}", headers=headers)

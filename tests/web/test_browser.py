@@ -1,0 +1,297 @@
+"""The pages in a real browser: Debian's chromium-headless-shell, driven by Playwright.
+
+Without a browser these tests skip, unless BROWSER_TESTS=required.
+"""
+
+import base64
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import skip_without_small_disks, small_disk
+
+from .conftest import SAMPLES
+
+BROWSER = shutil.which("chromium-headless-shell")
+OPTIONS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage"
+)
+REBOUND = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+PASTE = """([name, data, kind]) => {
+    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([bytes], name, { type: "image/png" }));
+    const event = kind === "paste"
+        ? new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true })
+        : new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true });
+    document.querySelector("#drop").dispatchEvent(event);
+}"""
+
+if os.environ.get("BROWSER_TESTS") == "required":
+    import axe_playwright_python.sync_playwright as axe
+    import playwright.sync_api as playwright
+else:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    if BROWSER is None:
+        pytest.skip("chromium-headless-shell is not installed", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=BROWSER, args=[*OPTIONS.split(), REBOUND])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page; at the end nothing may be on its console, and no request may have gone beyond this machine."""
+    context = browser.new_context()
+    made, said, asked = context.new_page(), [], []
+    made.on("console", lambda message: said.append(message.text))
+    made.on("pageerror", lambda error: said.append(str(error)))
+    made.on("request", lambda request: asked.append(request.url))
+    made.expected = []  # parts of what may be on the console: errors of HTTP that a test asks for
+    yield made
+    context.close()
+    assert [text for text in said if not any(part in text for part in made.expected)] == []
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:"))] == []
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that starts a command with a page, and returns the page's address."""
+    processes = []
+
+    def run(*arguments: object) -> str:
+        command = [sys.executable, "-m", "captcha_ocr", *map(str, arguments), "--port", "0", "--model", "pretrained"]
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return next(line.split()[1] for line in process.stderr if line.startswith("page"))
+
+    run.processes = processes
+    yield run
+    for process in processes:
+        process.terminate()
+        process.communicate()
+
+
+def labels_of(folder: Path) -> dict[str, str]:
+    if not (folder / "labels.csv").exists():
+        return {}
+    with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
+        return {row["filename"]: row["text"] for row in csv.DictReader(stream)}
+
+
+def test_images_are_read_by_drop_paste_and_choice(start, page):
+    page.goto(start("serve"))
+    paths = sorted(SAMPLES.glob("*.png"))[:3]
+    page.set_input_files("#files", [str(paths[0])])
+    for path, kind in zip(paths[1:], ("paste", "drop"), strict=True):
+        page.evaluate(PASTE, [path.name, base64.b64encode(path.read_bytes()).decode(), kind])
+    playwright.expect(page.locator("#status")).to_have_text("Read 3 images")
+    texts = {path.stem.split("-")[1] for path in paths}
+    assert set(page.locator("td.text").all_inner_texts()) == texts
+    assert {button.get_attribute("aria-label") for button in page.locator("td button").all()} == {
+        f"Copy {text}" for text in texts
+    }
+
+
+def test_options_and_errors_are_shown(start, page, tmp_path):
+    page.goto(start("serve"))
+    page.expected = ["422", "415"]
+    page.get_by_label("Characters").fill("digits")
+    page.get_by_label("Length").fill("4")
+    page.set_input_files("#files", [str(SAMPLES / "00000-0ZLA.png")])
+    playwright.expect(page.locator("#status")).to_have_text("Read 1 image")
+    assert page.locator("td.text").inner_text().isdigit()
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    page.set_input_files("#files", [str(tmp_path / "bad.png")])
+    playwright.expect(page.locator("td.error")).to_contain_text("not a PNG")
+
+
+def test_a_token_in_the_address_is_used_and_not_sent_in_it(start, page):
+    address = start("serve", "--token", "new")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 10 characters")
+    token = address.rpartition("=")[2]
+    assert not any(token in url.partition("#")[0] for url in asked)
+
+
+def test_twenty_images_are_labelled_by_keyboard(start, page, tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(24):
+        shutil.copy(sorted(SAMPLES.glob("*.png"))[number % 6], folder / f"{number:02}.png")
+    address = start("label", folder)
+    page.goto(address)
+    field, status = page.locator("#text"), page.locator("#status")
+    for number in range(20):
+        playwright.expect(field).to_be_focused()
+        page.keyboard.type(f"T{number}")
+        page.keyboard.press("Enter")
+        playwright.expect(status).to_have_text(f"Saved T{number}")
+        assert f"T{number}" in labels_of(folder).values()  # before the next key
+    page.keyboard.press("Control+z")
+    playwright.expect(status).to_have_text("Taken back")
+    assert len(labels_of(folder)) == 19
+    page.keyboard.press("Escape")
+    playwright.expect(status).to_contain_text("Skipped")
+    assert list(labels_of(folder).values()).count("") == 1
+    count = page.locator("#count").inner_text()
+    page.reload()
+    playwright.expect(page.locator("#count")).to_have_text(count)
+    playwright.expect(field).to_be_focused()
+    page.keyboard.press("Alt+ArrowRight")
+    playwright.expect(status).to_have_text("The next image")
+    for number in range(4):
+        page.keyboard.type(f"U{number}")
+        page.keyboard.press("Enter")
+        playwright.expect(status).to_have_text(f"Saved U{number}")
+    playwright.expect(page.locator("#done")).to_be_visible()
+    assert len([text for text in labels_of(folder).values() if text]) == 23
+
+
+def test_a_held_key_saves_one_image_and_an_early_one_none(start, page, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    page.goto(start("label", folder))
+    playwright.expect(page.locator("#text")).to_be_focused()
+    page.keyboard.type("ONE")
+    for _ in range(5):
+        page.keyboard.down("Enter")  # the second and later ones are repetitions
+    playwright.expect(page.locator("#status")).to_have_text("Saved ONE")
+    page.keyboard.up("Enter")
+    page.route("**/v1/images/*", lambda route: (time.sleep(0.3), route.continue_()))
+    page.keyboard.type("LATE")
+    page.keyboard.press("Alt+ArrowLeft")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#status")).to_contain_text("Back at")
+    assert list(labels_of(folder).values()) == ["ONE"]
+
+
+def test_a_second_tab_is_refused_and_keeps_its_text(start, browser, page, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    address = start("label", folder)
+    page.goto(address)
+    playwright.expect(page.locator("#text")).to_be_focused()
+    other = page.context.new_page()
+    other.goto(address)
+    playwright.expect(other.locator("#text")).to_be_focused()
+    other.keyboard.type("OTHER")
+    other.keyboard.press("Enter")
+    playwright.expect(other.locator("#status")).to_have_text("Saved OTHER")
+    page.expected = ["409"]
+    page.bring_to_front()
+    page.keyboard.type("MINE")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#status")).to_contain_text("labelled elsewhere meanwhile: OTHER")
+    assert page.locator("#text").input_value() == "MINE"
+    assert list(labels_of(folder).values()) == ["OTHER"]
+
+
+def test_enter_that_ends_a_composition_saves_nothing(start, page, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    page.goto(start("label", folder))
+    playwright.expect(page.locator("#text")).to_be_focused()
+    page.evaluate(
+        "document.getElementById('text').dispatchEvent("
+        "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true}))"
+    )
+    page.wait_for_timeout(200)
+    assert labels_of(folder) == {}
+
+
+def test_a_rebound_name_reads_nothing(start, page, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    address = start("label", folder)
+    other = page.context.new_page()
+    answer = other.goto(address.replace("127.0.0.1", "evil.example"))
+    assert answer.status == 421
+
+
+def test_a_server_that_is_gone_is_said_and_the_text_stays(start, page, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    page.goto(start("label", folder))
+    playwright.expect(page.locator("#text")).to_be_focused()
+    start.processes[0].kill()
+    start.processes[0].wait()
+    page.expected = ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
+    page.keyboard.type("KEPT")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#status")).to_contain_text("does not answer")
+    assert page.locator("#text").input_value() == "KEPT"
+
+
+def test_a_full_disk_is_said_and_the_text_stays(page, tmp_path):
+    folder, out = tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    skip_without_small_disks(folder)
+    command = f"{sys.executable} -m captcha_ocr label {folder} --port 0 --model pretrained --out {out}"
+    fill = f"cp {SAMPLES}/*.png {folder} && ! cat /dev/zero 2>&- > {folder}/zeros && exec {command}"
+    with subprocess.Popen(small_disk(folder, fill), stderr=subprocess.PIPE, text=True) as process:
+        page.goto(next(line.split()[1] for line in process.stderr if line.startswith("page")))
+        playwright.expect(page.locator("#text")).to_be_focused()
+        page.expected = ["507"]
+        page.keyboard.type("KEPT")
+        page.keyboard.press("Enter")
+        playwright.expect(page.locator("#status")).to_contain_text("disk is full")
+        assert page.locator("#text").input_value() == "KEPT"
+        process.terminate()
+
+
+def test_markup_in_names_and_labels_is_shown_as_text(start, page, tmp_path):
+    folder, markup = tmp_path / "images", "<img src=x onerror=alert(1)>"
+    folder.mkdir()
+    shutil.copy(SAMPLES / "00000-0ZLA.png", folder / f"{markup}.png")
+    page.goto(start("label", folder))
+    playwright.expect(page.locator("#text")).to_be_focused()
+    page.keyboard.type(markup)
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#status")).to_have_text(f"Saved {markup}")
+    page.goto(start("serve"))
+    page.set_input_files("#files", [str(folder / f"{markup}.png")])
+    playwright.expect(page.locator("#status")).to_have_text("Read 1 image")
+    assert page.locator("td img").get_attribute("alt") == f"{markup}.png"
+    assert page.locator("img[src=x]").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_pages_are_accessible_in_both_schemes_and_do_not_scroll_sideways(start, browser, tmp_path, scheme, width):
+    folder = tmp_path / "images"
+    shutil.copytree(SAMPLES, folder)
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(start("serve"))
+    page.set_input_files("#files", [str(path) for path in sorted(SAMPLES.glob("*.png"))[:2]])
+    playwright.expect(page.locator("#status")).to_have_text("Read 2 images")
+    check_page(page)
+    page.goto(start("label", folder))
+    playwright.expect(page.locator("#text")).to_be_focused()
+    page.keyboard.type("AB12")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#status")).to_have_text("Saved AB12")
+    check_page(page)
+    context.close()
+
+
+def check_page(page):
+    """Assert what axe-core finds, and that all fits into the width."""
+    found = axe.Axe().run(page).response["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

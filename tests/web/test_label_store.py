@@ -1,0 +1,180 @@
+import csv
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from captcha_ocr.data.labels import find_labels
+from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.web.label_store import Conflict, LabelStore
+
+
+def rows(folder):
+    with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
+        return [tuple(row.values()) for row in csv.DictReader(stream)]
+
+
+def test_a_label_is_on_the_disk_when_it_is_acknowledged(folder):
+    store = LabelStore(folder)
+    saved = store.save(3, " AB12 ", 0)
+    assert (saved.file, saved.text, saved.version) == ("3.png", "AB12", 1)
+    assert rows(folder) == [("3.png", "AB12", saved.split)]
+    assert LabelStore(folder).entries[3].text == "AB12"
+
+
+def test_prepare_takes_the_table_and_leaves_out_what_nobody_can_read(folder):
+    store = LabelStore(folder)
+    for number, text in enumerate(("=1", "'0012", "", "a,b", "é")):
+        store.save(number, text, 0)
+    found = find_labels(folder)
+    assert {label.file: label.text for label in found.labels} == {
+        "0.png": "=1",
+        "1.png": "'0012",
+        "3.png": "a,b",
+        "4.png": "é",
+    }
+    assert set(found.problems) == {"2.png", "5.png"}
+    assert {label.split for label in found.labels} <= {"train", "val", "test"}
+
+
+def test_the_first_images_validate_and_test(folder):
+    store = LabelStore(folder)
+    assert sorted(store.entries[number].split for number in store.first) == ["test", "val"]
+    assert LabelStore(folder).first == store.first
+
+
+def test_undo_takes_one_label_after_the_other_back(folder):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+    store.save(0, "B", 1)
+    assert [store.undo().text, store.undo().text] == ["A", None]
+    assert rows(folder) == []
+    with pytest.raises(UsageError, match="undo"):
+        store.undo()
+
+
+def test_a_label_for_an_image_that_changed_meanwhile_is_refused(folder):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+    with pytest.raises(Conflict, match=r"0\.png"):
+        store.save(0, "B", 0)
+    assert rows(folder)[0][1] == "A"
+
+
+def test_what_another_program_writes_is_noticed_and_kept(folder):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+    (folder / "labels.csv").write_text("filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n")
+    with pytest.raises(Conflict, match=r"labels\.csv"):
+        store.save(2, "C", 0)
+    assert (store.entries[0].text, store.entries[0].version, store.entries[1].split) == ("Z", 2, "val")
+    store.save(2, "C", 0)
+    assert {row[:2] for row in rows(folder)} == {
+        ("0.png", "Z"),
+        ("1.png", "Y"),
+        ("2.png", "C"),
+        ("elsewhere/x.png", "X"),
+    }
+
+
+def test_labels_of_two_tabs_at_once_are_both_kept(folder):
+    store = LabelStore(folder)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda number: store.save(number, f"T{number}", 0), range(6)))
+    assert sorted(row[:2] for row in rows(folder)) == [(f"{number}.png", f"T{number}") for number in range(6)]
+
+
+def test_a_row_that_another_program_removes_stays_removed(folder):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+    store.save(1, "B", 0)
+    (folder / "labels.csv").write_text("filename,text,split\n0.png,A,train\n")
+    with pytest.raises(Conflict):
+        store.save(2, "C", 0)
+    store.save(2, "C", 0)
+    assert [row[:2] for row in rows(folder)] == [("0.png", "A"), ("2.png", "C")]
+
+
+def test_undo_leaves_what_another_program_wrote(folder):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+    (folder / "labels.csv").write_text("filename,text,split\n0.png,Z,train\n")
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            store.undo()
+    with pytest.raises(UsageError, match="nothing to undo"):
+        store.undo()
+    assert [row[:2] for row in rows(folder)] == [("0.png", "Z")]
+
+
+TABLES = {
+    b"filename,text,author\n0.png,A,me\n": "other columns",
+    b"filename,text,confidence\n0.png,A,0.5\n": "other columns",
+    b"filename,text\n0.png,A\n0,B\n": "two texts",
+    b"filename,text,split\n0.png,A,foo\n": "'foo'",
+    "filename,text\n0.png,ä\n".encode("latin-1"): "UTF-8",
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_that_a_label_would_spoil_is_left_alone(folder, table):
+    (folder / "labels.csv").write_bytes(table)
+    with pytest.raises(UsageError, match=TABLES[table]):
+        LabelStore(folder)
+    (folder / "labels.csv").unlink()
+    store = LabelStore(folder)
+    store.save(1, "B", 0)
+    (folder / "labels.csv").write_bytes(table)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=TABLES[table]):
+            store.save(2, "C", 0)
+    assert (folder / "labels.csv").read_bytes() == table
+
+
+def test_names_are_understood_as_prepare_does(folder):
+    (folder / "labels.csv").write_text("filename,text,split\n0,A,valid\n./1.png,B,train\n")
+    store = LabelStore(folder)
+    assert [(entry.text, entry.split) for entry in store.entries[:2]] == [("A", "val"), ("B", "train")]
+
+
+def test_another_table_with_labels_is_not_hidden(folder):
+    (folder / "labels.json").write_text('{"0.png": "A"}')
+    with pytest.raises(UsageError, match=r"labels\.json"):
+        LabelStore(folder)
+
+
+def test_names_that_no_table_can_hold_are_left_out(folder):
+    odd = [b" lead.png", b"line\nbreak.png", b"\xfcmlaut.png"]
+    for name in odd:
+        shutil.copy(folder / "0.png", os.path.join(os.fsencode(folder), name))
+    store = LabelStore(folder)
+    assert (sorted(map(os.fsencode, store.left_out)), len(store.entries)) == (sorted(odd), 6)
+
+
+@pytest.mark.parametrize(("number", "text"), [(6, "A"), (-1, "A"), (0, "a\nb"), (0, "x" * 65), (0, "\x00")])
+def test_what_cannot_be_a_label_is_refused(folder, number, text):
+    with pytest.raises(UsageError):
+        LabelStore(folder).save(number, text, 0)
+    assert not (folder / "labels.csv").exists()
+
+
+def test_a_full_disk_loses_neither_the_table_nor_what_is_known(folder, monkeypatch):
+    store = LabelStore(folder)
+    store.save(0, "A", 0)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CaptchaOcrError, match="disk is full"):
+        store.save(1, "B", 0)
+    monkeypatch.undo()
+    assert ([row[1] for row in rows(folder)], store.entries[1].text) == (["A"], None)
+    store.save(1, "B", 0)
+    assert [row[1] for row in rows(folder)] == ["A", "B"]
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no images"):
+        LabelStore(tmp_path)

@@ -1,0 +1,174 @@
+import base64
+import io
+import json
+import threading
+import time
+
+import pytest
+
+from captcha_ocr.errors import DamagedError
+from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.web.reading_service import MAX_IMAGES, MAX_JSON
+
+from .conftest import SAMPLE, SAMPLES
+
+DATA = SAMPLE.read_bytes()
+IN_BASE64 = base64.b64encode(DATA).decode()
+PNG = {"Content-Type": "image/png"}
+
+
+def test_an_image_is_read_from_its_bytes_and_from_json(served, recognizer):
+    client = served()
+    expected = recognizer.predict(DATA)
+    answers = [
+        client.post("/v1/read", content=DATA, headers=PNG),
+        client.post("/v1/read", content=DATA),
+        client.post("/v1/read", json={"image": IN_BASE64}),
+        client.post("/v1/read", json={"image": f"data:image/png;base64,{IN_BASE64}"}),
+    ]
+    for answer in answers:
+        document = answer.json()
+        assert (answer.status_code, document["text"], document["model"]) == (200, "0ZLA", "captcha")
+        assert document["confidence"] == pytest.approx(expected.confidence)
+        assert [each["character"] for each in document["characters"]] == list("0ZLA")
+        assert document["elapsed_ms"] > 0
+
+
+def test_options_hold_for_one_request(served):
+    client = served()
+    digits = client.post("/v1/read?charset=digits&length=4", content=DATA, headers=PNG).json()["text"]
+    assert (digits.isdigit(), len(digits)) == (True, 4)
+    unsure = client.post("/v1/read?min_confidence=1", content=DATA, headers=PNG).json()
+    assert (unsure["text"], unsure["characters"]) == (None, None)
+    assert client.post("/v1/read?fold_case=true", content=DATA, headers=PNG).json()["text"] == "0zla"
+    assert client.post("/v1/read", content=DATA, headers=PNG).json()["text"] == "0ZLA"
+
+
+@pytest.mark.parametrize(
+    ("query", "content", "kind", "status", "named"),
+    [
+        ("", b"no image", "image/png", 422, "not a PNG"),
+        ("", b"", "image/png", 422, "empty"),
+        ("", DATA[:300], "image/png", 422, "damaged"),
+        ("", DATA, "text/html", 415, "text/html"),
+        ("", bytes(2_000_001), "image/png", 413, "2,000,000"),
+        ("", bytes(MAX_JSON + 1), "image/png", 413, "3,000,000"),
+        ("", b"{", "application/json", 422, "JSON"),
+        ("", b"[]", "application/json", 422, "object"),
+        ("", b'{"image": 5}', "application/json", 422, "image"),
+        ("", b'{"image": "/etc/passwd"}', "application/json", 422, "base64"),
+        ("?lenght=4", DATA, "image/png", 422, "lenght"),
+        ("?length=x", DATA, "image/png", 422, "'x'"),
+        ("?length=11", DATA, "image/png", 422, "11"),
+        ("?charset=%C3%9F", DATA, "image/png", 422, "ß"),
+        ("?min_confidence=2", DATA, "image/png", 422, "min_confidence"),
+        ("?min_confidence=nan", DATA, "image/png", 422, "min_confidence"),
+        ("?fold_case=1", DATA, "image/png", 422, "fold_case"),
+    ],
+)
+def test_a_bad_request_gets_one_sentence(served, query, content, kind, status, named):
+    answer = served().post(f"/v1/read{query}", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == status
+    assert named in answer.text
+
+
+def test_a_batch_gives_a_reading_or_an_error_for_each_image_in_order(served):
+    answer = served().post("/v1/read/batch", json={"images": [IN_BASE64, "no image", 5, IN_BASE64]})
+    first, second, third, last = answer.json()["results"]
+    assert (first["text"], last["text"]) == ("0ZLA", "0ZLA")
+    assert "base64" in second["error"]
+    assert "text" in third["error"]
+
+
+@pytest.mark.parametrize("images", [[], "x", [IN_BASE64] * (MAX_IMAGES + 1)])
+def test_a_batch_has_so_many_images(served, images):
+    answer = served().post("/v1/read/batch", json={"images": images})
+    assert (answer.status_code, str(MAX_IMAGES) in answer.text) == (422, True)
+
+
+def test_other_endpoints_answer(served):
+    client = served()
+    assert client.get("/healthz").text == "alive\n"
+    assert client.get("/readyz").text == "ready\n"
+    assert client.get("/v1/model").json() == {"model": "the one in the package"}
+    assert "<title>captcha-ocr</title>" in client.get("/").text
+    assert client.get("/nothing").status_code == 404
+    assert client.get("/v1/read").status_code == 405
+    client.post("/v1/read", content=DATA, headers=PNG)
+    figures = client.get("/metrics").text
+    assert 'captcha_ocr_requests_total{endpoint="/v1/read",code="200"} 1' in figures
+    assert 'captcha_ocr_requests_total{endpoint="other",code="404"} 1' in figures
+
+
+def test_the_document_names_every_endpoint(served):
+    client = served()
+    document = client.get("/openapi.json").json()
+    assert document["info"]["version"]
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert client.request(method, path).status_code not in (404, 405)
+
+
+def test_a_log_line_has_neither_image_nor_text(served):
+    log = io.StringIO()
+    answer = served(log=log).post("/v1/read", content=DATA, headers=PNG)
+    line = json.loads(log.getvalue())
+    assert set(line) == {"id", "method", "path", "status", "ms"}
+    assert (line["id"], line["status"]) == (answer.headers["x-request-id"], 200)
+
+
+def test_images_beyond_the_limit_are_told_to_try_again(served, recognizer, monkeypatch):
+    client, begun, go_on = served(), threading.Event(), threading.Event()
+    reading = recognizer.predict(DATA)
+
+    def slow(_, images):
+        begun.set()
+        assert go_on.wait(30)
+        return [reading for _ in images]
+
+    monkeypatch.setattr("captcha_ocr.recognizer.Recognizer.read_all", slow)
+    batch = {"images": [IN_BASE64] * 40}
+    first = threading.Thread(target=lambda: client.post("/v1/read", content=DATA, headers=PNG))
+    many = threading.Thread(target=lambda: client.post("/v1/read/batch", json=batch))
+    first.start()
+    assert begun.wait(30)
+    many.start()
+    while client.service.threads.waiting.qsize() < 40:
+        time.sleep(0.01)
+    refused = client.post("/v1/read", content=DATA, headers=PNG)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert client.post("/v1/read/batch", json=batch).status_code == 503
+    assert client.get("/healthz").status_code == 200
+    go_on.set()
+    first.join()
+    many.join()
+    assert "captcha_ocr_refused_total 2" in client.get("/metrics").text
+
+
+def test_images_that_wait_are_read_together_and_each_answer_is_its_own(served, recognizer, monkeypatch):
+    sizes, read_all = [], Recognizer.read_all
+
+    def counted(self, images):
+        sizes.append(len(images))
+        time.sleep(0.05)
+        return read_all(self, images)
+
+    monkeypatch.setattr(Recognizer, "read_all", counted)
+    paths = sorted(SAMPLES.glob("*.png")) * 4
+    images = [base64.b64encode(path.read_bytes()).decode() for path in paths]
+    results = served().post("/v1/read/batch", json={"images": [*images, "bad"]}).json()["results"]
+    assert [result["text"] for result in results[:-1]] == [path.stem.split("-")[1] for path in paths]
+    assert "error" in results[-1]
+    assert (sum(sizes), len(sizes) < len(images)) == (len(images), True)
+
+
+def test_an_error_of_the_model_is_no_answer_to_others(served, monkeypatch):
+    def broken(*_):
+        raise DamagedError("the model is damaged")
+
+    client = served()
+    with monkeypatch.context() as patch:
+        patch.setattr(Recognizer, "read_all", broken)
+        answer = client.post("/v1/read", content=DATA, headers=PNG)
+        assert (answer.status_code, "damaged" in answer.text) == (500, True)
+    assert client.post("/v1/read", content=DATA, headers=PNG).status_code == 200

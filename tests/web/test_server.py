@@ -1,0 +1,169 @@
+"""The real server, with real connections; the limits of time are shortened."""
+
+import http.client
+import json
+import resource
+import signal
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from hostile import BOMBS
+from starlette.responses import PlainTextResponse
+
+from captcha_ocr.web import server
+
+from .conftest import SAMPLE
+
+WAIT_S = 30
+
+
+@contextmanager
+def running(app):
+    """Run the server in a thread; yields its address."""
+    listener = server.listen("127.0.0.1", 0)
+    made = server.server_of(app)
+    thread = threading.Thread(target=made.run, args=([listener],))
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        made.should_exit = True
+        thread.join(WAIT_S)
+
+
+async def echo(scope, receive, send):
+    """An application that answers with the number of bytes it was sent."""
+    if scope["type"] == "lifespan":
+        for kind in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{kind}.complete"})
+        return
+    length, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        length, more = length + len(message.get("body", b"")), message.get("more_body", False)
+    await PlainTextResponse(str(length))(scope, receive, send)
+
+
+def send_slowly(connection, count):
+    """Send so many bytes, fifty a second."""
+    for _ in range(count):
+        connection.sendall(b"x")
+        time.sleep(0.02)
+
+
+def until_closed(connection):
+    """Return what a server sends until it closes the connection."""
+    connection.settimeout(WAIT_S)
+    received = b""
+    try:
+        while part := connection.recv(65536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf"],
+    ids=["silent", "half a header", "half a body"],
+)
+def test_a_client_that_does_not_go_on_is_disconnected(monkeypatch, sent):
+    monkeypatch.setattr(server, "REQUEST_S", 0.2)
+    with running(echo) as address, socket.create_connection(address) as connection:
+        connection.sendall(sent)
+        assert until_closed(connection) == b""
+
+
+def test_a_client_that_sends_a_byte_at_a_time_is_disconnected(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    with running(echo) as address, socket.create_connection(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_slowly(connection, 1000)
+
+
+def test_a_connection_is_kept_for_the_next_request_and_closed_when_it_stays_idle(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_S", 5)
+    monkeypatch.setattr(server, "KEPT_S", 1)
+    with running(echo) as address:
+        connection = http.client.HTTPConnection(*address)
+        for size in (0, 5, 100_000):
+            connection.request("POST", "/", bytes(size))
+            assert connection.getresponse().read() == str(size).encode()
+        assert connection.sock is not None
+        assert until_closed(connection.sock) == b""
+        connection.close()
+
+
+def test_of_too_many_connections_the_one_that_lets_us_wait_longest_is_closed(monkeypatch):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    with running(echo) as address:
+        silent = [socket.create_connection(address) for _ in range(3)]
+        with socket.create_connection(address) as connection:
+            assert until_closed(silent[0]) == b""
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert until_closed(connection).endswith(b"0")
+        for connection in silent:
+            connection.close()
+
+
+def test_thousands_of_silent_connections_do_not_keep_others_out(service, soak):
+    _, address = service
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most + 200, most + 200))
+    silent = [socket.create_connection((host, int(port))) for _ in range(min(most, 10_000 if soak else 1_000))]
+    connection = http.client.HTTPConnection(host, int(port), timeout=WAIT_S)
+    connection.request("POST", "/v1/read", SAMPLE.read_bytes(), {"Content-Type": "image/png"})
+    assert json.loads(connection.getresponse().read())["text"] == "0ZLA"
+    connection.close()
+    for each in silent:
+        each.close()
+
+
+def test_ten_gigabytes_are_refused_when_they_are_announced(service):
+    _, address = service
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 10000000000\r\n\r\n"
+        connection.sendall(head.encode())
+        assert b" 413 " in connection.recv(100)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_hostile_image_is_refused_or_read_and_the_next_one_is_read(served, name):
+    client = served()
+    assert client.post("/v1/read", content=BOMBS[name]).status_code in (200, 413, 422)
+    assert client.post("/v1/read", content=SAMPLE.read_bytes()).json()["text"] == "0ZLA"
+
+
+def test_headers_have_a_limit():
+    with running(echo) as address, socket.create_connection(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + bytes(100_000).replace(b"\0", b"x"))
+        assert b" 400 " in until_closed(connection)[:20]
+
+
+def test_the_command_serves_and_ends_with_sigterm_after_the_requests_in_work(service, tmp_path):
+    process, address = service
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    body, connection = SAMPLE.read_bytes(), http.client.HTTPConnection(host, int(port), timeout=WAIT_S)
+    connection.request("POST", "/v1/read", body, {"Content-Type": "image/png"})
+    assert json.loads(connection.getresponse().read())["text"] == "0ZLA"
+    connection.close()
+    with socket.create_connection((host, int(port))) as late:
+        late.sendall(f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        late.sendall(body)
+        assert b'"0ZLA"' in until_closed(late)
+    assert process.wait(WAIT_S) == 0
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["status"] for line in lines] == [200, 200]
