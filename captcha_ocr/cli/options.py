@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from captcha_ocr.charset import Charset, characters_of
-from captcha_ocr.config import MAX_BYTES, MAX_THREADS, Lengths
+from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, folder_named, name_of_model
 from captcha_ocr.system.console import command_line
@@ -64,6 +64,15 @@ force_option = option("--force", is_flag=True, help="Replace what an earlier run
 quiet_option = option("--quiet", is_flag=True, help="Print no progress and no next command.")
 max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Refuse larger image files.")
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+reading_model_option = option(
+    "--model",
+    "model_folder",
+    type=MODEL,
+    help=f"A model or run folder, or pretrained.  [default: {MODEL_VARIABLE}, else {RUN}, else pretrained]",
+)
+engine_option = option(
+    "--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists."
+)
 device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +24,7 @@ from captcha_ocr.cli.options import (
     add_options,
     charset_option,
     device_option,
+    engine_option,
     escape,
     json_option,
     length_option,
@@ -31,6 +32,7 @@ from captcha_ocr.cli.options import (
     option,
     quiet_option,
     read_command,
+    reading_model_option,
     report,
     threads_option,
 )
@@ -39,7 +41,6 @@ from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unr
 from captcha_ocr.config import EngineName, Lengths
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.inference.model_folder import (
-    MODEL_VARIABLE,
     PRETRAINED,
     default_model,
     describe_model,
@@ -56,18 +57,13 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 
 @main.command(name="eval")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@option(
-    "--model",
-    "model_folder",
-    type=MODEL,
-    help=f"A model or run folder, or pretrained.  [default: {MODEL_VARIABLE}, else {RUN}, else pretrained]",
-)
+@reading_model_option
 @option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
 @charset_option("Read only these characters, or those of this named alphabet.")
 @length_option("Read only texts with this many characters.")
 @option("--fold-case", is_flag=True, help="Read both cases of a letter as one.")
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
-@option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
+@engine_option
 @add_options(max_bytes_option, device_option, threads_option, quiet_option, json_option)
 @option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
 @option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the table of --csv to this file.")

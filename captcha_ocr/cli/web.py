@@ -4,10 +4,8 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
 from urllib.parse import quote
 
 import click
@@ -19,13 +17,14 @@ from captcha_ocr.cli.options import (
     RUN,
     add_options,
     device_option,
+    engine_option,
     option,
     quiet_option,
+    reading_model_option,
 )
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import (
-    MODEL_VARIABLE,
     default_model,
     describe_model,
     find_model_folder,
@@ -41,17 +40,12 @@ HTTP_PORT = 80
 
 
 @main.command()
-@option(
-    "--model",
-    "model_folder",
-    type=MODEL,
-    help=f"A model or run folder, or pretrained.  [default: {MODEL_VARIABLE}, else {RUN}, else pretrained]",
-)
+@reading_model_option
 @option("--host", default="127.0.0.1", help="The address to listen on. Any but the loopback needs --token.")
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes a free one.")
 @option("--token", help="Requests must send it: Authorization: Bearer TOKEN. `new` makes one.")
 @option("--concurrency", type=click.IntRange(1, MAX_THREADS), help="Images read at once.  [default: processors]")
-@option("--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists.")
+@engine_option
 @add_options(device_option, quiet_option)
 def serve(
     model_folder: Path | None,
@@ -82,7 +76,7 @@ def serve(
 
     concurrency = concurrency or available_workers()
     recognizer = Recognizer(folder, device, engine, max_bytes=MAX_BYTES, threads=concurrency)
-    listener = listen_on(host, port, listen)
+    listener = listen(host, port)
     port = listener.getsockname()[1]
     facts = {
         "model": describe_model(folder),
@@ -94,7 +88,7 @@ def serve(
     hosts = None if host in ANY_ADDRESS else hosts_of(host, port)
     app = gated(ReadingService(recognizer, concurrency, facts), hosts, token, sys.stdout)
     if not quiet:
-        click.echo(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}", err=True)
+        click.echo(f"model      {facts['model']}\ndevice     {recognizer.engine}", err=True)
     shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
     click.echo(f"page       http://{shown}:{port}/{f'#token={quote(token)}' if token else ''}", err=True)
     run(app, listener)
@@ -135,7 +129,7 @@ def label(
         store = LabelStore(folder, out / ANSWERS_FILE if blind else None)
         out.mkdir(parents=True, exist_ok=True)
         session = LabelSession(store, model_folder, out, device)
-        listener = listen_on("127.0.0.1", port, listen)
+        listener = listen("127.0.0.1", port)
         port, token = listener.getsockname()[1], secrets.token_urlsafe(24)
         hosts = hosts_of("127.0.0.1", port)
         if not quiet:
@@ -172,14 +166,6 @@ def needs_web(command: str) -> None:
     """Raise UsageError if the packages of the extra `web` are missing."""
     missing = next((name for name in ("starlette", "uvicorn") if find_spec(name) is None), None)
     check(missing is None, f"{command} needs {missing}; install it with: pip install '.[web]'")
-
-
-def listen_on(host: str, port: int, listen: Callable[[str, int], socket.socket]) -> socket.socket:
-    """Return a socket that listens there; UsageError if that is not possible."""
-    try:
-        return listen(host, port)
-    except OSError as error:
-        raise UsageError(f"--host {host} --port {port}: {error.strerror}") from None
 
 
 def hosts_of(host: str, port: int) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, how many at once, the headers of every answer, the log and the figures."""
+"""What every request passes: who may ask, how much it may send, headers of every answer, the log and the figures."""
 
 import hmac
 import json
@@ -6,11 +6,14 @@ import secrets
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TextIO
 
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.web.metrics import Metrics
 
@@ -44,14 +47,18 @@ class Gate:
     text.
     """
 
-    app: ASGIApp
-    endpoints: Collection[str]
+    app: Starlette
     hosts: frozenset[str] | None
     token: str | None
     open_paths: Collection[str]
     limits: Mapping[str, int]
     log: TextIO | None
     metrics: Metrics = field(default_factory=Metrics)
+
+    @cached_property
+    def endpoints(self) -> frozenset[str]:
+        """The paths that the log and the figures name."""
+        return frozenset(route.path for route in self.app.routes if isinstance(route, Route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; nothing of its body is read before it is let in."""

@@ -2,7 +2,8 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -10,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from captcha_ocr.data.images import open_image
@@ -18,10 +19,8 @@ from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.web.gate import Gate, error
 from captcha_ocr.web.label_session import LabelSession
 from captcha_ocr.web.label_store import Conflict, Entry
-from captcha_ocr.web.reading_service import object_in, on_disconnect, on_http_error, on_our_error
+from captcha_ocr.web.reading_service import object_in, on_disconnect, on_http_error, on_our_error, page_routes
 
-PAGES = Path(__file__).parent / "pages"
-FILES = {"/": "label.html", "/label.js": "label.js", "/style.css": "style.css", "/icon.svg": "icon.svg"}
 MAX_BODY = 10_000  # bytes
 
 
@@ -31,6 +30,7 @@ class LabelService:
 
     session: LabelSession
     origins: frozenset[str]
+    page: list[Route] = field(default_factory=partial(page_routes, "label"))
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -49,7 +49,7 @@ class LabelService:
             Route("/v1/images/{number:int}", self.image),
             Route("/v1/images/{number:int}/view", self.view),
             Route("/v1/progress", self.progress),
-            *(Route(path, self.page) for path in FILES),
+            *self.page,
         ]
         handlers: dict[Any, Any] = {
             HTTPException: on_http_error,
@@ -107,10 +107,6 @@ class LabelService:
         """Return how far it is."""
         return JSONResponse(await run_in_threadpool(self.session.progress))
 
-    async def page(self, request: Request) -> Response:
-        """Return a file of the page."""
-        return FileResponse(PAGES / FILES[request.url.path])
-
 
 def as_png(path: Path) -> bytes:
     """Return an image as the model gets it, as PNG: a browser shows no TIFF, and another frame of an animation."""
@@ -137,6 +133,4 @@ async def on_failure(_: Request, reason: CaptchaOcrError | OSError) -> Response:
 def gated(session: LabelSession, hosts: frozenset[str], token: str, log: TextIO | None) -> Gate:
     """Return the application with the gate around it; its pages come without the token, which is in their address."""
     service = LabelService(session, frozenset(f"http://{host}" for host in hosts))
-    app = service.app()
-    endpoints = [route.path for route in app.routes if isinstance(route, Route)]
-    return Gate(app, endpoints, hosts, token, tuple(FILES), {}, log)
+    return Gate(service.app(), hosts, token, [route.path for route in service.page], {}, log)

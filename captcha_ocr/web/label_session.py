@@ -125,8 +125,9 @@ class LabelSession:
 
     def take_over(self, run: Path, labels: int) -> None:
         """Read with a newly trained model from now on, if it reads no fewer of the validation images."""
-        right, images = score_of_test(run)
-        self.points.append(Point(labels, right, images))
+        score = score_of_test(run)
+        assert score is not None, "the training has ended"
+        self.points.append(Point(labels, *score))
         trained = Recognizer(run)
         held_out = [n for n, entry in enumerate(self.store.entries) if entry.split == "val" and entry.text]
         before = self.right_of(self.guesses.recognizer, held_out)

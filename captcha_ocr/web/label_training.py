@@ -1,6 +1,5 @@
 """Training in the background while a person labels: in a process of its own, at a low priority."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,8 +7,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from captcha_ocr.errors import DamagedError
 from captcha_ocr.system.files import remove_stale, write_atomic
-from captcha_ocr.training.run_folder import RUN_FILE
+from captcha_ocr.training.run_folder import read_run
 
 FIRST, STEP = 150, 100  # labels before the first training; the distance to the next doubles each time
 NICENESS = 10
@@ -45,7 +45,7 @@ class BackgroundTraining:
     def finished(self) -> list[tuple[int, Path]]:
         """Return the trainings that have ended, here or in an earlier session: the numbers of labels, and the runs."""
         folders = {int(folder.name.rpartition("-")[2]): folder / "run" for folder in self.out.glob("labels-*")}
-        return [(labels, run) for labels, run in sorted(folders.items()) if is_finished(run)]
+        return [(labels, run) for labels, run in sorted(folders.items()) if score_of_test(run) is not None]
 
     def start(self, table: bytes, labels: int) -> None:
         """Train on a table of labels."""
@@ -93,15 +93,10 @@ def lower() -> None:
     os.nice(NICENESS)
 
 
-def is_finished(run: Path) -> bool:
-    """Tell whether a training has ended, with a score of the test images."""
+def score_of_test(run: Path) -> tuple[int, int] | None:
+    """Return the exact matches of a run among its test images, and their number; None if it has not finished."""
     try:
-        return json.loads((run / RUN_FILE).read_bytes())["finished"]["test"] is not None
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
-def score_of_test(run: Path) -> tuple[int, int]:
-    """Return the exact matches of a finished run among its test images, and their number."""
-    score = json.loads((run / RUN_FILE).read_bytes())["finished"]["test"]
-    return score["exact"], score["images"]
+        finished = read_run(run)[1]
+    except DamagedError:
+        return None
+    return None if finished is None or finished.test is None else (finished.test["exact"], finished.test["images"])

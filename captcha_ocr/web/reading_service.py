@@ -26,12 +26,11 @@ from captcha_ocr.version import __version__
 from captcha_ocr.web.gate import Gate, error
 from captcha_ocr.web.metrics import CONTENT_TYPE, Metrics
 
-PAGES = Path(__file__).parent / "pages"
-FILES = {"/": "serve.html", "/serve.js": "serve.js", "/style.css": "style.css", "/icon.svg": "icon.svg"}
+FOLDER = Path(__file__).parent
 MAX_JSON, MAX_BATCH, MAX_IMAGES = 3_000_000, 16_000_000, 64  # bytes, bytes, images
 LIMITS = {"/v1/read": MAX_JSON, "/v1/read/batch": MAX_BATCH}
 JSON_TYPE, RAW_TYPES = "application/json", re.compile(r"image/.*|application/octet-stream|")
-OPEN_PATHS = (*FILES, "/healthz", "/readyz", "/openapi.json")  # without the token
+OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")  # without the token, beside the page
 OPTIONS = ("charset", "length", "fold_case", "min_confidence")
 TOGETHER = 16  # images that one thread reads at once
 WAITING = 40  # images that wait for each thread; more get 503
@@ -111,6 +110,7 @@ class ReadingService:
         self.recognizer, self.facts, self.metrics = recognizer, facts, Metrics()
         self.threads = ReadingThreads(concurrency)
         self.is_ready = False
+        self.page = page_routes("serve")
         self.limited_to = lru_cache(maxsize=64)(recognizer.limited_to)
 
     def app(self) -> Starlette:
@@ -123,7 +123,7 @@ class ReadingService:
             Route("/readyz", self.readyz),
             Route("/metrics", self.show_metrics),
             Route("/openapi.json", self.openapi),
-            *(Route(path, self.page) for path in FILES),
+            *self.page,
         ]
         handlers: dict[Any, Any] = {
             HTTPException: on_http_error,
@@ -215,20 +215,27 @@ class ReadingService:
 
     async def openapi(self, _: Request) -> Response:
         """Return the document that describes the service."""
-        document = json.loads((PAGES.parent / "openapi.json").read_text("utf-8"))
+        document = json.loads((FOLDER / "openapi.json").read_text("utf-8"))
         document["info"]["version"] = __version__
         return JSONResponse(document)
-
-    async def page(self, request: Request) -> Response:
-        """Return a file of the page."""
-        return FileResponse(PAGES / FILES[request.url.path])
 
 
 def gated(service: ReadingService, hosts: frozenset[str] | None, token: str | None, log: TextIO | None) -> Gate:
     """Return the application with the gate around it."""
-    app = service.app()
-    endpoints = [route.path for route in app.routes if isinstance(route, Route)]
-    return Gate(app, endpoints, hosts, token, OPEN_PATHS, LIMITS, log, service.metrics)
+    open_paths = (*OPEN_PATHS, *(route.path for route in service.page))
+    return Gate(service.app(), hosts, token, open_paths, LIMITS, log, service.metrics)
+
+
+def page_routes(name: str) -> list[Route]:
+    """Return the routes of the files of a page."""
+
+    def route(path: str, file: str) -> Route:
+        async def endpoint(_: Request) -> Response:
+            return FileResponse(FOLDER / "pages" / file)
+
+        return Route(path, endpoint)
+
+    return [route("/", f"{name}.html"), *(route(f"/{file}", file) for file in (f"{name}.js", "style.css", "icon.svg"))]
 
 
 def type_of(request: Request) -> str:

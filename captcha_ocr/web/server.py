@@ -12,6 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from captcha_ocr.errors import UsageError
+
 REQUEST_S = 15  # by then a request has to be here as a whole
 KEPT_S = 5  # how long a connection may be idle between two requests
 SHUTDOWN_S = 30  # how long requests may still take after SIGTERM
@@ -64,7 +66,7 @@ class TimedProtocol(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; OSError if the address is in use or not of this machine."""
+    """Return a socket that listens; UsageError if the address is in use or not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches off Nagle's algorithm, which would delay every answer by 40 ms, only if the protocol is named.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -72,9 +74,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise UsageError(f"--host {host} --port {port}: {error.strerror}") from None
     return listener
 
 
