@@ -18,7 +18,7 @@ CALIBRATION_GROUPS = 15
 MOST_CONFIDENT = 0.95  # of the readings
 
 
-def wilson_interval(right: int, total: int) -> tuple[float, float]:
+def wilson_interval(right: float, total: int) -> tuple[float, float]:
     """Return the 95 % interval of a proportion, valid near 0 and 1 and for small totals (Wilson 1927, JASA 22:209)."""
     if total == 0:
         return 0.0, 1.0

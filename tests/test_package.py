@@ -26,7 +26,7 @@ LAYERS = (
         "inference",
         "network",
     ),
-    *("recognizer", "training", "diagnostics", "web", "cli", "__init__", "__main__", "pyinstaller"),
+    *("recognizer", "training", "diagnostics", "web", "audit", "cli", "__init__", "__main__", "pyinstaller"),
 )
 WITHOUT_TORCH = ("system", "data", "generation", "inference")
 
