@@ -26,10 +26,11 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "training": ("train", "curve"),
     "reading": ("eval", "export"),
     "web": ("serve", "label"),
+    "audit": ("audit",),
     "machine": ("bench", "doctor"),
 }
 UNDER_TORCHRUN = ("train", "doctor")
-RESUMED = ("generate", "train", "curve")  # after a signal the same command continues what is begun
+RESUMED = ("generate", "train", "curve", "audit")  # after a signal the same command continues what is begun
 BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")  # it starts over
 
 

@@ -1,0 +1,49 @@
+"""Draw captchas with a function: python -m captcha_ocr.audit.caller MODULE:FUNCTION LIST FOLDER KNOBS.
+
+LIST is a CSV file with the columns file, text and seed; KNOBS are named arguments as JSON. The function returns the
+bytes of an image file, or an image of Pillow or numpy. An image that fails is not written.
+"""
+
+import csv
+import io
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+
+def main() -> None:
+    """Call the function for each row of the list."""
+    place, table, folder, knobs = sys.argv[1:]
+    module, _, name = place.partition(":")
+    sys.path.insert(0, "")
+    function = getattr(import_module(module), name)
+    with open(table, encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    failed = 0
+    for row in rows:
+        try:
+            Path(folder, row["file"]).write_bytes(as_file(function(row["text"], int(row["seed"]), **json.loads(knobs))))
+        except Exception as error:  # whatever the function does
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            failed += 1
+    sys.exit(1 if failed else 0)
+
+
+def as_file(image: Any) -> bytes:
+    """Return an image as the bytes of a file."""
+    if isinstance(image, (bytes, bytearray)):
+        return bytes(image)
+    if isinstance(image, io.BytesIO):
+        return image.getvalue()
+    stream = io.BytesIO()
+    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(stream, "PNG")
+    return stream.getvalue()
+
+
+if __name__ == "__main__":
+    main()

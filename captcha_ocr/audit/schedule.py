@@ -1,0 +1,83 @@
+"""The time of an audit: what is spent, what the rest will take, and what no longer fits into the budget."""
+
+import heapq
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.audit.trainings import Runner, Trained, Training
+from captcha_ocr.errors import check
+from captcha_ocr.system.console import duration, say
+from captcha_ocr.system.documents import read_json, to_json
+from captcha_ocr.system.files import write_atomic
+
+STATE_FILE = "audit.json"
+RESERVED = 0.05  # of the budget, for readings and the page
+OVERHEAD_S = 8.0  # of a training: two processes start, and decode images
+MARGIN = 1.1  # by which a block may take longer than it seems
+
+
+class Schedule:
+    """Runs trainings as long as the budget lasts; the time of earlier sessions counts.
+
+    identity: what must not change when an audit goes on; UsageError if `out` holds another one.
+    """
+
+    def __init__(self, out: Path, runner: Runner, budget_s: float, identity: dict[str, Any], quiet: bool) -> None:
+        self.path, self.runner, self.budget_s, self.quiet = out / STATE_FILE, runner, budget_s, quiet
+        self.identity = json.loads(json.dumps(identity))
+        self.trained: dict[str, Trained] = {}
+        self.rates: dict[str, float] = {}  # seconds for each image that a training shows
+        self.before, self.started = 0.0, time.monotonic()
+        if self.path.exists():
+            state = read_json(self.path)
+            same = state.get("options") == self.identity
+            check(same, f"{out} holds another audit (its images, seed or knobs differ); choose another --out")
+            self.before = float(state["spent"])
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the first start; those between sessions do not count."""
+        return self.before + time.monotonic() - self.started
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for trainings."""
+        return self.budget_s * (1 - RESERVED) - self.spent
+
+    def save(self) -> None:
+        """Keep the time that was spent."""
+        write_atomic(self.path, to_json({"options": self.identity, "spent": self.spent}), durable=False)
+
+    def expected_s(self, trainings: Sequence[Training]) -> float:
+        """Return how long trainings take, side by side, by the speed of those that have ended."""
+        ends = [0.0] * self.runner.workers
+        for training in self.slowest_first(trainings):
+            if training.name not in self.trained:
+                heapq.heapreplace(ends, ends[0] + training.cost * self.rates[training.start] + OVERHEAD_S)
+        return MARGIN * max(ends)
+
+    def slowest_first(self, trainings: Sequence[Training]) -> list[Training]:
+        """Return trainings in the order in which several side by side end soonest."""
+        return sorted(trainings, key=lambda each: -each.cost * self.rates.get(each.start, 1.0))
+
+    def fits(self, trainings: Sequence[Training]) -> bool:
+        """Tell whether trainings end within the budget; those that have finished take no time."""
+        new = [training for training in trainings if self.runner.result(training) is None]
+        return self.expected_s(new) <= self.left
+
+    def run(self, trainings: Sequence[Training]) -> list[Trained]:
+        """Run trainings, and return what each gave, in their order."""
+
+        def on_end(training: Training, result: Trained) -> None:
+            self.rates[training.start] = result.seconds / training.cost
+            if training.name not in self.trained:
+                line = f"{training.name:32} {result.right:,} of {result.tested:,}, {duration(result.seconds)}"
+                say(line, self.quiet)
+            self.trained[training.name] = result
+            self.save()
+
+        self.runner.run(self.slowest_first(trainings), on_end)
+        return [self.trained[training.name] for training in trainings]

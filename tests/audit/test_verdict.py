@@ -1,0 +1,71 @@
+import math
+
+import pytest
+
+from captcha_ocr.audit.statistics import Curve, Score
+from captcha_ocr.audit.verdict import LEAST_TESTED, SOLVED, Attack, attacks_of, best_of, money, verdict_of
+from captcha_ocr.metrics import wilson_interval
+
+
+def attack(right, tested=1000, labels=100):
+    return Attack("random", labels, right / tested, wilson_interval(right, tested), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "findings", "kind"),
+    [
+        ([attack(0)], ["The text stands in the file."], "trick"),
+        ([attack(900)], [], "cheaply"),
+        ([attack(900, labels=100_000_000)], [], "broken"),
+        ([attack(50)], [], "broken"),
+        ([attack(1, 60)], [], "undecided"),
+        ([attack(0, 1000)], [], "holds"),
+    ],
+)
+def test_verdicts(attacks, findings, kind):
+    assert verdict_of(attacks, findings).kind == kind
+
+
+def test_so_many_images_without_a_hit_tell():
+    assert [verdict_of([attack(0, tested)], []).kind for tested in (LEAST_TESTED - 1, LEAST_TESTED)] == [
+        "undecided",
+        "holds",
+    ]
+
+
+def test_the_cheapest_attack_is_named():
+    assert "100 labels" in verdict_of([attack(950, labels=300), attack(900, labels=100)], []).why
+
+
+def test_costs_are_those_of_so_many_solved():
+    cost = attack(500).cost
+    assert cost["labels"] == pytest.approx(0.1)  # two people read each of 100
+    assert cost["training"] == pytest.approx(60 / 3600 * 0.05)
+    assert cost["for_1000"] == pytest.approx(
+        sum(cost[part] for part in ("labels", "training", "reading")) / SOLVED * 1000
+    )
+
+
+def test_the_interval_of_a_cost_is_that_of_the_images_read():
+    found = attack(100)
+    at_low, at_high = (Attack("random", 100, share, found.interval, 60.0).cost["for_1000"] for share in found.interval)
+    assert found.cost["interval"] == (at_high, at_low)
+    assert at_high < found.cost["for_1000"] < at_low
+
+
+def test_what_reads_nothing_never_ends():
+    assert money(attack(0).cost["for_1000"]) == "no limit"
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"), [(0, "$0.00"), (0.0031, "less than $0.01"), (1234.5, "$1,234.50"), (math.inf, "no limit")]
+)
+def test_money(dollars, text):
+    assert money(dollars) == text
+
+
+def test_every_solver_is_an_attack_and_the_best_reads_most():
+    curve = Curve((Score(30, (100, 200, 300), 1000), Score(100, (900,) * 3, 1000)))
+    found = attacks_of({"random": curve}, (50, 1000), {("random", 30): 5.0, ("random", 100): 9.0})
+    assert [(each.labels, each.share) for each in found] == [(0, 0.05), (30, 0.2), (100, 0.9)]
+    assert best_of(found).training_s == 9
