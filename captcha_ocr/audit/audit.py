@@ -12,7 +12,7 @@ from typing import Any
 
 from captcha_ocr.audit.curve_trainings import CurveMeasurement
 from captcha_ocr.audit.knob_trainings import KnobMeasurement
-from captcha_ocr.audit.knobs import Knobs
+from captcha_ocr.audit.knobs import Knobs, settings_of
 from captcha_ocr.audit.people import people_in
 from captcha_ocr.audit.readings import readings
 from captcha_ocr.audit.schedule import Schedule
@@ -80,7 +80,11 @@ class Audit:
         self.tell(
             f"budget     {duration(self.options.budget_s)} in all, on {counted(available_workers(), 'processor')}"
         )
+        if not isinstance(self.source, Path):
+            for setting in settings_of(self.options.knobs):
+                self.source.check(setting.levels)
         folder = self.folder
+        people = people_in(self.options.people, self.labels)
         tricks = find_tricks(folder, self.labels, self.alphabet, not isinstance(self.source, Path))
         zero_shot = sum(is_right for _, is_right in self.without_labels), len(self.tested)
         self.tell(f"no label   the model in the package reads {zero_shot[0]:,} of {zero_shot[1]:,}")
@@ -103,7 +107,7 @@ class Audit:
             "needed": {start: [curve.labels_for(share) for share in TARGETS] for start, curve in curves.items()},
             "coverage": self.coverage(best_of(attacks)),
             "knobs": self.measure_knobs(curves),
-            "people": people_in(self.options.people, self.labels),
+            "people": people,
             "verdict": asdict(verdict_of(attacks, tricks.findings)),
             "failures": self.failures,
             "notes": [*measurement.notes, *self.notes],

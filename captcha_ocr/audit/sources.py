@@ -62,6 +62,9 @@ class Source(Protocol):
     def definition(self) -> Path | None:
         """A file that may say how to draw."""
 
+    def check(self, levels: Levels) -> None:
+        """Refuse levels of knobs that cannot be drawn, as far as that can be told without drawing: UsageError."""
+
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
         """Write so many images and then labels.csv into a folder; return how many failed and were drawn anew.
 
@@ -83,14 +86,20 @@ class DesignSource:
         """The design, if it is a file."""
         return Path(self.name)
 
+    def check(self, levels: Levels) -> None:
+        """Refuse what is no field of the design, and a value that the field cannot have."""
+        parse_design(self.changed(levels), self.name)
+
+    def changed(self, levels: Levels) -> dict[str, Any]:
+        """Return the design with levels of the knobs."""
+        document = GeneratorConfig(design=self.name, charset=self.charset, lengths=self.lengths).document
+        return with_levels(json.loads(document), levels, self.name)
+
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
         """Draw images with `generate`."""
-        document = GeneratorConfig(design=self.name, charset=self.charset, lengths=self.lengths).document
-        changed = with_levels(json.loads(document), levels, self.name)
-        parse_design(changed, self.name)
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-{DESIGN_FILE}"
-        write_atomic(design, json.dumps(changed).encode() + b"\n")
+        write_atomic(design, json.dumps(self.changed(levels)).encode() + b"\n")
         return generated.generate(GeneratorConfig(count=images, design=str(design), seed=seed), folder).redrawn
 
 
@@ -158,7 +167,6 @@ class CommandSource:
         """Draw images, those that fail again with another text."""
         if (folder / LABELS_FILE).exists():
             return 0
-        self.check_knobs(levels)
         folder.mkdir(parents=True, exist_ok=True)
         texts = ((f"{number:06d}.png", text) for number, text in zip(count(), self.texts(seed), strict=False))
         rows: list[tuple[str, str]] = []
@@ -175,7 +183,7 @@ class CommandSource:
         write_table(folder / LABELS_FILE, ("filename", "text"), rows)
         return failed
 
-    def check_knobs(self, levels: Levels) -> None:
+    def check(self, levels: Levels) -> None:
         """Refuse a placeholder without a value: UsageError."""
         names = {name for word in self.words for name in PLACEHOLDER.findall(word)}
         unknown = sorted(names - levels.keys() - {*OWN})

@@ -10,6 +10,7 @@ from captcha_ocr.audit import audit as audits
 from captcha_ocr.audit import curve_trainings
 from captcha_ocr.audit.audit import AuditOptions, audit, processor_name
 from captcha_ocr.audit.report import page_of
+from captcha_ocr.audit.sources import DesignSource
 from captcha_ocr.errors import UsageError
 
 HOUR = AuditOptions(3600, train=("--epochs", "1"), quiet=True)
@@ -76,6 +77,19 @@ def test_too_few_images_are_refused(images, tmp_path):
         (folder / path.name).write_bytes(path.read_bytes())
     with pytest.raises(UsageError, match=naming(folder, "60")):
         audit(folder, tmp_path / "a", HOUR)
+
+
+def test_a_level_that_cannot_be_drawn_is_refused_before_anything_is(tmp_path):
+    options = AuditOptions(3600, knobs={"text.spacing": [0, "wide"]}, quiet=True)
+    with pytest.raises(UsageError, match=naming("spacing")):
+        audit(DesignSource("captcha"), tmp_path / "a", options)
+    assert not (tmp_path / "a" / "images").exists()
+
+
+def test_people_without_answers_are_refused_before_any_training(images, tmp_path):
+    with pytest.raises(UsageError, match=naming(tmp_path, "answers.csv")):
+        audit(images, tmp_path / "a", AuditOptions(3600, people=tmp_path, quiet=True))
+    assert not (tmp_path / "a" / "runs").exists()
 
 
 def test_the_processor_has_a_name_or_none():
