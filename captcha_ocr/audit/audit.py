@@ -24,6 +24,7 @@ from captcha_ocr.audit.verdict import TARGETS, Attack, as_json, attacks_of, best
 from captcha_ocr.charset import mixes_cases
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import check
 from captcha_ocr.metrics import reliability_of
 from captcha_ocr.recognizer import Recognizer
@@ -122,7 +123,7 @@ class Audit:
         """Tell the user something."""
         say(line, self.options.quiet)
 
-    @property
+    @cached_property
     def definition(self) -> dict[str, str] | None:
         """Name and text of the file that says how to draw, for whoever repeats the audit; None without one."""
         path = None if isinstance(self.source, Path) else self.source.definition
@@ -243,12 +244,3 @@ def environment() -> dict[str, Any]:
         "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def processor_name() -> str:
-    """Return what the system calls its processor; empty where it does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -1,4 +1,4 @@
-"""Train anew for each setting of the knobs, since an attacker adapts, and compare with the base."""
+"""Train again for each setting of the knobs, since an attacker adapts, and compare with the base."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -75,8 +75,8 @@ class KnobMeasurement:
 
     def expected_s(self, sizes: Sequence[int], draw: int) -> float:
         """Return how long the trainings of a draw take, with drawing; those that have finished take no time."""
-        like = [self.place(*each, draw) for each in zip(self.settings, sizes, strict=True)]
-        new = [training for training in like if self.schedule.runner.result(training) is None]
+        all_of_them = [self.place(*each, draw) for each in zip(self.settings, sizes, strict=True)]
+        new = self.schedule.unfinished(all_of_them)
         return self.schedule.expected_s(new) + self.draw_s * sum(training.size + TESTED for training in new)
 
     def train(self, sizes: Sequence[int], draw: int) -> list[Training]:

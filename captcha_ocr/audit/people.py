@@ -10,8 +10,7 @@ from captcha_ocr.data.labels import Label
 from captcha_ocr.data.tables import read_table
 from captcha_ocr.errors import check
 from captcha_ocr.metrics import wilson_interval
-
-ANSWERS_FILE, JOURNAL = "answers.csv", "answers.jsonl"
+from captcha_ocr.web.label_session import ANSWERS_FILE, ANSWERS_JOURNAL
 
 
 def people_in(folder: Path | None, labels: Sequence[Label]) -> dict[str, Any] | None:
@@ -27,7 +26,8 @@ def people_in(folder: Path | None, labels: Sequence[Label]) -> dict[str, Any] | 
     answers = {row.filename: row.text for row in read_table(path)}
     judged = [answers[file].casefold() == text.casefold() for file, text in truths.items() if file in answers]
     check(bool(judged), f"{path} has no answers to the images of this audit")
-    lines = (folder / JOURNAL).read_text("utf-8").splitlines() if (folder / JOURNAL).exists() else []
+    journal = folder / ANSWERS_JOURNAL
+    lines = journal.read_text("utf-8").splitlines() if journal.exists() else []
     seconds = [row["seconds"] for row in map(json.loads, lines) if row.get("seconds") is not None]
     return {
         "images": len(judged),

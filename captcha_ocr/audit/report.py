@@ -29,6 +29,7 @@ from captcha_ocr.audit.verdict import (
     MOSTLY,
     PRICE_OF_PEOPLE,
     SOLVED,
+    Attack,
     money,
     sentence,
 )
@@ -128,7 +129,7 @@ def tested(results: dict[str, Any]) -> str:
     lengths = " to ".join(dict.fromkeys(str(length) for length in (results["lengths"][0], results["lengths"][-1])))
     environment = "; ".join(f"{name} {value}" for name, value in results["environment"].items())
     failed = (
-        f" {results['failures']:,} images failed or could not be read, and were drawn anew."
+        f" {results['failures']:,} images failed or could not be read, and were drawn again."
         if results["failures"]
         else ""
     )
@@ -151,7 +152,7 @@ def advice(results: dict[str, Any]) -> str:
     lines = [
         "Limit failures for an account and an address: OWASP's ASVS 2.2.1 allows 100 an hour, "
         "NIST SP 800-63B 100 in a row.",
-        "Take each challenge once, and for minutes only. Draw every image anew.",
+        "Take each challenge once, and for minutes only. Draw a new image each time.",
         "Offer another way than reading: WCAG 2.2 asks for it (1.1.1 and 3.3.8). "
         "No text captcha can be read by everyone who must pass it.",
     ]
@@ -198,6 +199,4 @@ def limits(results: dict[str, Any], command: str) -> str:
 
 def sentence_of(best: dict[str, Any]) -> str:
     """Return what the best solver does."""
-    from captcha_ocr.audit.verdict import Attack
-
     return sentence(Attack(best["start"], best["labels"], best["share"], tuple(best["interval"]), best["training_s"]))

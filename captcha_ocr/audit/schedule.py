@@ -65,8 +65,11 @@ class Schedule:
 
     def fits(self, trainings: Sequence[Training]) -> bool:
         """Tell whether trainings end within the budget; those that have finished take no time."""
-        new = [training for training in trainings if self.runner.result(training) is None]
-        return self.expected_s(new) <= self.left
+        return self.expected_s(self.unfinished(trainings)) <= self.left
+
+    def unfinished(self, trainings: Sequence[Training]) -> list[Training]:
+        """Return the trainings that have no result yet."""
+        return [training for training in trainings if self.runner.result(training) is None]
 
     def run(self, trainings: Sequence[Training]) -> list[Trained]:
         """Run trainings, and return what each gave, in their order."""

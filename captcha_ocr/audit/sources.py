@@ -3,7 +3,6 @@
 What is not a folder draws images for the audit: as many as it needs, of any seed, with any levels of its knobs.
 """
 
-import csv
 import io
 import json
 import os
@@ -25,6 +24,7 @@ from typing import Any, Protocol
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import open_image
 from captcha_ocr.data.labels import LABELS_FILE
+from captcha_ocr.data.tables import csv_of
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
 from captcha_ocr.generation.config import GeneratorConfig
@@ -66,7 +66,7 @@ class Source(Protocol):
         """Refuse levels of knobs that cannot be drawn, as far as that can be told without drawing: UsageError."""
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Write so many images and then labels.csv into a folder; return how many failed and were drawn anew.
+        """Write so many images and then labels.csv into a folder; return how many failed and were drawn again.
 
         Images of the same seed have the same texts, whatever the levels, as far as the levels allow. Nothing is drawn
         if labels.csv is there. UsageError if the source does not work.
@@ -293,6 +293,4 @@ def limit_files(pid: int) -> None:
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table as CSV."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
-    write_atomic(path, stream.getvalue().encode())
+    write_atomic(path, csv_of([header, *rows]).encode())

@@ -1,7 +1,5 @@
 """How eval prints what it has read."""
 
-import csv
-import io
 import json
 import os
 from collections import Counter
@@ -114,7 +112,7 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
 
 def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
     """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
-    from captcha_ocr.data.tables import marked
+    from captcha_ocr.data.tables import csv_of, marked
     from captcha_ocr.system.files import write_atomic
 
     failed, rows = 0, []
@@ -123,15 +121,13 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
             failed += printer.print_error(path, result)
         else:
             rows.append((path, result.text if printer.accepts(result) else "", result.confidence))
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["filename", "text", "confidence"])
     rows.sort(key=lambda row: row[2])
-    writer.writerows((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    lines = ((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    table = csv_of([("filename", "text", "confidence"), *lines])
     if out is None:
-        click.echo(table.getvalue(), nl=False)
+        click.echo(table, nl=False)
         return failed
-    write_atomic(out, table.getvalue().encode("utf-8", "surrogateescape"))
+    write_atomic(out, table.encode("utf-8", "surrogateescape"))
     to_do = "; correct them, then delete the column confidence"
     click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True)
     return failed

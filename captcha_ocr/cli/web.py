@@ -33,7 +33,7 @@ from captcha_ocr.inference.model_folder import (
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.signals import deferred
 
-LABEL_RUN, ANSWERS_FILE = Path("runs/label"), "answers.csv"
+LABEL_RUN = Path("runs/label")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ANY_ADDRESS = ("0.0.0.0", "::")
 HTTP_PORT = 80
@@ -119,7 +119,7 @@ def label(
         needs_web("label")
         from captcha_ocr.system.files import writing_to
         from captcha_ocr.web.label_service import gated
-        from captcha_ocr.web.label_session import LabelSession
+        from captcha_ocr.web.label_session import ANSWERS_FILE, LabelSession
         from captcha_ocr.web.label_store import LabelStore
         from captcha_ocr.web.server import listen, run
 

@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -159,6 +159,13 @@ def row_of(number: int, values: dict[str, Any]) -> Row:
             )
         words[column] = "" if value is None else str(value).strip().strip(INVISIBLE).strip()
     return Row(number, **words, is_reading=is_reading)
+
+
+def csv_of(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as a document of CSV."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
 
 
 def marked(text: str) -> str:

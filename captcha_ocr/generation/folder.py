@@ -1,6 +1,5 @@
 """Write a folder of captchas with many processes."""
 
-import csv
 import io
 import json
 import os
@@ -14,7 +13,7 @@ from captcha_ocr.charset import split_characters
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
-from captcha_ocr.data.tables import excerpt
+from captcha_ocr.data.tables import csv_of, excerpt
 from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.generation.config import DEFAULT_DESIGN, GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
@@ -101,10 +100,8 @@ def find_designs(job: tuple[GeneratorConfig, Sequence[int]]) -> list[str]:
 
 def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     """Write labels.csv, `filename,text` and a row for each image; UsageError if it was edited."""
-    table = io.StringIO()
     rows = [(names[index], text_in(names[index])) for index in sorted(names)]
-    csv.writer(table, lineterminator="\n").writerows([("filename", "text"), *rows])
-    labels = table.getvalue().encode()
+    labels = csv_of([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
         way_out = "choose another --out, or replace it with --force"

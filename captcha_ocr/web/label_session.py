@@ -22,6 +22,7 @@ from captcha_ocr.web.label_training import BackgroundTraining, next_milestone, s
 WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 CANDIDATES = 50  # the least sure images, among which those with rare characters come first
 JOURNAL, ANSWERS_JOURNAL = "journal.jsonl", "answers.jsonl"
+ANSWERS_FILE = "answers.csv"
 
 
 class LabelSession:

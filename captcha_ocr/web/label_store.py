@@ -5,7 +5,6 @@ without a text, so that it is not shown again.
 """
 
 import csv
-import io
 import os
 import random
 import threading
@@ -17,7 +16,7 @@ from captcha_ocr.config import MAX_LENGTH, Split
 from captcha_ocr.data.file_names import FileNames
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
-from captcha_ocr.data.tables import Row, marked, read_table, read_text
+from captcha_ocr.data.tables import Row, csv_of, marked, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.system.files import write_atomic
 
@@ -164,12 +163,9 @@ class LabelStore:
 
     def document(self, entries: list[Entry]) -> bytes:
         """Return the table as CSV."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("filename", "text", "split"))
-        writer.writerows((each.file, marked(each.text), each.split) for each in entries if each.text is not None)
-        writer.writerows((file, marked(text), split or "train") for file, text, split in self.others)
-        return stream.getvalue().encode()
+        own = ((each.file, marked(each.text), each.split) for each in entries if each.text is not None)
+        others = ((file, marked(text), split or "train") for file, text, split in self.others)
+        return csv_of([("filename", "text", "split"), *own, *others]).encode()
 
     def stamp_of_table(self) -> tuple[int, int] | None:
         """Return what changes when another program writes the table: its time and inode; None if there is none."""

@@ -8,7 +8,7 @@ from conftest import naming
 
 from captcha_ocr.audit import audit as audits
 from captcha_ocr.audit import curve_trainings
-from captcha_ocr.audit.audit import AuditOptions, audit, processor_name
+from captcha_ocr.audit.audit import AuditOptions, audit
 from captcha_ocr.audit.report import page_of
 from captcha_ocr.audit.sources import DesignSource
 from captcha_ocr.errors import UsageError
@@ -90,7 +90,3 @@ def test_people_without_answers_are_refused_before_any_training(images, tmp_path
     with pytest.raises(UsageError, match=naming(tmp_path, "answers.csv")):
         audit(images, tmp_path / "a", AuditOptions(3600, people=tmp_path, quiet=True))
     assert not (tmp_path / "a" / "runs").exists()
-
-
-def test_the_processor_has_a_name_or_none():
-    assert isinstance(processor_name(), str)

@@ -31,7 +31,7 @@ def test_a_setting_that_is_hardly_read_gets_more_labels(schedule, tmp_path, righ
     assert KnobMeasurement(SOURCE, KNOBS, tmp_path, schedule, 0, largest).larger(training) == labels
 
 
-def test_each_setting_is_trained_anew_with_the_same_texts(schedule, tmp_path, monkeypatch):
+def test_each_setting_is_trained_again_with_the_same_texts(schedule, tmp_path, monkeypatch):
     monkeypatch.setattr(knob_trainings, "LEAST_READ", 0)
     found = KnobMeasurement(SOURCE, KNOBS, tmp_path / "images", schedule, 0, 30).run({"random": CURVE})
     assert found["draws"] == 2

@@ -67,7 +67,7 @@ def test_a_function_draws_with_its_knobs(tmp_path, monkeypatch):
         assert image.size == (31, 10)
 
 
-def test_some_failures_are_drawn_anew_and_counted(tmp_path):
+def test_some_failures_are_drawn_again_and_counted(tmp_path):
     failed = command(f'sys.exit("no") if sys.argv[2] in ("0000", "1111") else None; {DRAW}').draw(
         tmp_path / "i", 20, 0, {}
     )

@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from captcha_ocr.diagnostics.doctor import examine, examine_model, format_facts, hidden_devices
+from captcha_ocr.diagnostics.doctor import examine, examine_model, format_facts, hidden_devices, processor_name
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 
@@ -54,3 +54,7 @@ def test_a_missing_model_a_launcher_and_hidden_devices_are_reported(tmp_path, mo
     lines = format_facts(facts).splitlines()
     for named in (["RANK=x", "WORLD_SIZE=2"], ["CUDA_VISIBLE_DEVICES=0", "3"], ["captcha-ocr train"]):
         assert any(all(name in line for name in named) for line in lines)
+
+
+def test_the_processor_has_a_name():
+    assert processor_name()
