@@ -28,14 +28,14 @@ from captcha_ocr.system.console import counted, duration, say
 
 FEWEST_DRAWS = 2  # of changes one at a time; in a screening design the settings themselves show the spread
 LEAST_SHARE = 0.02  # that the base must read, to be compared
-LEAST_READ = 0.1  # of a setting; with less, it gets more labels
+LEAST_READ = 0.5  # of a setting; with less, it gets more labels
 
 
 class KnobMeasurement:
     """Trains for each setting, with the same texts and seeds.
 
-    All settings begin with the same number of labels; one that is hardly read then gets more, until a solver reads
-    some of it: only then the labels that it needs can be compared.
+    All settings begin with the same number of labels; one that is read less than half then gets more, as far as the
+    budget goes: where a solver reads next to nothing, the labels that it needs cannot be compared.
     """
 
     def __init__(self, source: Source, knobs: Knobs, images: Path, schedule: Schedule, seed: int, largest: int) -> None:
@@ -56,25 +56,36 @@ class KnobMeasurement:
             return "Not measured: knobs, since a solver reads too little even before a change."
         sizes = [size] * len(self.settings)
         draws: list[list[Training]] = []
-        while len(draws) < DRAWS:
-            seconds = self.expected_s(sizes, len(draws))
-            if seconds * max(1, self.fewest - len(draws)) > self.schedule.left:
-                needed = f"about {duration(seconds)}, and the budget has {duration(max(0.0, self.schedule.left))} left"
-                say(f"left out   draw {len(draws) + 1} of the knobs would take {needed}", self.schedule.quiet)
-                break
+        while len(draws) < DRAWS and self.fits(sizes, len(draws)):
             row = self.train(sizes, len(draws))
-            more = [self.larger(each) for each in row]
-            if not draws and more != sizes:
-                sizes = more
-            else:
-                draws.append(row)
+            draws.append(row if draws else self.with_enough_labels(row))
+            sizes = [training.size for training in draws[0]]
         if len(draws) < self.fewest:
             what = f"{counted(self.fewest, 'draw')} of {len(self.settings)} settings"
             return f"Not measured: knobs; the budget is too short for {what}."
         return self.effects(curve, draws)
 
+    def with_enough_labels(self, row: list[Training]) -> list[Training]:
+        """Train those settings that are read too little with more labels, while that fits; returns the trainings."""
+        sizes = [training.size for training in row]
+        more = [self.larger(training) for training in row]
+        return self.with_enough_labels(self.train(more, 0)) if more != sizes and self.fits(more, 0) else row
+
+    def fits(self, sizes: Sequence[int], draw: int) -> bool:
+        """Tell whether a draw with so many labels ends within the budget, and those after it without which it is void.
+
+        Trainings that have finished take no time.
+        """
+        seconds = sum(self.expected_s(sizes, each) for each in range(draw, max(draw + 1, self.fewest)))
+        fits = seconds <= self.schedule.left
+        if not fits:
+            most, left = max(sizes), duration(max(0.0, self.schedule.left))
+            what = f"draw {draw + 1} of the knobs with up to {most:,} labels would take about {duration(seconds)}"
+            say(f"left out   {what}, and the budget has {left} left", self.schedule.quiet)
+        return fits
+
     def expected_s(self, sizes: Sequence[int], draw: int) -> float:
-        """Return how long the trainings of a draw take, with drawing; those that have finished take no time."""
+        """Return how long the trainings of a draw take, with drawing."""
         all_of_them = [self.place(*each, draw) for each in zip(self.settings, sizes, strict=True)]
         new = self.schedule.unfinished(all_of_them)
         return self.schedule.expected_s(new) + self.draw_s * sum(training.size + TESTED for training in new)

@@ -92,8 +92,14 @@ def settings_of(knobs: Knobs) -> list[Setting]:
 
 
 def where_to_compare(curves: Mapping[str, Curve]) -> tuple[str, int]:
-    """Return the start and the number of labels with which knobs are compared: the exact match is far from 0 and 1."""
-    measured = [(start, score) for start, curve in curves.items() for score in curve.scores]
+    """Return the start and the number of labels with which knobs are compared: the exact match is far from 0 and 1.
+
+    A curve that passes WISHED goes first: only on both sides of it can a factor on labels be read off.
+    """
+    passing = {
+        start: curve for start, curve in curves.items() if curve.scores[0].share < WISHED < curve.scores[-1].share
+    }
+    measured = [(start, score) for start, curve in (passing or curves).items() for score in curve.scores]
     start, score = min(measured, key=lambda each: abs(logit(min(max(each[1].share, 1e-4), 0.9999)) - logit(WISHED)))
     return start, score.labels
 

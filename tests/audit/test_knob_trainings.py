@@ -24,8 +24,8 @@ def schedule(tmp_path, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize(("right", "largest", "labels"), [(9, 1000, 100), (10, 1000, 30), (9, 30, 30)])
-def test_a_setting_that_is_hardly_read_gets_more_labels(schedule, tmp_path, right, largest, labels):
+@pytest.mark.parametrize(("right", "largest", "labels"), [(49, 1000, 100), (50, 1000, 30), (49, 30, 30)])
+def test_a_setting_that_is_read_less_than_half_gets_more_labels(schedule, tmp_path, right, largest, labels):
     training = Training(tmp_path, (), (), "random", 30, 0, 0)
     schedule.trained[training.name] = Trained(right, 100, 1.0)
     assert KnobMeasurement(SOURCE, KNOBS, tmp_path, schedule, 0, largest).larger(training) == labels
@@ -46,6 +46,15 @@ def test_without_the_time_for_two_draws_nothing_is_trained(schedule, tmp_path):
     schedule.budget_s = 1
     assert "budget" in KnobMeasurement(SOURCE, KNOBS, tmp_path / "images", schedule, 0, 30).run({"random": CURVE})
     assert not schedule.trained
+
+
+def test_more_labels_that_do_not_fit_leave_those_that_were_measured(schedule, tmp_path, monkeypatch):
+    monkeypatch.setattr(knob_trainings, "LEAST_READ", 1.1)
+    measurement = KnobMeasurement(SOURCE, KNOBS, tmp_path / "images", schedule, 0, 3000)
+    monkeypatch.setattr(measurement, "fits", lambda sizes, draw: max(sizes) <= 30)
+    found = measurement.run({"random": CURVE})
+    assert found["draws"] == 2
+    assert [setting["labels"] for setting in found["settings"]] == [30, 30]
 
 
 def test_a_base_that_is_not_read_cannot_be_compared(schedule, tmp_path):

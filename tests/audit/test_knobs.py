@@ -74,6 +74,12 @@ def test_knobs_are_compared_where_the_base_reads_about_half():
     assert where_to_compare({"general": saturated}) == ("general", 30)
 
 
+def test_knobs_are_compared_on_a_curve_that_passes_the_middle():
+    flat = Curve((Score(30, (700,) * 3, 1000), Score(100, (900,) * 3, 1000)))
+    steep = Curve((Score(30, (0,) * 3, 1000), Score(100, (950,) * 3, 1000)))
+    assert where_to_compare({"general": flat, "random": steep}) == ("random", 100)
+
+
 def test_effects_of_single_changes():
     found = effects_alone({"a": [0, 1]}, CURVE, [reached(0.9, 0.91, 0.89), reached(0.3, 0.31, 0.29)])
     assert (found[0].knob, found[0].change) == ("a", "0 → 1")
