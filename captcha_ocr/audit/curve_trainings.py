@@ -72,7 +72,7 @@ class CurveMeasurement:
             seconds = self.schedule.expected_s(self.block(size, worth))
             worth.remove(slowest)
             seconds -= self.schedule.expected_s(self.block(size, worth))
-            left = duration(max(0, self.schedule.left))
+            left = duration(self.schedule.left)
             what = f"{size:,} labels or more, from {NAMES[slowest]}"
             note = f"{what}: that takes about {duration(seconds)} more, and the budget has {left} left"
             self.notes.append(f"Not measured: {note}.")

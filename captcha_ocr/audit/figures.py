@@ -14,6 +14,7 @@ from captcha_ocr.audit.trainings import NAMES
 
 SIZE = (5.2, 3.6)  # inches: 374 points, so that 10 points can still be read on 400 pixels
 LONGEST = 30  # characters beside an axis
+BESIDE = 1.1  # factor, of the room at both ends of a logarithmic axis
 STYLES = {"general": ("black", "o", "-"), "random": ("#0B62A4", "s", "--")}
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -105,7 +106,7 @@ def draw_effects(effects: Sequence[Mapping[str, Any]]) -> Figure:
     axes.axvline(1, color="black", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(effects)), [f"{each['knob']}\n{shortened(each['change'])}" for each in reversed(effects)])
     axes.set_xscale("log")
-    axes.set_xlim(least, most)
+    axes.set_xlim(least / BESIDE, most * BESIDE)
     ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100) if least <= tick <= most]
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -79,7 +79,7 @@ class KnobMeasurement:
         seconds = sum(self.expected_s(sizes, each) for each in range(draw, max(draw + 1, self.fewest)))
         fits = seconds <= self.schedule.left
         if not fits:
-            most, left = max(sizes), duration(max(0.0, self.schedule.left))
+            most, left = max(sizes), duration(self.schedule.left)
             what = f"draw {draw + 1} of the knobs with up to {most:,} labels would take about {duration(seconds)}"
             say(f"left out   {what}, and the budget has {left} left", self.schedule.quiet)
         return fits

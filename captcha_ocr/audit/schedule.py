@@ -44,8 +44,8 @@ class Schedule:
 
     @property
     def left(self) -> float:
-        """Seconds that are left for trainings."""
-        return self.budget_s * (1 - RESERVED) - self.spent
+        """Seconds that are left for trainings, 0 or more: what has finished always fits."""
+        return max(0.0, self.budget_s * (1 - RESERVED) - self.spent)
 
     def save(self) -> None:
         """Keep the time that was spent."""

@@ -26,7 +26,7 @@ from captcha_ocr.audit.verdict import (
     TARGETS,
     money,
 )
-from captcha_ocr.system.console import duration
+from captcha_ocr.system.console import counted, duration
 
 FAILURES = (3, 10, 100)  # in a row, that lock a solver out
 AN_HOUR = 100  # failures in an hour that OWASP's ASVS 2.2.1 allows
@@ -191,26 +191,27 @@ def knobs(found: dict[str, Any] | None) -> str:
     rows = []
     for effect in found["effects"]:
         value, low, high = map(number, effect["factor"])
-        rows.append((effect["knob"], effect["change"], f"×{value} ({low} to {high})"))
+        rows.append((effect["knob"], f"×{value} ({low} to {high})", effect["change"]))
     text = paragraph(
-        f"For each setting, solvers are trained from {NAMES[found['start']]}, {found['draws']} times, with the same "
-        "texts and seeds. The factor compares how many labels they need with how many they need now: ×3 means three "
-        "times as many. Until they are retrained, solvers of the first setting read what the last column says."
+        f"For each setting, solvers are trained from {NAMES[found['start']]}, on {counted(found['draws'], 'draw')} of "
+        "labels; all settings have the same seeds, and the same texts as far as the levels allow. The factor compares "
+        "how many labels a solver needs with how many it needs now: ×3 means three times as many. Until "
+        "they are retrained, solvers of the first setting read what the last column says."
     )
     settings = [
         (each["label"], f"{each['labels']:,}", ", ".join(map(percent, each["shares"])), percent(each["fixed"]))
         for each in found["settings"]
     ]
     pairs = found["confounded"]
-    joint = paragraph("Pairs of knobs whose joint effects these settings cannot tell apart:") + listed(pairs)
+    cannot = "Pairs of knobs whose joint effects these settings cannot tell apart. They count as error:"
     what = "knobs at their last level" if pairs else "setting"
     title = "Factors on the labels needed; the table below has the numbers"
     return (
         text
         + figure(as_svg(draw_effects(found["effects"]), title))
-        + table("Effects, with 95 % intervals", ("knob", "change", "labels needed"), rows)
+        + table("Effects, with 95 % intervals", ("knob", "labels needed", "change"), rows)
         + table("Settings", (what, "labels", "read, in each draw", "read until retrained"), settings)
-        + (joint if pairs else "")
+        + (paragraph(cannot) + listed(pairs) if pairs else "")
     )
 
 
