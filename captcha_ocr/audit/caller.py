@@ -40,8 +40,12 @@ def as_file(image: Any) -> bytes:
         return bytes(image)
     if isinstance(image, io.BytesIO):
         return image.getvalue()
+    if isinstance(image, np.ndarray):
+        image = Image.fromarray(image)
+    if not isinstance(image, Image.Image):
+        raise TypeError(f"the function returned {type(image).__name__}, not bytes or an image of Pillow or numpy")
     stream = io.BytesIO()
-    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(stream, "PNG")
+    image.save(stream, "PNG")
     return stream.getvalue()
 
 

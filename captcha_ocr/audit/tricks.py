@@ -3,7 +3,7 @@
 import hashlib
 import io
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,12 +15,13 @@ from PIL import Image
 
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.data.labels import Label
-from captcha_ocr.errors import ImageError
+from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.metrics import wilson_interval
 
 LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
 LEAST_SHARE = 0.01  # of the images, from which a trick counts
 SIMULATIONS, SIGNIFICANT = 500, 0.001  # of texts that are drawn evenly; the share of them that is as uneven
+MOST_CONTRADICTORY = 1 / 3  # of the images may have the pixels of one with another text
 LEAST_TEXTS = 200  # to tell whether characters are drawn evenly
 
 
@@ -66,8 +67,11 @@ class Tricks:
 
 
 def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_given: bool) -> Tricks:
-    """Look for what makes reading unnecessary. texts_are_given: whether the audit chose the texts itself."""
-    hashes: Counter[str] = Counter()
+    """Look for what makes reading unnecessary. texts_are_given: whether the audit chose the texts itself.
+
+    UsageError if the images do not show their texts: too many have the pixels of one with another text.
+    """
+    same_pixels: defaultdict[str, list[Label]] = defaultdict(list)
     in_files = 0
     for label in labels:
         path = folder / label.file
@@ -75,8 +79,16 @@ def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_
             image = open_image(path)
         except ImageError:
             continue
-        hashes[pixel_hash(image)] += 1
+        same_pixels[pixel_hash(image)].append(label)
         in_files += holds(path.read_bytes(), label.text)
+    contradictory = [group for group in same_pixels.values() if len({label.text for label in group}) > 1]
+    count = sum(map(len, contradictory))
+    if count > MOST_CONTRADICTORY * len(labels):
+        pair = " and ".join(label.file for label in contradictory[0][:2])
+        raise UsageError(
+            f"{count:,} of {len(labels):,} images have the pixels of one with another text, such as {pair}"
+        )
+    hashes = Counter({digest: len(group) for digest, group in same_pixels.items()})
     repeated = sum(times for times in hashes.values() if times > 1)
     pairs = sum(times * (times - 1) // 2 for times in hashes.values())
     texts = [label.text for label in labels]

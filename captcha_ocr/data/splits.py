@@ -10,6 +10,8 @@ from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.errors import check
 from captcha_ocr.system.console import counted
 
+NAMED = 3  # files of a group of copies, in messages
+
 
 @dataclass(frozen=True)
 class Deduplicated:
@@ -36,7 +38,7 @@ def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset)
     for rows in rows_of.values():
         texts = {charset.normalize(labels[row].text) for row in rows}
         if len(texts) > 1:
-            names = " and ".join(labels[row].file for row in rows)
+            names = " and ".join(labels[row].file for row in rows[:NAMED]) + (" and others" if rows[NAMED:] else "")
             problems |= {labels[row].file: f"{names} are byte-identical, but labelled differently" for row in rows}
             continue
         kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))

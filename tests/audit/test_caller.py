@@ -21,6 +21,11 @@ def test_images_of_every_kind_become_files(image):
         assert (np.asarray(found) == PIXELS).all()
 
 
+def test_what_is_no_image_is_named():
+    with pytest.raises(TypeError, match="NoneType"):
+        caller.as_file(None)
+
+
 def test_a_text_that_fails_is_left_out(tmp_path, monkeypatch, capsys):
     code = "from PIL import Image\ndef draw(text, seed):\n    assert text != 'bad', 'no ink'\n"
     (tmp_path / "brittle.py").write_text(f"{code}    return Image.new('L', (9, 9))\n")

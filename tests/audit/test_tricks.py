@@ -1,10 +1,12 @@
 import random
 
 import pytest
+from conftest import naming
 from PIL import Image, PngImagePlugin
 
 from captcha_ocr.audit.tricks import find_tricks, holds
 from captcha_ocr.data.labels import Label
+from captcha_ocr.errors import UsageError
 
 ALPHABET = "0123456789"
 
@@ -30,10 +32,16 @@ def test_a_sound_folder_has_no_findings(tmp_path):
 
 
 def test_repeated_images_are_found(tmp_path):
-    labels = folder_of(tmp_path, even_texts(100), lambda number: Image.new("L", (12, 8), number % 50))
+    labels = folder_of(tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50))
     found = find_tricks(tmp_path, labels, ALPHABET, False)
     assert (found.repeated, found.pool) == (100, 100)
     assert "100 of 100 images" in found.findings[0]
+
+
+def test_images_that_do_not_show_their_texts_are_refused(tmp_path):
+    labels = folder_of(tmp_path, even_texts(60), lambda number: Image.new("L", (12, 8), 255))
+    with pytest.raises(UsageError, match=naming("0.png", "1.png")):
+        find_tricks(tmp_path, labels, ALPHABET, True)
 
 
 @pytest.mark.parametrize("is_compressed", [False, True])
