@@ -19,11 +19,11 @@ from captcha_ocr.audit.schedule import Schedule
 from captcha_ocr.audit.sources import Source
 from captcha_ocr.audit.statistics import Curve, precision_by_coverage
 from captcha_ocr.audit.trainings import Runner
-from captcha_ocr.audit.tricks import find_tricks
+from captcha_ocr.audit.tricks import Tricks, find_tricks
 from captcha_ocr.audit.verdict import TARGETS, Attack, as_json, attacks_of, best_of, verdict_of
 from captcha_ocr.charset import mixes_cases
 from captcha_ocr.config import Lengths
-from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.data.labels import Found, Label, find_labels
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import check
 from captcha_ocr.metrics import reliability_of
@@ -86,7 +86,11 @@ class Audit:
                 self.source.check(setting.levels)
         folder = self.folder
         people = people_in(self.options.people, self.labels)
-        tricks = find_tricks(folder, self.labels, self.alphabet, not isinstance(self.source, Path))
+        left_out = self.found.problems | self.tricks.unreadable
+        if left_out:
+            file, reason = next(iter(left_out.items()))
+            self.notes.append(f"Left out: {counted(len(left_out), 'file')}, such as {file}: {reason}.")
+            self.tell(f"left out   {counted(len(left_out), 'file')}, such as {file}: {reason}")
         zero_shot = sum(is_right for _, is_right in self.without_labels), len(self.tested)
         self.tell(f"no label   the model in the package reads {zero_shot[0]:,} of {zero_shot[1]:,}")
         measurement = self.curve_measurement
@@ -101,7 +105,7 @@ class Audit:
             "images": len(self.labels),
             "tested": len(self.tested),
             "samples": [(str(folder / label.file), label.text) for label in self.tested[:SAMPLES]],
-            "tricks": tricks.summary(),
+            "tricks": self.tricks.summary(),
             "attacks": [as_json(attack) for attack in attacks],
             "best": as_json(best_of(attacks)),
             "curves": {start: [asdict(score) for score in curve.scores] for start, curve in curves.items()},
@@ -109,7 +113,7 @@ class Audit:
             "coverage": self.coverage(best_of(attacks)),
             "knobs": self.measure_knobs(curves),
             "people": people,
-            "verdict": asdict(verdict_of(attacks, tricks.findings)),
+            "verdict": asdict(verdict_of(attacks, self.tricks.findings)),
             "failures": self.failures,
             "notes": [*measurement.notes, *self.notes],
             "seed": self.options.seed,
@@ -159,12 +163,19 @@ class Audit:
         return folder
 
     @cached_property
+    def found(self) -> Found:
+        """The labels of the folder, and what has none."""
+        return find_labels(self.folder).check()
+
+    @property
     def labels(self) -> list[Label]:
-        """The labels of all images; UsageError if there are too few."""
-        labels = find_labels(self.folder).check().labels
-        enough = len(labels) >= FEWEST_IMAGES
-        check(enough, f"{self.folder} has {counted(len(labels), 'labelled image')}; an audit needs {FEWEST_IMAGES}")
-        return labels
+        """The labels of all images."""
+        return self.found.labels
+
+    @cached_property
+    def tricks(self) -> Tricks:
+        """What makes reading unnecessary."""
+        return find_tricks(self.folder, self.labels, self.alphabet, not isinstance(self.source, Path))
 
     @cached_property
     def alphabet(self) -> str:
@@ -178,13 +189,17 @@ class Audit:
 
     @cached_property
     def shuffled(self) -> list[Label]:
-        """All labels in an order of the seed: those to test on first."""
-        return random.Random(f"test-{self.options.seed}").sample(self.labels, len(self.labels))
+        """The labels of different images in an order of the seed: those to test on first; UsageError if too few."""
+        left_out = {*self.tricks.copies, *self.tricks.unreadable}
+        labels = [label for label in self.labels if label.file not in left_out]
+        of_folder = f"{self.folder} has {counted(len(labels), 'different labelled image')}"
+        check(len(labels) >= FEWEST_IMAGES, f"{of_folder}; an audit needs {FEWEST_IMAGES}")
+        return random.Random(f"test-{self.options.seed}").sample(labels, len(labels))
 
     @property
     def tested(self) -> list[Label]:
         """The labels to test on, always the same."""
-        return self.shuffled[: min(MOST_TESTED, round(SHARE_TESTED * len(self.labels)))]
+        return self.shuffled[: min(MOST_TESTED, round(SHARE_TESTED * len(self.shuffled)))]
 
     @property
     def pool(self) -> list[Label]:

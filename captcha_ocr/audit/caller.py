@@ -29,7 +29,7 @@ def main() -> None:
         try:
             Path(folder, row["file"]).write_bytes(as_file(function(row["text"], int(row["seed"]), **json.loads(knobs))))
         except Exception as error:  # whatever the function does
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            sys.stderr.write(f"{type(error).__name__}: {' '.join(str(error).split())}\n")
             failed += 1
     sys.exit(1 if failed else 0)
 

@@ -36,11 +36,7 @@ class CurveMeasurement:
         """Return the curve of each start."""
         sizes = self.sizes()
         self.schedule.run([self.training(start, sizes[0], 0) for start in STARTS])  # to learn how fast it is
-        expected = self.schedule.expected_s([each for size in sizes for each in self.block(size, STARTS)])
-        say(
-            f"expected   {duration(expected)} for {', '.join(f'{n:,}' for n in sizes)} labels, {DRAWS} draws of each",
-            self.schedule.quiet,
-        )
+        self.tell_plan(sizes)
         scores: dict[str, list[Score]] = {start: [] for start in STARTS}
         starts = [*STARTS]
         for size in sizes:
@@ -55,6 +51,20 @@ class CurveMeasurement:
             shared = f"Draws of {most:,} labels are of the same {len(self.pool):,} images and share most of them"
             self.notes.append(f"{shared}: other labels may differ by more than the interval says.")
         return {start: Curve(tuple(rows)) for start, rows in scores.items()}
+
+    def tell_plan(self, sizes: list[int]) -> None:
+        """Tell which numbers of labels fit into the budget, and how long they take."""
+        trainings: list[Training] = []
+        fitting = 0
+        for size in sizes:
+            more = [*trainings, *self.block(size, STARTS)]
+            if fitting and not self.schedule.fits(more):
+                break
+            trainings, fitting = more, fitting + 1
+        seconds = duration(self.schedule.expected_s(trainings))
+        plan = f"{seconds} for {', '.join(f'{n:,}' for n in sizes[:fitting])} labels, {DRAWS} draws of each"
+        rest = f"; the budget is too short for {sizes[fitting]:,}" if sizes[fitting:] else ""
+        say(f"expected   {plan}{rest}", self.schedule.quiet)
 
     def block(self, size: int, starts: Iterable[str]) -> list[Training]:
         """Return the trainings on so many labels."""

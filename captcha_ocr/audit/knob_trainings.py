@@ -28,6 +28,7 @@ from captcha_ocr.system.console import counted, duration, say
 
 FEWEST_DRAWS = 2  # of changes one at a time; in a screening design the settings themselves show the spread
 LEAST_SHARE = 0.02  # that the base must read, to be compared
+KNOBS_LEFT_OUT = "Not measured: knobs"
 LEAST_READ = 0.5  # of a setting; with less, it gets more labels
 
 
@@ -53,7 +54,7 @@ class KnobMeasurement:
         self.start, size = where_to_compare(curves)
         curve = curves[self.start]
         if max(score.share for score in curve.scores) < LEAST_SHARE:
-            return "Not measured: knobs, since a solver reads too little even before a change."
+            return f"{KNOBS_LEFT_OUT}, since a solver reads too little even before a change."
         sizes = [size] * len(self.settings)
         draws: list[list[Training]] = []
         while len(draws) < DRAWS and self.fits(sizes, len(draws)):
@@ -62,7 +63,7 @@ class KnobMeasurement:
             sizes = [training.size for training in draws[0]]
         if len(draws) < self.fewest:
             what = f"{counted(self.fewest, 'draw')} of {len(self.settings)} settings"
-            return f"Not measured: knobs; the budget is too short for {what}."
+            return f"{KNOBS_LEFT_OUT}; the budget is too short for {what}."
         return self.effects(curve, draws)
 
     def with_enough_labels(self, row: list[Training]) -> list[Training]:

@@ -64,7 +64,7 @@ def read_knobs(path: Path) -> dict[str, list[Any]]:
     check(isinstance(knobs, dict) and bool(knobs), f"{path} has no table [knobs]")
     flat = dict(flattened(knobs))
     for name, levels in flat.items():
-        fits = isinstance(levels, list) and len(levels) >= 2
+        fits = isinstance(levels, list) and len({json.dumps(level, default=str) for level in levels}) >= 2
         check(fits, f"{path}: {name} needs a list of two levels or more, the present one first")
     check(len(flat) <= MOST_KNOBS, f"{path} has {len(flat)} knobs; {MOST_KNOBS} are the most that are measured")
     return flat

@@ -45,8 +45,8 @@ VERDICTS = (
 SHEET_ROWS, COLOURS = 4, 64  # of the contact sheet
 
 
-def page_of(results: dict[str, Any], command: str) -> str:
-    """Return the page. results: of `audit`; command: what repeats it."""
+def page_of(results: dict[str, Any], command: str, knobs_text: str = "") -> str:
+    """Return the page. results: of `audit`. command: what repeats it. knobs_text: the file of the knobs."""
     sections = [
         ("What was tested", tested(results)),
         ("Attacks that read no image", tricks(results)),
@@ -55,10 +55,10 @@ def page_of(results: dict[str, Any], command: str) -> str:
         ("Time and money", costs(results)),
         ("Attempts", tries(results["best"])),
         ("Answering only when sure", coverage(results["coverage"])),
-        ("What makes it hard", knobs(results["knobs"])),
+        ("What makes it hard", knobs(results["knobs"], results["notes"])),
         ("People", people(results["people"])),
         ("What to do", advice(results)),
-        ("Known, assumed, not tested", limits(results, command)),
+        ("Known, assumed, not tested", limits(results, command, knobs_text)),
     ]
     body = "".join(f"<h2>{number}. {title}</h2>{text}" for number, (title, text) in enumerate(sections, 2))
     data = json.dumps(finite(results), ensure_ascii=False).replace("<", "\\u003c")
@@ -170,7 +170,7 @@ def advice(results: dict[str, Any]) -> str:
     return listed(lines)
 
 
-def limits(results: dict[str, Any], command: str) -> str:
+def limits(results: dict[str, Any], command: str, knobs_text: str) -> str:
     """Section 12: what is known, assumed and not tested; how to repeat it."""
     lines = [
         f"Measured: {sentence_of(results['best'])}.",
@@ -192,8 +192,9 @@ def limits(results: dict[str, Any], command: str) -> str:
     definition = results["definition"]
     return (
         listed(lines)
-        + f"<p>To repeat it:</p><pre>{escape(command)}</pre>"
+        + f"<p>To repeat it (the captcha-ocr on PyPI is another program):</p><pre>{escape(command)}</pre>"
         + (f"<p>With {escape(definition['file'])}:</p><pre>{escape(definition['text'])}</pre>" if definition else "")
+        + (f"<p>With the knobs:</p><pre>{escape(knobs_text)}</pre>" if knobs_text else "")
     )
 
 

@@ -82,5 +82,8 @@ class Schedule:
             self.trained[training.name] = result
             self.save()
 
-        self.runner.run(self.slowest_first(trainings), on_end)
+        try:
+            self.runner.run(self.slowest_first(trainings), on_end)
+        finally:
+            self.save()  # an interruption, too: the time until then counts
         return [self.trained[training.name] for training in trainings]

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from captcha_ocr.audit.figures import as_svg, draw_coverage, draw_curves, draw_effects
+from captcha_ocr.audit.knob_trainings import KNOBS_LEFT_OUT
 from captcha_ocr.audit.markup import (
     figure,
     labels_needed,
@@ -48,11 +49,8 @@ def tricks(results: dict[str, Any]) -> str:
     if found["texts_are_given"]:
         lines = [*lines, "The audit chose the texts: whether the generator's own are uneven was not tested."]
     guess = f"A blind guess solves one in {number(1 / found['even_guess'])} if the texts are even"
-    guess += (
-        "."
-        if found["texts_are_given"]
-        else f", and one in {number(1 / found['best_guess'])} by the most frequent characters."
-    )
+    uneven = found["best_guess"] > found["even_guess"]
+    guess += f", and one in {number(1 / found['best_guess'])} by what is most frequent here." if uneven else "."
     return listed([*lines, guess])
 
 
@@ -111,7 +109,7 @@ def costs(results: dict[str, Any]) -> str:
     """Section 6: what an attack costs."""
     rows = []
     for attack in results["attacks"]:
-        if attack["interval"][1] < BROKEN:
+        if attack["share"] < BROKEN:
             continue
         cost = attack["cost"]
         parts = [*(f"${cost[name]:,.2f}" for name in ("labels", "training", "reading")), money_of(cost)]
@@ -184,10 +182,11 @@ def coverage(found: dict[str, Any]) -> str:
     )
 
 
-def knobs(found: dict[str, Any] | None) -> str:
-    """Section 9: what each knob does."""
+def knobs(found: dict[str, Any] | None, notes: list[str]) -> str:
+    """Section 9: what each knob does, or why that was not measured."""
     if found is None:
-        return paragraph("Not measured: that needs what draws images, --knobs with what can be changed, and a budget.")
+        needs = "Not measured: that needs what draws images, and --knobs with what can be changed."
+        return paragraph(next((note for note in notes if note.startswith(KNOBS_LEFT_OUT)), needs))
     rows = []
     for effect in found["effects"]:
         value, low, high = map(number, effect["factor"])

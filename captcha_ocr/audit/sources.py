@@ -141,8 +141,10 @@ class CommandSource:
         except ValueError as error:
             raise UsageError(f"--command {template!r} cannot be split into words: {error}") from None
         names = set(PLACEHOLDER.findall(template))
-        fits = {"text", "out"} <= names or {"list", "folder"} <= names
-        check(fits and bool(words), f"--command {template!r} needs {{text}} and {{out}}, or {{list}} and {{folder}}")
+        fits = names & {*OWN} - {"seed"} in ({"text", "out"}, {"list", "folder"})
+        check(
+            fits and bool(words), f"--command {template!r} needs either {{text}} and {{out}} or {{list}} and {{folder}}"
+        )
         return cls(template, words, charset, lengths)
 
     @classmethod

@@ -29,41 +29,55 @@ LEAST_TEXTS = 200  # to tell whether characters are drawn evenly
 class Tricks:
     """What was found without reading an image.
 
-    repeated: images whose pixels another one has, too. pool: the number of different images that so many repetitions
-    suggest; None without any. in_files: images whose file holds its text. in_names: images whose name holds it.
+    repeated: images whose pixels another one has, too. in_files: images whose file holds its text. in_names: images
+    whose name holds it.
     most_frequent: the text that comes most often, and how often. skewed: characters that come too often at their place:
-    (place, character, share). even_guess, best_guess: the share that a guess solves if all characters are as likely,
-    and if each place has its most frequent one.
+    (place, character, share). even_guess, by_characters: the share that a guess solves if all characters are as
+    likely, and if each place has its most frequent one. copies: files whose pixels an earlier one has. unreadable:
+    why files are no images.
     """
 
     images: int
     repeated: int
-    pool: int | None
     in_files: int
     in_names: int
     most_frequent: tuple[str, int]
     skewed: tuple[tuple[int, str, float], ...]
     even_guess: float
-    best_guess: float
+    by_characters: float
     texts_are_given: bool
+    copies: tuple[str, ...]
+    unreadable: dict[str, str]
 
     @property
     def findings(self) -> list[str]:
         """What makes reading unnecessary, a sentence each."""
         found = []
         if self.repeated > LEAST_SHARE * self.images:
-            pool = f": some {self.pool:,} different ones in all" if self.pool else ""
-            found.append(f"{self.repeated:,} of {self.images:,} images have the pixels of another one{pool}.")
+            of_all = f"{self.repeated:,} of {self.images:,} images"
+            found.append(f"{of_all} have the pixels of another one: the generator repeats itself, or these are copies.")
         if self.in_files > LEAST_SHARE * self.images:
             found.append(f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files.")
         text, times = self.most_frequent
-        if wilson_interval(times, self.images)[0] > LEAST_SHARE:
+        if self.is_frequent:
             found.append(f"One text, {text!r}, comes {times:,} times in {self.images:,} images.")
         return found
 
+    @property
+    def is_frequent(self) -> bool:
+        """Whether one text comes too often."""
+        return wilson_interval(self.most_frequent[1], self.images)[0] > LEAST_SHARE
+
+    @property
+    def best_guess(self) -> float:
+        """The share that a guess solves by what is most frequent; that of even texts where nothing is too frequent."""
+        guess = self.by_characters if self.skewed else self.even_guess
+        return max(guess, self.most_frequent[1] / self.images) if self.is_frequent else guess
+
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
-        return {**vars(self), "skewed": [list(each) for each in self.skewed], "findings": self.findings}
+        skewed = [list(each) for each in self.skewed]
+        return {**vars(self), "skewed": skewed, "best_guess": self.best_guess, "findings": self.findings}
 
 
 def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_given: bool) -> Tricks:
@@ -72,12 +86,13 @@ def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_
     UsageError if the images do not show their texts: too many have the pixels of one with another text.
     """
     same_pixels: defaultdict[str, list[Label]] = defaultdict(list)
-    in_files = 0
+    in_files, unreadable = 0, dict[str, str]()
     for label in labels:
         path = folder / label.file
         try:
             image = open_image(path)
-        except ImageError:
+        except ImageError as error:
+            unreadable[label.file] = str(error)
             continue
         same_pixels[pixel_hash(image)].append(label)
         in_files += holds(path.read_bytes(), label.text)
@@ -88,22 +103,21 @@ def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_
         raise UsageError(
             f"{count:,} of {len(labels):,} images have the pixels of one with another text, such as {pair}"
         )
-    hashes = Counter({digest: len(group) for digest, group in same_pixels.items()})
-    repeated = sum(times for times in hashes.values() if times > 1)
-    pairs = sum(times * (times - 1) // 2 for times in hashes.values())
+    repeated = sum(len(group) for group in same_pixels.values() if len(group) > 1)
     texts = [label.text for label in labels]
     names = [Path(label.file).stem for label in labels]
     return Tricks(
         images=len(labels),
         repeated=repeated,
-        pool=round(hashes.total() ** 2 / 2 / pairs) if pairs else None,
         in_files=in_files,
         in_names=0 if texts_are_given else sum(text in name for text, name in zip(texts, names, strict=True)),
         most_frequent=Counter(texts).most_common(1)[0],
         skewed=() if texts_are_given else tuple(skewed_places(texts, alphabet)),
         even_guess=guess_rate(texts, alphabet),
-        best_guess=best_guess(texts),
+        by_characters=best_guess(texts),
         texts_are_given=texts_are_given,
+        copies=tuple(label.file for group in same_pixels.values() for label in group[1:]),
+        unreadable=unreadable,
     )
 
 

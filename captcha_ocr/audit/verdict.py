@@ -88,8 +88,8 @@ def verdict_of(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
         return Verdict("trick", findings[0])
     cheap = [attack for attack in attacks if attack.interval[0] >= MOSTLY and attack.cost["for_1000"] < PRICE_OF_PEOPLE]
     if cheap:
-        least = min(cheap, key=lambda attack: attack.labels)
-        return Verdict("cheaply", f"{sentence(least)}. 1,000 solved cost {money(least.cost['for_1000'])}.")
+        best = best_of(cheap)
+        return Verdict("cheaply", f"{sentence(best)}. 1,000 solved cost {money(best.cost['for_1000'])}.")
     best = max(attacks, key=lambda attack: attack.interval[0])
     if best.interval[0] >= BROKEN:
         return Verdict("broken", f"{sentence(best)}.")

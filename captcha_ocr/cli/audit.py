@@ -78,6 +78,10 @@ def audit(
     source: Source | Path
     if folder is not None:
         check(knobs is None, "--knobs needs a source that draws: --design, --command or --call")
+        check(charset is None and lengths is None, f"--charset and --length are for what draws; {folder} has its texts")
+        work, images = out.with_suffix("").resolve(), folder.resolve()
+        apart = not work.is_relative_to(images) and not images.is_relative_to(work)
+        check(apart, f"--out {out} would put the work among the images of {folder}; choose another name or place")
         source = folder
     elif design is not None:
         source = DesignSource(design, charset, lengths)
@@ -87,10 +91,11 @@ def audit(
         make = CommandSource.from_template if command is not None else CommandSource.from_function
         source = make(command or call or "", characters_of(charset), lengths)
     options = audits.AuditOptions(60 * budget, seed, read_knobs(knobs) if knobs else {}, people, quiet)
+    knobs_text = knobs.read_text("utf-8") if knobs else ""
     results = audits.audit(source, out.with_suffix(""), options)
     words = [*given("design", "command", "call", "charset", "lengths", "knobs", "budget", "people", "out", "seed")]
     repeat = command_line("audit", *([str(folder)] if folder else []), *words)
-    write_atomic(out, page_of(results, repeat).encode())
+    write_atomic(out, page_of(results, repeat, knobs_text).encode())
     if as_json:
         click.echo(json.dumps({"out": str(out), **finite(results)}, ensure_ascii=False))
         return

@@ -70,6 +70,18 @@ def test_another_seed_in_the_same_folder_is_refused(audited, images):
         audit(images, out, AuditOptions(3600, seed=1, quiet=True))
 
 
+def test_copies_and_what_is_no_image_are_left_out(images, tmp_path):
+    folder = shutil.copytree(images, tmp_path / "images")
+    rows = (folder / "labels.csv").read_text().splitlines()
+    file, _, text = rows[1].partition(",")
+    shutil.copy(folder / file, folder / "copy.png")
+    (folder / "broken.png").write_bytes(b"")
+    (folder / "labels.csv").write_text("\n".join([*rows, f"copy.png,{text}", f"broken.png,{text}"]) + "\n")
+    made = audits.Audit(folder, tmp_path / "a", HOUR)
+    assert (len(made.labels), len(made.shuffled)) == (62, 60)
+    assert [*made.tricks.unreadable] == ["broken.png"]
+
+
 def test_too_few_images_are_refused(images, tmp_path):
     folder = tmp_path / "few"
     folder.mkdir()

@@ -25,10 +25,10 @@ class Instant:
         return None
 
 
-def measured(tmp_path, share=0.5, pool=3000, budget_s=1e9, random_s=1.0):
+def measured(tmp_path, share=0.5, pool=3000, budget_s=1e9, random_s=1.0, quiet=True):
     """The sizes of both curves, and the notes."""
     runner = Instant(share, {"general": 1.0, "random": random_s})
-    schedule = Schedule(tmp_path, runner, budget_s, {}, True)
+    schedule = Schedule(tmp_path, runner, budget_s, {}, quiet)
     measurement = CurveMeasurement(tmp_path, LABELS[:pool], LABELS[:100], schedule, 0, 1000)
     curves = measurement.run()
     return *([score.labels for score in curves[start].scores] for start in ("general", "random")), measurement.notes
@@ -49,6 +49,12 @@ def test_the_slower_start_is_left_out_first(tmp_path):
     assert (general, random) == ([30, 100, 300, 1000], [30])
     assert len(notes) == 1
     assert "100 labels or more, from random weights" in notes[0]
+
+
+@pytest.mark.parametrize(("budget_s", "words"), [(1e9, "1,000 labels"), (1, "too short for 100")])
+def test_what_fits_is_said_beforehand(tmp_path, capsys, budget_s, words):
+    measured(tmp_path, budget_s=budget_s, quiet=False)
+    assert words in next(line for line in capsys.readouterr().err.splitlines() if line.startswith("expected"))
 
 
 @pytest.mark.parametrize(("pool", "sizes", "words"), [(40, [30], "40 images are left"), (400, [30, 100, 300], "share")])

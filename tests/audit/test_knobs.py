@@ -38,6 +38,7 @@ def test_knobs_have_dotted_names(tmp_path):
         ("noise = [0, 1]", "[knobs]"),
         ("[knobs]\nnoise = 3", "noise"),
         ("[knobs]\nnoise = [3]", "noise"),
+        ("[knobs]\nnoise = [3, 3]", "noise"),
         ("[knobs", "TOML"),
         ("[knobs]\n" + "".join(f"k{n} = [0, 1]\n" for n in range(9)), "9 knobs"),
     ],

@@ -25,15 +25,16 @@ def test_the_solver_that_may_leave_captchas_out_is_named(labels, words):
 def test_pairs_that_cannot_be_told_apart_are_listed():
     found = {"start": "random", "draws": 3, "settings": [SETTING], "confounded": ["a × b = c × d"]}
     found["effects"] = [{"knob": "a", "change": "0 → 1", "factor": (3.0, 2.0, 5.0)}]
-    text = plain(knobs(found))
+    text = plain(knobs(found, []))
     assert "×3.00 (2.00 to 5.00)" in text
     assert "a × b = c × d" in text
     assert "knobs at their last level" in text
-    assert "cannot tell apart" not in knobs(found | {"confounded": []})
+    assert "cannot tell apart" not in knobs(found | {"confounded": []}, [])
 
 
 def test_what_was_not_measured_says_so():
-    assert "Not measured" in knobs(None)
+    assert "--knobs" in knobs(None, ["Left out: 1 file."])
+    assert "too short" in knobs(None, ["Not measured: knobs; the budget is too short."])
     assert "Not measured" in people(None)
     assert "95.0 %" in plain(people({"images": 100, "right": 95, "interval": (0.88, 0.98), "seconds": None}))
 

@@ -106,7 +106,12 @@ def test_what_a_command_left_behind_is_killed_with_it(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("template", "words"),
-    [("mygen {text}", ("{out}",)), ("mygen 'x {text} {out}", ("split",)), ("", ("{text}",))],
+    [
+        ("mygen {text}", ("{out}",)),
+        ("mygen 'x {text} {out}", ("split",)),
+        ("", ("{text}",)),
+        ("g {text} {out} {list}", ("{list}",)),
+    ],
 )
 def test_a_template_without_its_places_is_refused(template, words):
     with pytest.raises(UsageError, match=naming("--command", *words)):

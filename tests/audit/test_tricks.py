@@ -28,13 +28,14 @@ def even_texts(count):
 def test_a_sound_folder_has_no_findings(tmp_path):
     found = find_tricks(tmp_path, folder_of(tmp_path, even_texts(300)), ALPHABET, False)
     assert (found.findings, found.skewed, found.in_names) == ([], (), 0)
-    assert found.even_guess == 1e-4
+    assert found.even_guess == found.best_guess == 1e-4
 
 
 def test_repeated_images_are_found(tmp_path):
     labels = folder_of(tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50))
     found = find_tricks(tmp_path, labels, ALPHABET, False)
-    assert (found.repeated, found.pool) == (100, 100)
+    assert found.repeated == 100
+    assert len(found.copies) == 50
     assert "100 of 100 images" in found.findings[0]
 
 
@@ -81,6 +82,7 @@ def test_skewed_texts_are_found(tmp_path):
 def test_a_frequent_text_is_found(tmp_path):
     found = find_tricks(tmp_path, folder_of(tmp_path, ["1234"] * 30 + even_texts(270)), ALPHABET, False)
     assert "'1234'" in found.findings[0]
+    assert found.best_guess == pytest.approx(0.1)
 
 
 def test_texts_that_the_audit_chose_are_not_judged(tmp_path):
