@@ -89,8 +89,9 @@ class Audit:
         left_out = self.found.problems | self.tricks.unreadable
         if left_out:
             file, reason = next(iter(left_out.items()))
-            self.notes.append(f"Left out: {counted(len(left_out), 'file')}, such as {file}: {reason}.")
-            self.tell(f"left out   {counted(len(left_out), 'file')}, such as {file}: {reason}")
+            what = f"{counted(len(left_out), 'file')}, such as {file}: {reason}"
+            self.notes.append(f"Left out: {what}.")
+            self.tell(f"left out   {what}")
         zero_shot = sum(is_right for _, is_right in self.without_labels), len(self.tested)
         self.tell(f"no label   the model in the package reads {zero_shot[0]:,} of {zero_shot[1]:,}")
         measurement = self.curve_measurement

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.audit.knobs import (
+    KNOBS_LEFT_OUT,
     MOST_ALONE,
     TESTED,
     Knobs,
@@ -28,7 +29,6 @@ from captcha_ocr.system.console import counted, duration, say
 
 FEWEST_DRAWS = 2  # of changes one at a time; in a screening design the settings themselves show the spread
 LEAST_SHARE = 0.02  # that the base must read, to be compared
-KNOBS_LEFT_OUT = "Not measured: knobs"
 LEAST_READ = 0.5  # of a setting; with less, it gets more labels
 
 

@@ -26,6 +26,7 @@ from captcha_ocr.errors import UsageError, check
 
 MOST_ALONE = 4  # knobs that are changed one at a time; more share the runs of a screening design
 MOST_KNOBS = 8
+KNOBS_LEFT_OUT = "Not measured: knobs"  # how the reason begins
 TESTED = 500  # images, of each setting and draw
 WISHED = 0.6  # exact match of the base at the number of labels where knobs are compared: neither 0 nor 1
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from captcha_ocr.audit.figures import as_svg, draw_coverage, draw_curves, draw_effects
-from captcha_ocr.audit.knob_trainings import KNOBS_LEFT_OUT
+from captcha_ocr.audit.knobs import KNOBS_LEFT_OUT
 from captcha_ocr.audit.markup import (
     figure,
     labels_needed,

@@ -30,11 +30,10 @@ class Tricks:
     """What was found without reading an image.
 
     repeated: images whose pixels another one has, too. in_files: images whose file holds its text. in_names: images
-    whose name holds it.
-    most_frequent: the text that comes most often, and how often. skewed: characters that come too often at their place:
-    (place, character, share). even_guess, by_characters: the share that a guess solves if all characters are as
-    likely, and if each place has its most frequent one. copies: files whose pixels an earlier one has. unreadable:
-    why files are no images.
+    whose name holds it. most_frequent: the text that comes most often, and how often. skewed: characters that come too
+    often at their place: (place, character, share). even_guess, by_characters: the share that a guess solves if all
+    characters are as likely, and if each place has its most frequent one. copies: files whose pixels an earlier one
+    has. unreadable: why files are no images.
     """
 
     images: int
