@@ -32,10 +32,11 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
-        # Slicing replaces the stride of the shortcut's 1x1 convolution, with the same result: on a CPU the gradient of
-        # a strided one writes past its memory below 16 channels (oneDNN issue 6035).
-        sliced = x[:, :, :: self.stride[0], :: self.stride[1]]
-        return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(sliced)), inplace=True)
+        # A pool of one pixel replaces the stride of the shortcut's 1x1 convolution, with the same result: on a CPU the
+        # gradient of a strided one writes past its memory below 16 channels (oneDNN issue 6035), and that of a slice
+        # leaves the channels-last order, in which the gradient of a ReLU is 20 times as fast.
+        pooled = x if self.stride == (1, 1) else functional.avg_pool2d(x, 1, self.stride)
+        return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(pooled)), inplace=True)
 
 
 def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> Tensor:
