@@ -167,7 +167,7 @@ def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished
     trainer = Trainer(run.spec.model, config, partition, run.options.init if group.is_main else None)
     tell_settings(run, trainer, training)
     checkpoint = resume(trainer, run)
-    trainer.network = group.wrap(trainer.model)
+    trainer.replicate(group.wrap(trainer.model))
     wait_for_images(training, trainer, run)
     run.tell(estimate(trainer, training, dataset.count("val")))
     if group.is_main:
@@ -230,7 +230,8 @@ def epoch_seconds(training_images: int, validation_images: int, rate: float) -> 
 def measure_rate(trainer: Trainer, training: Batches) -> float:
     """Measure the training images per second in a few steps on a copy of the network that is then thrown away."""
     trial = copy.copy(trainer)
-    trial.network = trial.model = copy.deepcopy(trainer.model)
+    trial.model = copy.deepcopy(trainer.model)
+    trial.replicate(trial.model)
     trial.optimizer = make_optimizer(trial.model, trainer.config)
     trial.scaler = make_scaler(trainer.device, trainer.precision)
     images, labels = training.first(trainer.partition.local_batch_size)

@@ -22,6 +22,7 @@ from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.augment import augment, change_views
 from captcha_ocr.training.batches import Batches, BatchPartition
 from captcha_ocr.training.optim import make_optimizer, make_scaler, make_schedule
+from captcha_ocr.training.replicas import Replicas, count_parts
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
 
@@ -82,8 +83,9 @@ class RunningMetrics:
 class Trainer:
     """Network, optimiser and schedule of a run, as its configuration says.
 
-    model: the network. network: what is trained, the model itself or its wrapper for several processes. frozen_steps:
-    in so many steps only the classifier learns, since the convolutions come from another model and it is new.
+    model: the network. replicas: what is trained, the model itself or its wrapper for several processes, with copies
+    for several threads. frozen_steps: in so many steps only the classifier learns, since the convolutions come from
+    another model and it is new.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Trainer:
         if init is not None:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
-        self.network: nn.Module = self.model
+        self.replicate(self.model)
         self.start: dict[str, Tensor] = {}  # the weights that it starts from, if they count in its result
         if config.start_images:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -111,6 +113,11 @@ class Trainer:
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
         self.progress = Progress()
         self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
+
+    def replicate(self, network: nn.Module) -> None:
+        """Train `network`, the model or its wrapper for several processes, with copies for the threads of one."""
+        parts = count_parts(self.device, self.config.batch_size) if self.group.world_size == 1 else 1
+        self.replicas = Replicas(network, parts)
 
     def result(self) -> ResNet18:
         """Return the model that is validated and kept: the mean of its weights and of those that it started from.
@@ -144,41 +151,53 @@ class Trainer:
 
         Returns the mean loss, and which characters were wrong (B, L).
         """
-        loss, read = self.loss_of_columns(images, labels) if self.config.loss == "ctc" else self.loss_of(images, labels)
         # DistributedDataParallel averages the gradients, but processes may have unequal numbers of images.
-        weight = len(images) * self.group.world_size / global_batch
+        weight = self.scaler.scale(torch.full((), self.group.world_size / global_batch, device=self.device))
+
+        def work(network: nn.Module, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            loss, read = self.loss_of(network, *part)
+            total = loss * len(read)
+            (total * weight).backward()  # type: ignore[no-untyped-call]
+            return total.detach(), read
+
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss * weight).backward()  # type: ignore[no-untyped-call]
+        images, targets = self.augmented(images, labels)
+        count = len(self.replicas.networks)
+        parts = list(zip(images.chunk(count), targets.chunk(count), strict=True))
+        totals, reads = zip(*self.replicas.backward(work, parts), strict=True)
         if self.progress.step < self.frozen_steps:
             for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
                 parameter.grad = None
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return loss.detach(), read != labels
+        return torch.stack(totals).sum() / len(labels), torch.cat(reads) != labels
 
-    def loss_of(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of positions, and the classes that are read (B, L)."""
-        targets = labels
-        if self.config.augment:
-            images, targets = augment(images, labels, self.model.config.classes, self.step_generator())
+    def augmented(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return images and targets, class ids (B, L) or probabilities (B, L, K), as this step shows them."""
+        if not self.config.augment:
+            return images, labels
+        if self.config.loss == "ctc":
+            return change_views(images, self.step_generator()), labels
+        return augment(images, labels, self.model.config.classes, self.step_generator())
+
+    def loss_of(self, network: nn.Module, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss, and the classes that are read (B, L)."""
         with autocast(self.device, self.precision):
-            logits = self.network(images)
+            logits = network(images, as_columns=self.config.loss == "ctc")
+        if self.config.loss == "ctc":
+            return self.loss_of_columns(logits, targets), read_columns(logits.detach(), targets.shape[1])
         if self.config.smoothing:
             targets = smooth(targets, logits.shape[-1], self.config.smoothing)
         return LOSSES[self.config.loss](logits, targets), logits.detach().argmax(-1)
 
-    def loss_of_columns(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of columns, in part with both cases as one, and the classes that are read (B, L)."""
-        if self.config.augment:
-            images = change_views(images, self.step_generator())
-        with autocast(self.device, self.precision):
-            columns = self.network(images, as_columns=True)
+    def loss_of_columns(self, columns: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of columns, in part with both cases as one."""
         loss, share = columns.new_zeros(()), self.config.case_folded
         if share < 1:
             loss = loss + (1 - share) * ctc(columns, labels)
         if share > 0:
             loss = loss + share * ctc(columns, labels, self.one_case)
-        return loss, read_columns(columns.detach(), labels.shape[1])
+        return loss
 
     def step_generator(self) -> torch.Generator:
         """Return a generator on the device that follows from the step."""
