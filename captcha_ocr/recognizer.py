@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from operator import attrgetter
@@ -91,16 +92,19 @@ class Recognizer:
         self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.specialist: Recognizer | None = None
+        lengths = lengths_of(length)
         if model is None or isinstance(model, (str, os.PathLike)):
             folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
             self.place, self.model_name = f" in {folder}", NAMES.get(folder, "")
-            model = open_engine(folder, device, engine, threads)
+            with ThreadPoolExecutor(1) as pool:  # to open a network takes a tenth of the time of a whole process
+                beside = None
+                if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
+                    beside = pool.submit(Recognizer, SPECIALIST, device, engine, charset, length, threads=threads)
+                model = open_engine(folder, device, engine, threads)
+            self.specialist = None if beside is None else beside.result()
         self.engine = model
         self.config = model.config
-        lengths = lengths_of(length)
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
-        if self.model_name == NAMES[PRETRAINED] and is_asked(charset, lengths, fold_case):
-            self.specialist = Recognizer(SPECIALIST, device, engine, charset, length, threads=threads)
 
     def limited_to(self, charset: str | None, lengths: Lengths | None, fold_case: bool) -> "Recognizer":
         """Return a recognizer with the same engines that reads only such texts; UsageError as for the class."""

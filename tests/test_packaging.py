@@ -53,7 +53,7 @@ def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
     assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == ("captcha-ocr", __version__, ">=3.11")
     assert set(facts.get_all("Provides-Extra")) == {"export", "tensorboard", "web", "browser", "dev"}
     assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
-    assert points[points.index("[console_scripts]") + 1 :][:3] == ["captcha-ocr", "=", "captcha_ocr.cli.app:main"]
+    assert points[points.index("[console_scripts]") + 1 :][:3] == ["captcha-ocr", "=", "captcha_ocr.__main__:run"]
     assert points[points.index("[pyinstaller40]") + 1 :][:3] == [
         "hook-dirs",
         "=",

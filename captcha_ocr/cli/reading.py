@@ -164,12 +164,12 @@ def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
 
     What a folder holds is printed to stderr unless `quiet` is set.
     """
-    from captcha_ocr.data.images import find_images
-    from captcha_ocr.data.labels import OPTIONS_FILE, TABLES
-    from captcha_ocr.system.console import count_kinds
-
     for path in paths:
         if os.path.isdir(path):
+            from captcha_ocr.data.images import find_images
+            from captcha_ocr.data.labels import OPTIONS_FILE, TABLES
+            from captcha_ocr.system.console import count_kinds
+
             found = find_images(Path(path))
             others = count_kinds(found.kinds(used={OPTIONS_FILE, *TABLES}))
             more = f"; other files {others}" if others else ""
