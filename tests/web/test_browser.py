@@ -171,6 +171,8 @@ def test_a_held_key_saves_one_image_and_an_early_one_none(start, page, tmp_path)
     for _ in range(5):
         page.keyboard.down("Enter")  # the second and later ones are repetitions
     playwright.expect(page.locator("#status")).to_have_text("Saved ONE")
+    page.keyboard.type("UNSEEN")
+    page.keyboard.down("Enter")  # one more, when the next image is there
     page.keyboard.up("Enter")
     page.route("**/v1/images/*", lambda route: (time.sleep(0.3), route.continue_()))
     page.keyboard.type("LATE")

@@ -151,9 +151,11 @@ $("skip").addEventListener("click", () => save(""));
 $("undo").addEventListener("click", undo);
 $("back").addEventListener("click", goBack);
 document.addEventListener("keydown", (event) => {
-  if (event.isComposing || event.repeat) return; // Enter ends a composition; a held key must not save unseen images
-  if (event.key === "Enter" && event.target === $("text")) {
-    event.preventDefault();
+  if (event.isComposing) return; // Enter ends a composition
+  const enters = event.key === "Enter" && event.target === $("text");
+  if (enters) event.preventDefault(); // else the browser clicks the button
+  if (event.repeat) return; // a held key must not save unseen images
+  if (enters) {
     submit();
   } else if (event.key === "Escape") {
     event.preventDefault();
