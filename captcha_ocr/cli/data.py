@@ -40,7 +40,7 @@ from captcha_ocr.cli.options import (
 )
 from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
-from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
+from captcha_ocr.generation.config import OFTEN, GeneratorConfig, Renderer, Warp
 from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
 from captcha_ocr.system.signals import deferred
 
@@ -76,6 +76,7 @@ drawing_options = add_options(
 )
 @option("--save-designs", type=NEW_FILE, help="Write the random designs to this file, which --design takes again.")
 @size_option
+@option("--often", metavar="CHARACTERS", help=f"Characters that come {OFTEN} times as often as others, such as 0O.")
 @option("--font-sizes", callback=parse_numbers(","), help="Font sizes to choose from.  [default: the design's]")
 @option("--warp", type=click.Choice(get_args(Warp)), default=GeneratorConfig.warp, help=WARP_HELP)
 @option("--renderer", type=click.Choice(get_args(Renderer)), default=GeneratorConfig.renderer, help=RENDERER_HELP)

@@ -19,6 +19,7 @@ Renderer = Literal["fast", "package"]
 
 DEFAULT_DESIGN, CLASSIC_DESIGN = "captcha", "captcha-classic"
 RANDOM = "random"
+OFTEN = 5  # times as often as others
 MIN_WIDTH_PER_CHARACTER = 16  # pixels
 MAX_DESIGNS = 10**6
 
@@ -30,8 +31,8 @@ class GeneratorConfig:
     design: the name of a design, a TOML file with one, a file with one in each line, as --save-designs writes it, or
     `random`, `random:easy`, `random:medium`, `random:hard`. designs: how many random ones to draw and to use again and
     again; None draws one for each image.
-    lengths, charset, width, height, font_sizes: None, 0 and () leave it to the design. A width that is left to it grows
-    with `lengths`.
+    lengths, charset, often, width, height, font_sizes: None, 0 and () leave it to the design. A width left to it grows
+    with `lengths`. often: the characters that come more often than others.
     fonts: files, or folders that are searched. They replace the fonts of a named design; elsewhere they are the fonts
     to choose from. Without any there are those of the installed Python packages.
     warp: of the design captcha: `package` is that of the captcha package, `classic` that of its versions before 0.7.1.
@@ -46,6 +47,7 @@ class GeneratorConfig:
     designs: int | None = None
     lengths: Lengths | None = None
     charset: str | None = None
+    often: str | None = None
     width: int = 0
     height: int = 0
     fonts: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ class GeneratorConfig:
         """Check the options of random designs, and name what their texts may have."""
         for option, value in (("--size", self.width or self.height), ("--font-sizes", self.font_sizes)):
             check(not value, f"{option} is not for random designs, which have sizes of their own")
+        check(not self.often, "--often is not for random designs, which have characters of their own")
         fine = self.designs is None or is_int(self.designs, 1, MAX_DESIGNS)
         check(fine, f"--designs must be 1 to {MAX_DESIGNS:,}, not {self.designs}")
 
@@ -116,7 +119,7 @@ class GeneratorConfig:
             "--charset": self.charset,
             "--size": self.width or self.height,
         }
-        given |= {"--font-sizes": self.font_sizes, "--designs": self.designs}
+        given |= {"--often": self.often, "--font-sizes": self.font_sizes, "--designs": self.designs}
         for option, value in given.items():
             check(not value, f"{option} cannot be used with {self.design}, whose designs say it")
         check(Path(self.design).is_file(), f"{self.design} is not a file")
@@ -178,6 +181,8 @@ def with_options(own: "Design", config: GeneratorConfig) -> dict[str, Any]:
         canvas.setdefault(side, CANVAS[side].default)
     if config.charset is not None:
         text["charset"] = config.charset
+    if config.often is not None:
+        text["often"] = config.often
     if config.lengths is not None:
         text["length"] = str(config.lengths)
         if is_int(canvas.get("width"), 1, MAX_AREA):

@@ -15,6 +15,7 @@ from typing import Any
 from captcha_ocr.charset import NAMED, Charset, characters_of, split_characters
 from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError, check, is_int
+from captcha_ocr.generation.config import OFTEN
 from captcha_ocr.generation.operators import glyph_marks, glyphs, layout, marks, pixels, under, warps
 from captcha_ocr.generation.operators.registry import OPERATORS, Operator
 from captcha_ocr.generation.values import Color, Draw, Flag, Kind, Number, Once, Word, fixed, in_words, show
@@ -66,7 +67,7 @@ TEXT: dict[str, Kind] = {
     "overlap": Word(("over", "knock out"), "over"),
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
-TEXT_WORDS = ("length", "charset", "arithmetic")  # of [text]: what is written
+TEXT_WORDS = ("length", "charset", "often", "arithmetic")  # of [text]: what is written
 SECTIONS = {"canvas": [*CANVAS], "text": [*TEXT_WORDS, *TEXT], "fonts": ["faces", "sha256", *FONTS]}
 
 
@@ -96,7 +97,8 @@ class Design:
     """A design whose fields were checked.
 
     document: what it was made from, as JSON types. canvas, text, fonts: what draws the value of each field. faces: the
-    names of the fonts to choose from; none means all that are at hand. steps: the operators, in their order.
+    names of the fonts to choose from; none means all that are at hand. often: the characters of the texts that come
+    `OFTEN` times as often as others. steps: the operators, in their order.
     """
 
     document: dict[str, Any]
@@ -105,6 +107,7 @@ class Design:
     fonts: dict[str, Draw]
     faces: tuple[str, ...]
     charset: str
+    often: str
     lengths: Lengths
     arithmetic: bool
     redraw_illegible: bool
@@ -112,8 +115,9 @@ class Design:
 
     @cached_property
     def symbols(self) -> list[str]:
-        """The characters of its texts, each with its combining marks."""
-        return split_characters(self.charset)
+        """The characters that its texts are drawn from, each with its combining marks; frequent ones several times."""
+        often = split_characters(self.often)
+        return [each for each in split_characters(self.charset) for _ in range(OFTEN if each in often else 1)]
 
     @cached_property
     def has_once(self) -> bool:
@@ -154,19 +158,21 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
     canvas, text, fonts = (dict(document.get(section, {})) for section in SECTIONS)
     arithmetic = text.get("arithmetic", False)
     check(isinstance(arithmetic, bool), f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}")
-    for field in {"length", "charset"} & text.keys():
+    for field in {"length", "charset", "often"} & text.keys():
         check(not arithmetic, f"{name}: text.{field} cannot be used with text.arithmetic = true")
     redraw = document.get("redraw_illegible", True)
     check(isinstance(redraw, bool), f"{name}: redraw_illegible must be true or false, not {show(redraw)}")
     number = document.get("number", 0)
     check(is_int(number, 0, MAX_NUMBER), f"{name}: number must be 0 to {MAX_NUMBER:,}, not {show(number)}")
+    charset = ARITHMETIC if arithmetic else parse_charset(text.get("charset", "upper-alnum"), name)
     return Design(
         document=dict(document),
         canvas=parse_fields(CANVAS, canvas, f"{name}: canvas"),
         text=parse_fields(TEXT, text, f"{name}: text"),
         fonts=parse_fields(FONTS, fonts, f"{name}: fonts"),
         faces=parse_faces(fonts, name)[0],
-        charset=ARITHMETIC if arithmetic else parse_charset(text.get("charset", "upper-alnum"), name),
+        charset=charset,
+        often=parse_often(text.get("often", ""), charset, name),
         lengths=LONGEST_SUM if arithmetic else parse_lengths(text.get("length", 4), name),
         arithmetic=arithmetic,
         redraw_illegible=redraw,
@@ -232,6 +238,15 @@ def parse_charset(charset: Any, name: str) -> str:
         raise UsageError(f"{name}: text.charset: {error}") from None
     check(" " not in characters, f"{name}: text.charset has a space, which cannot be drawn")
     return characters
+
+
+def parse_often(often: Any, charset: str, name: str) -> str:
+    """Check the characters that come more often than others."""
+    if not isinstance(often, str):
+        raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
+    unknown = [each for each in split_characters(often) if each not in split_characters(charset)]
+    check(not unknown, f"{name}: text.often has {show(''.join(unknown))}, which text.charset does not have")
+    return often
 
 
 def parse_lengths(length: Any, name: str) -> Lengths:

@@ -125,6 +125,9 @@ def test_any_size_is_described():
         ({"width": 100, "lengths": NINE}, "--size 144 100"),
         ({"font_sizes": (3,)}, "--font-sizes 512"),
         ({"charset": "a b"}, "--charset space"),
+        ({"charset": "abc", "often": "bd"}, "text.often d"),
+        ({"design": "random", "often": "0O"}, "--often"),
+        ({"design": "saved.jsonl", "often": "0O"}, "--often saved.jsonl"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_by_name(options, named):

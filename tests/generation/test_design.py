@@ -1,6 +1,7 @@
 import json
 import random
 import re
+from collections import Counter
 
 import pytest
 from conftest import naming
@@ -35,6 +36,13 @@ def test_an_empty_document_is_a_design_of_defaults():
 
 def test_a_width_may_be_that_of_the_text():
     assert parse_design({"canvas": {"width": "text"}}, "it").canvas["width"](random.Random()) == 0
+
+
+def test_frequent_characters_come_five_times_as_often():
+    written = Counter("".join(texts({"text": {"charset": "0123", "often": "03", "length": 10}})))
+    assert set(written) == set("0123")
+    for character in "03":
+        assert written[character] / 3000 == pytest.approx(5 / 12, abs=0.05)
 
 
 def test_texts_have_all_characters_and_lengths_and_no_others():
@@ -99,6 +107,8 @@ def test_every_design_of_the_package_can_be_parsed():
         ({"operators": [{"kind": "blur", "sgima": 1}]}, "operator 1 (blur) sigma?"),
         ({"operators": [{"kind": "blur"}] * 65}, "operators 65 64"),
         ({"text": {"arithmetic": True, "length": 4}}, "text.length text.arithmetic"),
+        ({"text": {"arithmetic": True, "often": "1"}}, "text.often text.arithmetic"),
+        ({"text": {"often": 0}}, "text.often 0"),
         ({"fonts": {"faces": ["a"], "sha256": []}}, "fonts.sha256 fonts.faces"),
         ({"number": "1"}, "number 10,000,000,000,000"),
     ],

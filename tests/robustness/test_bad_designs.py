@@ -226,6 +226,7 @@ def test_options_that_do_not_fit_a_design_are_named(command):
     for options, name in {
         "--size 160x60": ("random", "--size") if own else None,
         "--font-sizes 42": ("random", "--font-sizes") if own else None,
+        "--often 0O": ("random", "--often") if own else None,
         "--designs 3": ("wave", "--designs") if own else None,
         "--warp classic": ("wave", "--warp") if own else None,
         "--renderer package": ("wave", "--renderer") if own else None,
