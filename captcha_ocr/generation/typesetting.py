@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from captcha_ocr.generation.values import RGB
 
 Box = tuple[slice, slice]  # rows and columns
 
-ALL_BYTES = np.arange(256)
+LUMINANCE = np.array([19595, 38470, 7471])  # of red, green and blue, in 65536ths, as in Pillow
 MIN_FACTOR, MAX_GLYPH = 1e-4, 10_000  # MAX_GLYPH: pixels of a side
 
 
@@ -86,15 +86,15 @@ class Typesetter:
     def make_glyph(self, character: str, color: RGB) -> Glyph:
         """Draw one glyph and put it through the operators for single glyphs.
 
-        If its opacity is that of its luminance, it gets its strokes and its colour before it is turned and warped.
+        If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
         """
-        rng, colors = self.rng, None
+        rng = self.rng
         inked, factor = self.draw_ink(character)
         image = inked.image
         if not image.width:
             return Glyph(image, 0, round(inked.cell[0] * factor))
         if self.gain:
-            image = colored(self.stroke(inked.mask), color, self.opacity)
+            image = Image.fromarray(self.stroke(inked.mask)) if self.steps["stroke"] else image
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
             for step in self.steps["shape"]:
@@ -105,12 +105,13 @@ class Typesetter:
         for step in self.steps["corners"]:
             if not step.skips(rng):
                 image = step.operator.function(image, cell, rng, **step.values(rng))
+        middle = inked.middle[1] * factor
         if self.gain:
-            colors = image.convert("RGBA")
-            image = luminance(colors, self.gain)
-        elif self.steps["stroke"]:
+            stencil, paints = painted(image, color, self.opacity, self.gain)
+            return Glyph(stencil, middle, image.width, paints)
+        if self.steps["stroke"]:
             image = Image.fromarray(self.stroke(np.asarray(image)))
-        return Glyph(image, inked.middle[1] * factor, image.width, colors)
+        return Glyph(image, middle, image.width)
 
     def stroke(self, mask: Mask) -> Mask:
         """Put the mask of a glyph through the operators for strokes."""
@@ -178,31 +179,29 @@ class Typesetter:
         return round(blank.cell[0] * factor)
 
 
-def colored(mask: Mask, color: RGB, opacity: float) -> Image.Image:
-    """Return the image of a mask in a colour, in mode RGBa: colours times coverage."""
-    pixels = palette(color, min(255, int(opacity * 256))).take(mask)
-    return Image.frombytes("RGBa", mask.shape[::-1], pixels.tobytes())
+def painted(image: Image.Image, color: RGB, opacity: float, gain: float) -> tuple[Image.Image, Image.Image]:
+    """Return the opacities (mode L) and the colours (RGB) of a glyph in a colour, from its coverage (mode L)."""
+    opacities, colors = ink(color, min(255, int(opacity * 256)), gain)
+    coverage = image.tobytes()
+    pixels = colors.take(np.frombuffer(coverage, np.uint8))
+    stencil = Image.frombuffer("L", image.size, coverage.translate(opacities), "raw", "L", 0, 1)
+    return stencil, Image.frombuffer("RGB", image.size, pixels, "raw", "RGBX", 0, 1)
 
 
 @lru_cache(maxsize=16)
-def palette(color: RGB, alpha: int) -> NDArray[np.uint32]:
-    """Return the pixels in mode RGBa, (256,), of a colour with the coverages 0 to 255 times an alpha of 0 to 255."""
-    alphas = (ALL_BYTES * alpha + 127) // 255
-    pixels = np.empty((256, 4), np.uint8)
-    pixels[:, :3], pixels[:, 3] = (alphas[:, None] * np.array(color) + 127) // 255, alphas
-    return pixels.view(np.uint32)[:, 0]
+def ink(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32]]:
+    """Return what a colour becomes at the coverages 0 to 255: opacities (256 bytes), and pixels RGBX (256,).
 
-
-def luminance(image: Image.Image, gain: float) -> Image.Image:
-    """Return the luminances of an image's pixels, times a factor, in mode L."""
-    grey = image.convert("L").tobytes().translate(gains(gain))
-    return Image.frombuffer("L", image.size, grey, "raw", "L", 0, 1)
-
-
-@cache
-def gains(gain: float) -> bytes:
-    """Return the bytes 0 to 255 times a factor."""
-    return bytes(min(255, int(byte * gain)) for byte in range(256))
+    opacity: 0 to 255. The captcha package keeps colours times coverage in 8 bits while it turns and warps a glyph, and
+    divides them by the coverage afterwards, so that faint pixels get other colours. Their opacity is then their
+    luminance times `gain`.
+    """
+    coverage = (np.arange(256)[:, None] * opacity + 127) // 255
+    times_coverage = (2 * coverage + 1) * np.array(color) // 510  # the coverage was rounded down
+    pixels = np.zeros((256, 4), np.uint8)
+    pixels[:, :3] = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1))
+    luminances = pixels[:, :3] @ LUMINANCE >> 16
+    return np.minimum(255, luminances * gain).astype(np.uint8).tobytes(), pixels.view(np.uint32)[:, 0]
 
 
 def product(second: Matrix, first: Matrix) -> Matrix:

@@ -31,7 +31,7 @@ class Operator:
     The function gets what its stage works on, a random generator, and a value for each of its parameters:
 
     - shape: a rng alone; returns (a, b, c, d), which map a glyph's points (x, y) to (ax + by, cx + dy).
-    - corners: the image of a glyph, its coverage (mode L) or its colours (RGBA), and the size (width, height) of its
+    - corners: the image of a glyph, its coverage (mode L), and the size (width, height) of its
       cell in the font; returns an image.
     - stroke: the mask of a glyph; returns a mask, which may be larger by the same margin on both sides.
     - layout: the number of characters; returns (n,) shifts of the glyphs downwards, in shares of the font size.
