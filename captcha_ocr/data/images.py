@@ -272,7 +272,7 @@ def best_frame(image: ImageFile, orientation: int) -> Image.Image:
     Its `info` has the number of frames that were looked at: as many as have the area of the largest image.
     """
     best, most, frames = load(image, orientation), None, 1
-    if image.format in ANIMATED:
+    if image.format in ANIMATED and getattr(image, "is_animated", True):
         best = best.copy()  # which also frees a decoder's memory
         with suppress(*DECODING_ERRORS, ImageError):  # EOFError after the last frame; a damaged one ends it, too
             while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_BYTES, Lengths, PrepareConfig, Split
-from captcha_ocr.data.images import fit, oddities_of, open_image, read_bytes, survey
+from captcha_ocr.data.images import decode, fit, oddities_of, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.data.shards import (
@@ -37,7 +37,9 @@ from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, Im
 from captcha_ocr.system.console import command_line, counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
-from captcha_ocr.system.parallel import map_in_threads, map_jobs
+from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
+
+Progress = Callable[[int, int], None]  # called with the number of decoded images and the total
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
@@ -54,14 +56,13 @@ class PrepareOptions:
 
     labels_file: a table instead of labels.csv. corrections: a table whose rows replace other labels.
     workers: processes; None takes one for each processor. force: replace shards of other images or options.
-    progress: called with the number of decoded images and the total.
     """
 
     labels_file: Path | None = None
     corrections: Path | None = None
     workers: int | None = None
     force: bool = False
-    progress: Callable[[int, int], None] = lambda done, total: None
+    progress: Progress = lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,10 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
     labels, manifest = plan.labels, plan.manifest
     staging = out / STAGING
     staging.mkdir()
+    workers = Workers(processes_for(-(-len(labels) // IMAGES_PER_JOB), options.workers))
     try:
         pixels = PixelsFile(staging / PIXELS_FILE, len(labels), manifest.size)
-        decoded = decode_all(plan, pixels, options)
+        decoded = decode_all(plan, pixels, workers, options.progress)
         unreadable = {label.file: image.reason for label, image in zip(labels, decoded, strict=True) if image.reason}
         readable = [None if image.reason else image.sha256 for image in decoded]
         kept = drop_copies(labels, readable, manifest.charset)
@@ -183,7 +185,7 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
             why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
             few = f"{counted(len(kept.rows), 'usable image')}, too few for training, validation and test sets"
             raise UsageError(f"{few} ({why})" if why else few)
-        shards = write_shards(staging, pixels, rows_of, plan, options.workers)
+        shards = write_shards(staging, pixels, rows_of, plan, workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
         reasons = tuple(in_one_line(line[:MAX_REASON]) for line in in_groups(problems)[:MAX_REASONS])
         manifest = replace(manifest, left_out=len(problems), reasons=reasons, copies=kept.copies)
@@ -191,6 +193,7 @@ def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
         write_manifest(staging, manifest)
         move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
+        workers.close()
         shutil.rmtree(staging)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
     return Prepared(manifest, plan.found, problems, oddities)
@@ -345,7 +348,7 @@ def clear(out: Path) -> None:
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 
-def decode_all(plan: Plan, pixels: PixelsFile, options: PrepareOptions) -> list[Decoded]:
+def decode_all(plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progress) -> list[Decoded]:
     """Decode every labelled image into its row of the pixels file."""
     pixels.create()
     jobs = []
@@ -353,9 +356,9 @@ def decode_all(plan: Plan, pixels: PixelsFile, options: PrepareOptions) -> list[
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
         jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
     decoded: list[Decoded] = []
-    for results in map_jobs(decode_job, jobs, options.workers):
+    for results in workers.start(decode_job, jobs):
         decoded += results
-        options.progress(len(decoded), len(plan.labels))
+        progress(len(decoded), len(plan.labels))
     return decoded
 
 
@@ -370,7 +373,7 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
         try:
             data = read_bytes(images / file, max_bytes)
             file_sha256 = sha256(data)
-            image = open_image(data, max_bytes)
+            image = decode(data, max_bytes)
             rows[row] = fit(image, pixels.size)
             oddities = tuple(oddities_of(image))
         except ImageError as error:
@@ -380,7 +383,7 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
 
 
 def write_shards(
-    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], plan: Plan, workers: int | None
+    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], plan: Plan, workers: Workers
 ) -> list[Shard]:
     """Write the shards of every split; each worker writes whole shards."""
     jobs = []
@@ -389,7 +392,7 @@ def write_shards(
             part = rows[first : first + SAMPLES_PER_SHARD]
             ids = plan.manifest.charset.encode([plan.labels[row].text for row in part], plan.manifest.lengths.longest)
             jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
-    return list(map_jobs(shard_job, jobs, workers))
+    return list(workers.start(shard_job, jobs))
 
 
 def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:

@@ -112,21 +112,12 @@ class Slices(Iterator[list[Job]]):
 class Workers:
     """Worker processes for several series of jobs; `with` or `close` ends them.
 
-    Without processes, where the system has no semaphores for them (/dev/shm is read-only or full, or AWS Lambda), this
-    process works alone, and says so. niceness: by how much the workers yield to other processes, 0 to 19.
+    This process works alone if there are to be 0; also, and it says so, where the system has no semaphores for others
+    (/dev/shm is read-only or full, or AWS Lambda). niceness: by how much they yield to other processes, 0 to 19.
     """
 
     def __init__(self, workers: int, niceness: int = 0) -> None:
-        # Not at the top: reading one image starts no process, and would take a seventh longer.
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        context = multiprocessing.get_context("spawn")
-        self.pool: ProcessPoolExecutor | None = None
-        try:
-            self.pool = ProcessPoolExecutor(workers, context, initializer=_prepare_worker, initargs=(niceness,))
-        except OSError as error:
-            say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
+        self.pool = _start_pool(workers, niceness) if workers else None
 
     def start(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> "Results[Job, Result]":
         """Start jobs, and return their results, which come in the order of the jobs."""
@@ -209,15 +200,30 @@ def killed_workers() -> Iterator[None]:
 def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
     """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
 
-    `function` must be a function of a module, since the workers are new processes ("spawn": the same on every system,
-    and safe with threads).
+    `function` must be a function of a module, since the workers are new processes.
     """
-    workers = min(workers or available_workers(), len(jobs))
-    if workers <= 1:
-        yield from map(function, jobs)
-        return
-    with Workers(workers) as pool:
+    with Workers(processes_for(len(jobs), workers)) as pool:
         yield from pool.start(function, jobs)
+
+
+def processes_for(jobs: int, workers: int | None = None) -> int:
+    """Return how many other processes do so many jobs; 0 means this one. workers: at most, None as many as useful."""
+    processes = min(workers or available_workers(), jobs)
+    return processes if processes > 1 else 0
+
+
+def _start_pool(workers: int, niceness: int) -> "ProcessPoolExecutor | None":
+    """Return a pool of so many processes; None, and a sentence, where there are no semaphores for them."""
+    # Not at the top: reading one image starts no process, and would take a seventh longer.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")  # the same on every system, and safe with threads
+    try:
+        return ProcessPoolExecutor(workers, context, initializer=_prepare_worker, initargs=(niceness,))
+    except OSError as error:
+        say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
+        return None
 
 
 def _prepare_worker(niceness: int) -> None:
