@@ -45,6 +45,17 @@ def set_threads(threads: int | None = None) -> None:
         torch.set_num_threads(threads or min(torch.get_num_threads(), available_workers()))
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread on the CPU meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=compute_alone)
 

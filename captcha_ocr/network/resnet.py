@@ -197,12 +197,15 @@ def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
     """Return the channels and the stride of the four stages.
 
     With CTC the last stages keep all columns and have fewer channels: as accurate as columns four times as wide, after
-    much less training and at the same cost a step (docs/lab-notebook.md, 2026-11-22). Narrow letters close together
-    need narrower columns (pool `narrow`), which cost a quarter more (2026-11-23).
+    much less training and at the same cost a step (docs/lab-notebook.md, 2026-11-22). Pool `slim` halves the rows one
+    stage earlier and is thinner: as accurate after the same time (2026-11-27). Narrow letters close together need
+    narrower columns (pool `narrow`), which cost a quarter more (2026-11-23).
     """
     width = network.width
     if network.pool == "narrow":
         return (width, (1, 1)), (2 * width, (2, 1)), (3 * width, (2, 1)), (3 * width, (2, 1))
+    if network.pool == "slim":
+        return (width, (2, 1)), (3 * width // 2, (2, 2)), (2 * width, (2, 1)), (3 * width, (1, 1))
     if network.pool == "columns":
         return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 1)), (4 * width, (2, 1))
     return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 2)), (8 * width, (2, 2))

@@ -16,11 +16,11 @@ from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, read_
 from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
+from captcha_ocr.training.optim import moments_of
 from captcha_ocr.training.run import RUN_VERSION, RunSpec
 from captcha_ocr.training.trainer import Progress, Trainer
 
 LAST, PREVIOUS = "last", "previous"
-MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of every parameter, beside its step
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Checkpoint:
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": unflatten_state(self.optimizer), "param_groups": groups})
             for parameter, moments in optimizer.state.items():
-                for name in MOMENTS:
+                for name in moments_of(optimizer, parameter):
                     # In the parameter's own layout, since the fused kernels walk both in the order of memory.
                     moments[name] = torch.empty_like(parameter).copy_(moments[name])
             trainer.restore(self.state)

@@ -13,6 +13,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from captcha_ocr.network.device import one_thread
+
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 PART_IMAGES = 25  # at least: batch norm needs some
@@ -51,8 +53,9 @@ class Replicas:
 
         results = list(self.pool.map(in_thread, self.networks, parts))
         torch.set_num_threads(threads)  # which the threads that are still to come take for theirs
-        for network in self.networks[1 : len(parts)]:
-            for parameter, other in zip(self.networks[0].parameters(), network.parameters(), strict=True):
-                if parameter.grad is not None and other.grad is not None:
-                    parameter.grad += other.grad
+        with one_thread():
+            for network in self.networks[1 : len(parts)]:
+                for parameter, other in zip(self.networks[0].parameters(), network.parameters(), strict=True):
+                    if parameter.grad is not None and other.grad is not None:
+                        parameter.grad += other.grad
         return results

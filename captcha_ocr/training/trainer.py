@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs
 from captcha_ocr.inference.model_folder import find_model_folder
-from captcha_ocr.network.device import autocast, choose_precision, peak_memory
+from captcha_ocr.network.device import autocast, choose_precision, one_thread, peak_memory
 from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.transfer import blend, copy_matching_weights
@@ -168,7 +168,8 @@ class Trainer:
         if self.progress.step < self.frozen_steps:
             for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
                 parameter.grad = None
-        self.scaler.step(self.optimizer)
+        with one_thread():  # two are hardly faster here, and beside another program four times as slow
+            self.scaler.step(self.optimizer)
         self.scaler.update()
         return torch.stack(totals).sum() / len(labels), torch.cat(reads) != labels
 

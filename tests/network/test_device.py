@@ -1,3 +1,4 @@
+import contextlib
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from captcha_ocr.network.device import (
     choose_precision,
     describe_device,
     enough_memory,
+    one_thread,
     set_threads,
 )
 
@@ -29,6 +31,14 @@ def test_torch_computes_with_the_wanted_threads_or_what_the_machine_grants(
     torch.set_num_threads(before)
     set_threads(wanted)
     assert torch.get_num_threads() == threads
+
+
+def test_one_thread_computes_until_the_end_of_a_block_or_an_error(torch_threads):
+    torch.set_num_threads(2)
+    with contextlib.suppress(ValueError), one_thread():
+        assert torch.get_num_threads() == 1
+        raise ValueError
+    assert torch.get_num_threads() == 2
 
 
 def test_a_forked_process_keeps_its_one_thread(monkeypatch, torch_threads):

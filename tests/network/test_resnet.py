@@ -66,7 +66,8 @@ def test_the_seed_preset_is_the_network_of_the_recipe():
 
 @pytest.mark.parametrize("stem", get_args(Stem))
 @pytest.mark.parametrize(
-    ("pool", "shortest", "classes"), [("global", 3, 5), ("global", 1, 6), ("columns", 3, 6), ("narrow", 3, 6)]
+    ("pool", "shortest", "classes"),
+    [("global", 3, 5), ("global", 1, 6), ("columns", 3, 6), ("slim", 3, 6), ("narrow", 3, 6)],
 )
 def test_every_network_gives_logits_for_each_place_and_class(stem, pool, shortest, classes):
     model = tiny(shortest, stem=stem, pool=pool)

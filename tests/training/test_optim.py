@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captcha_ocr.config import Schedule
-from captcha_ocr.training.optim import make_optimizer
+from captcha_ocr.training.optim import make_optimizer, orthogonalise
 from captcha_ocr.training.trainer import Trainer
 
 
@@ -62,3 +62,29 @@ def test_a_signal_waits_while_torch_imports_what_an_optimizer_needs(trainer_of, 
     with pytest.raises(KeyboardInterrupt):
         make_optimizer(trainer.model, trainer.config)
     assert made
+
+
+def test_orthogonal_updates_have_singular_values_near_one():
+    generator = torch.Generator().manual_seed(0)
+    for shape in ((3, 8, 20), (2, 20, 8)):
+        matrices = torch.randn(shape, generator=generator)
+        values = torch.linalg.svdvals(orthogonalise(matrices))
+        assert values.min() > 0.6
+        assert values.max() < 1.3
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    nearest = (left @ right).flatten(1)
+    assert torch.cosine_similarity(orthogonalise(matrices).flatten(1), nearest).min() > 0.95
+
+
+def test_muon_moves_kernels_by_their_learning_rate_and_the_rest_as_adamw_does(trainer_of, samples):
+    muon, adamw = (trainer_of(optimizer=kind, weight_decay=0.0, schedule="constant") for kind in ("muon", "adamw"))
+    before = {name: tensor.clone() for name, tensor in muon.model.named_parameters()}
+    for trainer in (muon, adamw):
+        trainer.step(*samples, 4)
+    for (name, after), other in zip(muon.model.named_parameters(), adamw.model.parameters(), strict=True):
+        step = (after - before[name]).square().mean().sqrt() / muon.config.learning_rate
+        if after.ndim == 4 and min(after[:, 0].numel(), len(after)) > 1:
+            assert 0.1 < step < 0.3, name
+        elif after.ndim < 4:
+            assert torch.equal(after, other), name
+    assert not torch.equal(weights(muon), weights(adamw))

@@ -29,7 +29,7 @@ def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
 
 
 WAYS = {
-    "one cycle": {},
+    "one cycle, Muon": {"optimizer": "muon"},
     "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
     "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2},
 }

@@ -216,7 +216,7 @@ def test_init_starts_from_a_trained_model_whose_network_it_keeps(learn, run, tmp
         {"loss": "bce", "schedule": "onecycle", "optimizer": "adamw", "precision": "fp32"},
         {"loss": "ce", "schedule": "cosine", "optimizer": "adam", "precision": "bf16"},
         {"loss": "bce", "schedule": "plateau", "optimizer": "adam", "precision": "fp32"},
-        {"loss": "ce", "schedule": "constant", "optimizer": "adamw", "precision": "bf16"},
+        {"loss": "ce", "schedule": "constant", "optimizer": "muon", "precision": "bf16"},
     ],
 )
 def test_every_option_of_the_recipe_lowers_the_training_loss(learn, tmp_path, options):
