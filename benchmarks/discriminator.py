@@ -12,7 +12,7 @@ import csv
 import json
 from pathlib import Path
 
-from captcha_ocr.config import PrepareConfig, TrainConfig
+from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
@@ -37,7 +37,7 @@ def main() -> None:
     with open(images / "labels.csv", "w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([("filename", "text"), *rows])
     prepare(images, arguments.folder / "shards", PrepareConfig(channels=3, split=(78, 2, 20)))
-    finished = train([arguments.folder / "shards"], arguments.folder / "run", TrainConfig())
+    finished = train([arguments.folder / "shards"], arguments.folder / "run", PRESETS["default"].training)
     test = finished.test or {}
     print(json.dumps({name: test[name] for name in ("exact", "images", "exact_match", "interval")}))
 

@@ -26,6 +26,7 @@ MAX_FEATURES = 2**26  # numbers in a feature map of one image: 256 MB in float32
 MAX_THREADS = 1024
 MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says otherwise
 MAX_LENGTH = 64  # characters of a text
+OFTEN = 5  # times as often as others come the characters of --often
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
 NEWER_OPTIONS = ("case_folded", "start_images")  # of a training

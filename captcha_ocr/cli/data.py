@@ -38,9 +38,9 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import FEWEST, MAX_FOLDS, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
+from captcha_ocr.config import FEWEST, MAX_FOLDS, OFTEN, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
-from captcha_ocr.generation.config import OFTEN, GeneratorConfig, Renderer, Warp
+from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
 from captcha_ocr.system.signals import deferred
 

@@ -19,7 +19,6 @@ Renderer = Literal["fast", "package"]
 
 DEFAULT_DESIGN, CLASSIC_DESIGN = "captcha", "captcha-classic"
 RANDOM = "random"
-OFTEN = 5  # times as often as others
 MIN_WIDTH_PER_CHARACTER = 16  # pixels
 MAX_DESIGNS = 10**6
 

@@ -13,9 +13,8 @@ from importlib.resources import files
 from typing import Any
 
 from captcha_ocr.charset import NAMED, Charset, characters_of, split_characters
-from captcha_ocr.config import Lengths
+from captcha_ocr.config import OFTEN, Lengths
 from captcha_ocr.errors import UsageError, check, is_int
-from captcha_ocr.generation.config import OFTEN
 from captcha_ocr.generation.operators import glyph_marks, glyphs, layout, marks, pixels, under, warps
 from captcha_ocr.generation.operators.registry import OPERATORS, Operator
 from captcha_ocr.generation.values import Color, Draw, Flag, Kind, Number, Once, Word, fixed, in_words, show

@@ -34,7 +34,7 @@ def dataset(shards):
     "end", [finished(200, 199), finished(200, 192), finished(196, 198), finished(10, 9, images=10)]
 )
 def test_a_good_run_gets_no_advice(end, dataset):
-    assert advice(end, RunSpec.of(dataset, TrainConfig())) == []
+    assert advice(end, RunSpec.of(dataset, PRESETS["default"].training)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_without_its_origin_a_run_gets_advice_without_commands(end, changes, nam
 
 
 def test_what_does_not_fit_or_cannot_be_measured_is_not_advised(dataset):
-    spec = RunSpec.of(dataset, TrainConfig())
+    spec = RunSpec.of(dataset, PRESETS["default"].training)
     narrow = replace(spec, model=replace(spec.model, lengths=Lengths(2, 20)))
     (sentence,) = advice(finished(200, 150), narrow, Origin(dataset, Path("out")))
     assert "few" not in sentence
@@ -86,8 +86,8 @@ def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset)
     ],
 )
 def test_a_run_that_draws_is_to_draw_more_or_to_train_longer(end, repeat, draws, more, drawings):
-    dataset = DrawnData.of(replace(drawings, repeat=repeat), TrainConfig())
-    spec = RunSpec.of(dataset, TrainConfig())
+    dataset = DrawnData.of(replace(drawings, repeat=repeat), PRESETS["default"].training)
+    spec = RunSpec.of(dataset, PRESETS["default"].training)
     (sentence,) = advice(end, spec, Origin(dataset, Path("out")))
     longer = f" {more}" if "patience" in more else ""
     options = f"--draw captcha --length 2 --charset digits {draws} --workers 1 --out out --preset default{longer}"
@@ -98,7 +98,8 @@ def test_a_run_that_draws_is_to_draw_more_or_to_train_longer(end, repeat, draws,
 
 
 def test_drawings_that_were_guessed_in_all_epochs_have_no_wrong_labels(drawings):
-    spec = RunSpec.of(DrawnData.of(drawings, TrainConfig()), replace(TrainConfig(), epochs=200))
+    config = PRESETS["default"].training
+    spec = RunSpec.of(DrawnData.of(drawings, config), replace(config, epochs=200))
     (sentence,) = advice(replace(finished(0, 0, wrong="XX"), epochs=200), spec)
     assert "--epochs 400" in sentence
     assert "labels" not in sentence
