@@ -19,6 +19,7 @@ from typing import Protocol, TypeGuard
 import numpy as np
 from PIL import Image, ImageChops, ImageStat
 from PIL.ImageFile import ImageFile
+from PIL.PngImagePlugin import PngImageFile
 
 from captcha_ocr.config import MAX_AREA, MAX_BYTES
 from captcha_ocr.data.sanitize import START, check_sides, check_size, is_image, open_sanitized, orientation_of
@@ -272,7 +273,7 @@ def best_frame(image: ImageFile, orientation: int) -> Image.Image:
     Its `info` has the number of frames that were looked at: as many as have the area of the largest image.
     """
     best, most, frames = load(image, orientation), None, 1
-    if image.format in ANIMATED and getattr(image, "is_animated", True):
+    if image.format in ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
         best = best.copy()  # which also frees a decoder's memory
         with suppress(*DECODING_ERRORS, ImageError):  # EOFError after the last frame; a damaged one ends it, too
             while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:

@@ -109,6 +109,16 @@ def test_of_an_animation_the_frame_with_the_most_contrast_is_read(image_format, 
     assert ["frame" in oddity for oddity in oddities_of(image)] == [True]
 
 
+def test_a_gif_whose_second_frame_is_cut_anywhere_is_read_by_its_first():
+    frames = [Image.fromarray(np.random.default_rng(seed).integers(0, 255, (9, 20), np.uint8)) for seed in range(2)]
+    first = in_format(frames[0], "GIF")
+    both = in_format(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    expected = np.asarray(open_image(first).convert("L"))
+    second = both.rindex(b"\x2c" + bytes(4))
+    for end in range(second, second + 60):
+        assert np.array_equal(open_image(both[:end]).convert("L"), expected), end
+
+
 @pytest.mark.parametrize("image_format", FORMATS)
 def test_an_ordinary_image_has_one_frame_and_nothing_odd(image_format):
     assert list(oddities_of(open_image(in_format(WHOLE, image_format)))) == []
