@@ -10,13 +10,12 @@ first is mostly the start of the program. 1 is linear.
 
 import argparse
 import math
-import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from peers import cold  # bench imports torch, and its memory would count as that of the commands
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
 LOOK = ["--size", "80x30", "--font-sizes", "21,25,28"]
@@ -31,16 +30,6 @@ def commands_for(count: int, folder: Path) -> dict[str, list[str]]:
         "train --epochs 1": ["train", "--preset", "default", "--epochs", "1", "--data", shards, "--out", run],
         "eval": ["eval", "--model", run, "--labels", f"{images}/labels.csv"],
     }
-
-
-def cost_of(command: Sequence[str]) -> tuple[float, float]:
-    """Run a command; return its seconds and the memory of its largest process in MB."""
-    started = time.perf_counter()
-    process = subprocess.Popen([*OCR, *command, "--quiet"], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"{' '.join(command)} failed")
-    return time.perf_counter() - started, usage.ru_maxrss / 1e3
 
 
 def exponent(counts: Sequence[int], costs: Sequence[float]) -> float:
@@ -60,8 +49,9 @@ def main() -> None:
     costs: dict[str, list[tuple[float, float]]] = {}
     for count in counts:
         for name, command in commands_for(count, arguments.folder).items():
-            costs.setdefault(name, []).append(cost_of(command))
-            print(f"{count:,} {name}: {costs[name][-1][0]:.1f} s", file=sys.stderr)
+            seconds, memory, _ = cold([*OCR, *command, "--quiet"])
+            costs.setdefault(name, []).append((seconds, memory))
+            print(f"{count:,} {name}: {seconds:.1f} s", file=sys.stderr)
     print("| command |", " | ".join(f"{count:,}" for count in counts), "| exponent of time | of memory |")
     print("|---" * (len(counts) + 3) + "|")
     for name, row in costs.items():

@@ -123,6 +123,8 @@ def cold(command: Sequence[str]) -> tuple[float, float, str]:
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f"{' '.join(command)} failed")
         output.seek(0)
         return seconds, usage.ru_maxrss / 1e3, output.read().decode()
 
