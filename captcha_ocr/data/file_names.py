@@ -1,6 +1,7 @@
 """Find the images that a table means by its file names."""
 
 import os
+import posixpath
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -19,12 +20,14 @@ class FileNames:
     def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
         self.folder, self.beside, self.files = folder, beside, set(files)
         self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = Counter(without_extension(file) for file in self.composed)
-        self.by_stem = {without_extension(file): self.composed[file] for file in self.composed}
-        self.by_stem = {stem: file for stem, file in self.by_stem.items() if stems[stem] == 1}
+        by_stem = {without_extension(composed): file for composed, file in self.composed.items()}
+        stems = Counter(map(without_extension, self.composed))
+        self.by_stem = {stem: file for stem, file in by_stem.items() if stems[stem] == 1}
 
     def find(self, name: str) -> str:
         """Return the file that a name means, or the name, with slashes, if there is no such file."""
+        if self.beside in (None, ".") and name in self.files:
+            return name
         name = PurePosixPath(name.replace("\\", "/")).as_posix()
         for path in (f"{self.beside}/{name}", name) if self.beside not in (None, ".") else (name,):
             composed = unicodedata.normalize("NFC", path)
@@ -36,7 +39,7 @@ class FileNames:
 
 def without_extension(file: str) -> str:
     """Return a file's path without its extension."""
-    return PurePosixPath(file).with_suffix("").as_posix()
+    return posixpath.splitext(file)[0]
 
 
 def file_in_folder(folder: Path | None, file: str) -> str:

@@ -112,10 +112,11 @@ def survey(images: Iterable[Source], max_bytes: int = MAX_BYTES) -> ImageKind | 
 
 def contrast_in_grey(image: Image.Image) -> float:
     """Return the share of the contrast that grey keeps, 0 to 1: its deviation over that along the main colour."""
-    pixels = np.asarray(flatten(image, "RGB"), dtype=np.float64).reshape(-1, 3)
+    pixels = np.asarray(flatten(image, "RGB"), dtype=np.float32).reshape(-1, 3)
     if len(pixels) < 2:
         return 1.0
-    covariance = np.cov(pixels, rowvar=False)
+    pixels -= pixels.mean(0)
+    covariance = (pixels.T @ pixels).astype(np.float64) / len(pixels)
     grey = np.array([0.299, 0.587, 0.114])  # as Pillow weighs them
     variance, most = grey @ covariance @ grey / (grey @ grey), np.linalg.eigvalsh(covariance)[-1]
     return float(np.sqrt(variance / most)) if most > 1 else 1.0

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from captcha_ocr.charset import characters_of, how_they_differ, look_alike, split_characters, standard_form
@@ -31,6 +31,7 @@ SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in table
 NO_TEXT_FOLDER = re.compile(
     r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
 )
+LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
 BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")  # as YOLO writes them: a class, the middle and the sides
 IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
@@ -232,8 +233,7 @@ def label_from_row(row: Row, file: str, has_splits: bool) -> Label:
         raise LabelError(row.problem)
     if not row.filename:
         raise LabelError("the row has no file name")
-    path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts or PureWindowsPath(file).drive or "\0" in file:
+    if LEADS_OUT.match(file):
         raise LabelError("the file name leads out of the folder")
     if not row.text:
         raise LabelError("its label is empty")

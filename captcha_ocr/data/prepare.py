@@ -43,6 +43,7 @@ Progress = Callable[[int, int], None]  # called with the number of decoded image
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
+SECONDS_BETWEEN_NOTES = 0.2
 MAX_REASONS, MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
@@ -127,8 +128,8 @@ class PixelsFile:
                 os.posix_fallocate(stream.fileno(), 0, size)
 
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
-        """Map the file for reading and writing, or for reading."""
-        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape)
+        """Map the file for reading and writing, or for reading; as an array, whose rows take less time."""
+        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
 
 
 def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Prepared:
@@ -137,19 +138,22 @@ def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOpti
     The result lists the files that cannot be read or have no label. A finished folder of the same images and options
     stays as it is; UsageError for a folder of others, unless `force` is set.
     """
-    plan = plan_preparation(images, config, options)
-    with writing_to(out):
-        if (out / MANIFEST_FILE).exists():
-            inputs = plan.fingerprint(hash_files(plan))
-            existing = finished_manifest(out, replace(plan.manifest, inputs_sha256=inputs), options.force)
-            if existing is not None:
-                return Prepared(existing, plan.found, {}, already_there=True)
-        return carry_out(plan, out, options)
-
-
-def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOptions) -> Plan:
-    """Find the labels and derive the alphabet, the lengths and the input size from them."""
     found = find_labels(images, options.labels_file, options.corrections, config).check()
+    processes = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers)
+    with Workers(max(0, processes - 1)) as workers:  # this process works, too
+        workers.start(start_up, range(processes - 1))
+        plan = plan_preparation(images, found, config, options)
+        with writing_to(out):
+            if (out / MANIFEST_FILE).exists():
+                inputs = plan.fingerprint(hash_files(plan))
+                existing = finished_manifest(out, replace(plan.manifest, inputs_sha256=inputs), options.force)
+                if existing is not None:
+                    return Prepared(existing, plan.found, {}, already_there=True)
+            return carry_out(plan, out, workers, options.progress)
+
+
+def plan_preparation(images: Path, found: Found, config: PrepareConfig, options: PrepareOptions) -> Plan:
+    """Derive the alphabet, the lengths and the input size from the labels."""
     selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
     config = with_preset(config, selected, kind)
@@ -167,15 +171,14 @@ def plan_preparation(images: Path, config: PrepareConfig, options: PrepareOption
     return Plan(images, found, selected.labels, found.problems | selected.problems, config, manifest)
 
 
-def carry_out(plan: Plan, out: Path, options: PrepareOptions) -> Prepared:
+def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Prepared:
     """Decode the images, split them and write the shards; they replace those in `out` once all are complete."""
     labels, manifest = plan.labels, plan.manifest
     staging = out / STAGING
     staging.mkdir()
-    workers = Workers(processes_for(-(-len(labels) // IMAGES_PER_JOB), options.workers))
     try:
         pixels = PixelsFile(staging / PIXELS_FILE, len(labels), manifest.size)
-        decoded = decode_all(plan, pixels, workers, options.progress)
+        decoded = decode_all(plan, pixels, workers, progress)
         unreadable = {label.file: image.reason for label, image in zip(labels, decoded, strict=True) if image.reason}
         readable = [None if image.reason else image.sha256 for image in decoded]
         kept = drop_copies(labels, readable, manifest.charset)
@@ -355,11 +358,15 @@ def decode_all(plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progr
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
         jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
-    decoded: list[Decoded] = []
-    for results in workers.start(decode_job, jobs):
-        decoded += results
-        progress(len(decoded), len(plan.labels))
-    return decoded
+    results = workers.start(decode_job, jobs)
+    while missing := results.wait(SECONDS_BETWEEN_NOTES):
+        progress(max(0, len(plan.labels) - missing * IMAGES_PER_JOB), len(plan.labels))
+    progress(len(plan.labels), len(plan.labels))
+    return [image for some in results for image in some]
+
+
+def start_up(number: int) -> None:
+    """Do nothing: a worker that has done it has imported what it needs, which takes as long as to find the labels."""
 
 
 def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decoded]:
@@ -371,7 +378,7 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
         file_sha256 = reason = None
         oddities: tuple[str, ...] = ()
         try:
-            data = read_bytes(images / file, max_bytes)
+            data = read_bytes(os.path.join(images, file), max_bytes)
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
             rows[row] = fit(image, pixels.size)
@@ -392,7 +399,10 @@ def write_shards(
             part = rows[first : first + SAMPLES_PER_SHARD]
             ids = plan.manifest.charset.encode([plan.labels[row].text for row in part], plan.manifest.lengths.longest)
             jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
-    return list(workers.start(shard_job, jobs))
+    results = workers.start(shard_job, jobs)
+    while results.wait(SECONDS_BETWEEN_NOTES):
+        pass
+    return list(results)
 
 
 def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:
