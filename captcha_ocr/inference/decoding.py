@@ -133,7 +133,9 @@ def most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def take(probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return the probability (B, L) of a class (B, L) at each position of (B, L, K)."""
-    return np.take_along_axis(probabilities, ids[..., None], -1)[..., 0]
+    batch, length = ids.shape
+    taken: np.ndarray = probabilities[np.arange(batch)[:, None], np.arange(length), ids]
+    return taken
 
 
 def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray) -> None:
@@ -144,13 +146,14 @@ def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray
     probable than that, it is no substitute. probabilities: 1 where a class is not allowed, since it then tells nothing.
     ids: (B, L), the end class after the end of the text.
     """
-    end = rank.shape[-1] - 1
-    text = np.pad(ids, ((0, 0), (1, 2)), constant_values=end)
-    later = np.pad(probabilities[:, 1:], ((0, 0), (0, 1), (0, 0)), constant_values=1.0)
-    before, here, following, second = (text[:, first : first + ids.shape[1]] for first in range(4))
+    end, (batch, length) = rank.shape[-1] - 1, ids.shape
+    text = np.full((batch, length + 3), end)
+    text[:, 1:-2] = ids
+    before, here, following, second = (text[:, first : first + length] for first in range(4))
     for neighbour, moved in ((following, second), (before, here)):
-        probability = take(rank, neighbour)
-        is_shift = probability <= SHIFT_RATIO * take(later, moved)
+        probability, later = take(rank, neighbour), np.ones(ids.shape)
+        later[:, :-1] = take(probabilities[:, 1:], moved[:, :-1])
+        is_shift = probability <= SHIFT_RATIO * later
         np.put_along_axis(
             rank, neighbour[..., None], np.where(is_shift, probability * LAST, probability)[..., None], -1
         )
