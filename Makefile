@@ -38,8 +38,8 @@ demo: $(VENV)/installed  ## see it work in two minutes: draw 2,000 small captcha
 	$(OCR) generate --out data/demo-new --count 5 --seed 1 $(DEMO) --quiet
 	$(OCR) eval data/demo-new --model runs/demo
 
-accuracy: $(VENV)/installed  ## the 15-minute recipe: draw 280,000, train, score 10,000 fresh ones; WARP=classic for the older drawing
-	$(OCR) generate --out data/$(ACCURACY) --count 280000 --often 0O --seed 1000 --warp $(WARP)
+accuracy: $(VENV)/installed  ## the 15-minute recipe: draw 320,000, train, score 10,000 fresh ones; WARP=classic for the older drawing
+	$(OCR) generate --out data/$(ACCURACY) --count 320000 --often 0O --seed 1000 --warp $(WARP)
 	$(OCR) prepare data/$(ACCURACY) --out data/$(ACCURACY)-shards --preset accuracy --split 98/1/1
 	$(OCR) train --preset accuracy --data data/$(ACCURACY)-shards --out runs/$(ACCURACY)
 	$(OCR) generate --renderer package --out data/$(ACCURACY)-fresh --count 10000 --seed $(FRESH_SEED) --warp $(WARP) --quiet

@@ -38,11 +38,11 @@ def test_a_width_may_be_that_of_the_text():
     assert parse_design({"canvas": {"width": "text"}}, "it").canvas["width"](random.Random()) == 0
 
 
-def test_frequent_characters_come_five_times_as_often():
+def test_frequent_characters_come_ten_times_as_often():
     written = Counter("".join(texts({"text": {"charset": "0123", "often": "03", "length": 10}})))
     assert set(written) == set("0123")
     for character in "03":
-        assert written[character] / 3000 == pytest.approx(5 / 12, abs=0.05)
+        assert written[character] / 3000 == pytest.approx(10 / 22, abs=0.05)
 
 
 def test_texts_have_all_characters_and_lengths_and_no_others():
