@@ -29,7 +29,7 @@ MAX_LENGTH = 64  # characters of a text
 OFTEN = 10  # times as often as others come the characters of --often
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
-NEWER_OPTIONS = ("case_folded", "start_images")  # of a training
+NEWER_OPTIONS = ("case_folded", "focus", "start_images")  # of a training
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
@@ -212,6 +212,7 @@ class TrainConfig:
     patience: epochs without an improvement in validation after which early stopping ends the run.
     loss: of positions, bce or ce, or of columns, ctc.
     smoothing: the part of every target that label smoothing spreads over all characters (losses.py); not with ctc.
+    focus: how much more than others the characters count that the network gets wrong (losses.py); not with ctc.
     case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
     augment: whether training images are changed at random (augment.py).
     images: train on the first so many images; None takes all.
@@ -230,6 +231,7 @@ class TrainConfig:
     weight_decay: float = 0.1
     loss: Loss = "bce"
     smoothing: float = 0.1
+    focus: float = 0.0
     case_folded: float = 0.0
     augment: bool = False
     images: int | None = None
@@ -241,6 +243,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(isinstance(self.preset, str), "the preset must be a name")
         check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
+        check(0 <= self.focus <= 10, f"focus must be 0 to 10, not {self.focus}")
         check(0 <= self.case_folded <= 1, f"case_folded must be 0 to 1, not {self.case_folded}")
         check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
         check(is_int(self.start_images, 0, 10**12), "start_images must be 0 or more")
@@ -305,7 +308,7 @@ class Preset:
 FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 ANY_DESIGN = InputSize(height=64, width=384, channels=3, step=32)  # the input of the model in the package
-RECIPE = TrainConfig(optimizer="muon", learning_rate=1e-2)  # docs/lab-notebook.md, 2026-11-27
+RECIPE = TrainConfig(optimizer="muon", learning_rate=1e-2, focus=1.0)  # docs/lab-notebook.md, 2026-11-27
 BY_COLUMN = TrainConfig(loss="ctc", smoothing=0.0, augment=True)
 PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores.

@@ -9,9 +9,11 @@ from torch.nn import functional
 from captcha_ocr.config import Loss
 from captcha_ocr.network.resnet import MIN_PROBABILITY
 
+LEAST_WEIGHT = 0.02  # of a position that the network is sure of, before weights are scaled
 
-def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the binary cross-entropy of softmax probabilities against the targets, averaged over B*L*K.
+
+def bce_over_softmax(logits: Tensor, targets: Tensor, focus: float = 0.0) -> Tensor:
+    """Return the binary cross-entropy of softmax probabilities against the targets, averaged over B*L*K by `focused`.
 
     The recipe that this project began with computes log p for the correct class and log(1 - p) for the others from
     probabilities. In float32 this becomes infinite, or loses its gradient, as soon as p is close to 1. Here both are
@@ -27,9 +29,24 @@ def bce_over_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     log_not_p = torch.log1p(-log_p.exp().scatter(-1, top, 0.0))
     log_not_p = log_not_p.scatter(-1, top, -functional.softplus(-others))
     if targets.ndim == 3:
-        return -(targets * log_p + (1 - targets) * log_not_p).mean()
-    correct = functional.one_hot(targets.long(), logits.shape[-1]).bool()
-    return -torch.where(correct, log_p, log_not_p).mean()
+        losses = -(targets * log_p + (1 - targets) * log_not_p)
+    else:
+        losses = -torch.where(functional.one_hot(targets.long(), logits.shape[-1]).bool(), log_p, log_not_p)
+    return focused(losses.mean(-1), logits, targets, focus)
+
+
+def focused(losses: Tensor, logits: Tensor, targets: Tensor, focus: float) -> Tensor:
+    """Return the mean of losses (B, L), with weights for the positions that the network gets wrong, if `focus` is not 0.
+
+    A weight is the probability of all wrong classes to the power of `focus`, as in the focal loss (Lin et al. 2017,
+    arXiv:1708.02002), of a mean of 1. So the few characters that look like others count as much as the many that do
+    not.
+    """
+    if not focus:
+        return losses.mean()
+    right = (targets.argmax(-1) if targets.ndim == 3 else targets.long())[..., None]
+    weights = (1 + LEAST_WEIGHT - logits.detach().float().softmax(-1).gather(-1, right)[..., 0]) ** focus
+    return (losses * weights).mean() / weights.mean()
 
 
 def smooth(targets: Tensor, classes: int, share: float) -> Tensor:
@@ -42,10 +59,11 @@ def smooth(targets: Tensor, classes: int, share: float) -> Tensor:
     return targets * (1 - share) + share / classes
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross-entropy, averaged over B*L."""
-    targets = targets.flatten(0, 1) if targets.ndim == 3 else targets.long().flatten()
-    return functional.cross_entropy(logits.float().flatten(0, 1), targets)
+def cross_entropy(logits: Tensor, targets: Tensor, focus: float = 0.0) -> Tensor:
+    """Return the cross-entropy, averaged over B*L by `focused`."""
+    flat = targets.flatten(0, 1) if targets.ndim == 3 else targets.long().flatten()
+    losses = functional.cross_entropy(logits.float().flatten(0, 1), flat, reduction="none")
+    return focused(losses.view(logits.shape[:2]), logits, targets, focus)
 
 
 def ctc(columns: Tensor, targets: Tensor, same: Tensor | None = None) -> Tensor:
@@ -66,7 +84,7 @@ def ctc(columns: Tensor, targets: Tensor, same: Tensor | None = None) -> Tensor:
 
 
 # Of positions. `ctc` is of columns; where only positions are at hand, `ce` stands for it.
-LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]]
+LOSSES: dict[Loss, Callable[..., Tensor]]
 LOSSES = {"bce": bce_over_softmax, "ce": cross_entropy, "ctc": cross_entropy}
 
 

@@ -73,6 +73,7 @@ def why_training_loss_is_higher(config: TrainConfig) -> str:
     """Explain a training loss above the validation loss by what only training images and labels go through."""
     reasons = ["training images are augmented"] * config.augment
     reasons += [f"training labels are smoothed (by {config.smoothing:g})"] * (config.smoothing > 0)
+    reasons += ["in training the characters that are hard to read count more"] * (config.focus > 0)
     reasons += ["training loss is the mean over an epoch, and validation follows at its end"]
     return f"Training loss is higher than validation loss: {'; '.join(reasons)}."
 

@@ -189,7 +189,7 @@ class Trainer:
             return self.loss_of_columns(logits, targets), read_columns(logits.detach(), targets.shape[1])
         if self.config.smoothing:
             targets = smooth(targets, logits.shape[-1], self.config.smoothing)
-        return LOSSES[self.config.loss](logits, targets), logits.detach().argmax(-1)
+        return LOSSES[self.config.loss](logits, targets, self.config.focus), logits.detach().argmax(-1)
 
     def loss_of_columns(self, columns: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of columns, in part with both cases as one."""

@@ -73,6 +73,17 @@ def test_every_loss_computes_in_float32_and_takes_shares(loss):
     assert loss(logits, 0.75 * one + 0.25 * two).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
+@pytest.mark.parametrize("loss", [bce_over_softmax, cross_entropy])
+def test_with_focus_hard_positions_count_more(loss):
+    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.9, 0.05, 0.05]]]))
+    ids = torch.tensor([[0, 0]])
+    hard, easy = (loss(logits[:, place : place + 1], ids[:, place : place + 1]).item() for place in (0, 1))
+    expected = (0.52 * hard + 0.12 * easy) / 0.64  # each weight is 1.02 minus the right probability
+    for targets in (ids, one_hot(ids, 3).float()):
+        assert loss(logits, targets, focus=1.0).item() == pytest.approx(expected, rel=1e-5)
+        assert loss(logits, targets).item() == pytest.approx((hard + easy) / 2, rel=1e-5)
+
+
 def test_smoothing_takes_class_ids_and_shares():
     ids = torch.tensor([[0, 3], [1, 1]])
     smoothed = smooth(ids, 4, 0.2)

@@ -99,19 +99,19 @@ def test_a_loss_axis_has_three_ticks_or_more(losses):
 
 
 @pytest.mark.parametrize(
-    ("augment", "smoothing", "loss", "reasons"),
+    ("augment", "smoothing", "focus", "loss", "reasons"),
     [
-        (True, 0.1, 1.0, ["augmented", "smoothed", "0.1", "mean"]),
-        (False, 0.2, 1.0, ["smoothed", "0.2", "mean"]),
-        (True, 0.0, 1.0, ["augmented", "mean"]),
-        (False, 0.0, 1.0, ["mean"]),
-        (True, 0.1, -1.0, []),  # below the validation loss
+        (True, 0.1, 0.0, 1.0, ["augmented", "smoothed", "0.1", "mean"]),
+        (False, 0.2, 1.0, 1.0, ["smoothed", "0.2", "hard", "mean"]),
+        (True, 0.0, 0.0, 1.0, ["augmented", "mean"]),
+        (False, 0.0, 0.0, 1.0, ["mean"]),
+        (True, 0.1, 1.0, -1.0, []),  # below the validation loss
     ],
 )
-def test_a_note_says_why_training_loss_is_higher(augment, smoothing, loss, reasons):
-    config = PRESETS["few"].training.with_options(augment=augment, smoothing=smoothing)
+def test_a_note_says_why_training_loss_is_higher(augment, smoothing, focus, loss, reasons):
+    config = PRESETS["few"].training.with_options(augment=augment, smoothing=smoothing, focus=focus)
     note = draw_curves(rows_of(0.1, loss=loss), 1, config).get_supxlabel()
-    assert [word for word in ("augmented", "smoothed", "0.1", "0.2", "mean") if word in note] == reasons
+    assert [word for word in ("augmented", "smoothed", "0.1", "0.2", "hard", "mean") if word in note] == reasons
 
 
 def scores_of(*confusions):
