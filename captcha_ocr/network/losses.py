@@ -36,7 +36,7 @@ def bce_over_softmax(logits: Tensor, targets: Tensor, focus: float = 0.0) -> Ten
 
 
 def focused(losses: Tensor, logits: Tensor, targets: Tensor, focus: float) -> Tensor:
-    """Return the mean of losses (B, L), with weights for the positions that the network gets wrong, if `focus` is not 0.
+    """Return the mean of losses (B, L), weighted by how wrong the network is at each if `focus` is not 0.
 
     A weight is the probability of all wrong classes to the power of `focus`, as in the focal loss (Lin et al. 2017,
     arXiv:1708.02002), of a mean of 1. So the few characters that look like others count as much as the many that do
