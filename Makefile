@@ -2,7 +2,7 @@
 # Everything is installed into .venv, at the versions that constraints.txt names.
 
 PYTHON ?= python3
-COUNT ?= 50000
+COUNT ?= 40000
 SEED ?= 0
 FRESH_SEED ?= 1
 WARP ?= package
@@ -16,14 +16,16 @@ ACCURACY := accuracy$(patsubst %,-%,$(filter-out package,$(WARP)))
 
 all: generate prepare train eval  ## generate, prepare, train and eval; finished steps are skipped
 
-generate: $(VENV)/installed  ## draw COUNT labelled captchas into data/images
-	$(OCR) generate --count $(COUNT) --seed $(SEED)
+generate: $(VENV)/installed  ## draw labelled captchas: COUNT to train on, with many 0 and O, 2,000 to validate, 5,000 to test
+	$(OCR) generate --out data/images/train --count $(COUNT) --often 0O --seed $(SEED)
+	$(OCR) generate --out data/images/val --count 2000 --start 10000000 --seed $(SEED)
+	$(OCR) generate --out data/images/test --count 5000 --start 20000000 --seed $(SEED)
 
 prepare: generate  ## turn data/images into shards in data/shards
 	$(OCR) prepare
 
 train: prepare  ## train on data/shards, leaving the best model in runs/default/best
-	$(OCR) train --epochs 4
+	$(OCR) train --epochs 5
 
 eval: train  ## read the sample images, then score 2,000 images drawn with another seed
 	$(OCR) eval data/samples
