@@ -18,8 +18,8 @@ all: generate prepare train eval  ## generate, prepare, train and eval; finished
 
 generate: $(VENV)/installed  ## draw labelled captchas: COUNT to train on, with many 0 and O, 2,000 to validate, 5,000 to test
 	$(OCR) generate --out data/images/train --count $(COUNT) --often 0O --seed $(SEED)
-	$(OCR) generate --out data/images/val --count 2000 --start 10000000 --seed $(SEED)
-	$(OCR) generate --out data/images/test --count 5000 --start 20000000 --seed $(SEED)
+	$(OCR) generate --out data/images/val --count 2000 --start 10000000 --seed $(SEED) --quiet
+	$(OCR) generate --out data/images/test --count 5000 --start 20000000 --seed $(SEED) --quiet
 
 prepare: generate  ## turn data/images into shards in data/shards
 	$(OCR) prepare
