@@ -20,9 +20,10 @@ class FileNames:
     def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
         self.folder, self.beside, self.files = folder, beside, set(files)
         self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        by_stem = {without_extension(composed): file for composed, file in self.composed.items()}
-        stems = Counter(map(without_extension, self.composed))
-        self.by_stem = {stem: file for stem, file in by_stem.items() if stems[stem] == 1}
+        stems = [without_extension(composed) for composed in self.composed]
+        counts = Counter(stems)
+        pairs = zip(stems, self.composed.values(), strict=True)
+        self.by_stem = {stem: file for stem, file in pairs if counts[stem] == 1}
 
     def find(self, name: str) -> str:
         """Return the file that a name means, or the name, with slashes, if there is no such file."""

@@ -43,7 +43,6 @@ Progress = Callable[[int, int], None]  # called with the number of decoded image
 
 PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
-SECONDS_BETWEEN_NOTES = 0.2
 MAX_REASONS, MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
@@ -141,7 +140,8 @@ def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOpti
     found = find_labels(images, options.labels_file, options.corrections, config).check()
     processes = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers)
     with Workers(max(0, processes - 1)) as workers:  # this process works, too
-        workers.start(start_up, range(processes - 1))
+        if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
+            workers.start(start_up, range(processes - 1))
         plan = plan_preparation(images, found, config, options)
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
@@ -196,7 +196,7 @@ def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Pr
         write_manifest(staging, manifest)
         move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
     finally:
-        workers.close()
+        workers.close()  # after an error they may still write there
         shutil.rmtree(staging)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
     return Prepared(manifest, plan.found, problems, oddities)
@@ -358,10 +358,11 @@ def decode_all(plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progr
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
         jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
-    results = workers.start(decode_job, jobs)
-    while missing := results.wait(SECONDS_BETWEEN_NOTES):
-        progress(max(0, len(plan.labels) - missing * IMAGES_PER_JOB), len(plan.labels))
-    progress(len(plan.labels), len(plan.labels))
+    total = len(plan.labels)
+    results = workers.start(decode_job, jobs).finish(
+        lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)
+    )
+    progress(total, total)
     return [image for some in results for image in some]
 
 
@@ -399,10 +400,7 @@ def write_shards(
             part = rows[first : first + SAMPLES_PER_SHARD]
             ids = plan.manifest.charset.encode([plan.labels[row].text for row in part], plan.manifest.lengths.longest)
             jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
-    results = workers.start(shard_job, jobs)
-    while results.wait(SECONDS_BETWEEN_NOTES):
-        pass
-    return list(results)
+    return workers.start(shard_job, jobs).finish()
 
 
 def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:

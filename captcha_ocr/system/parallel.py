@@ -23,6 +23,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
+SECONDS_BETWEEN_NOTES = 0.2
 MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
 
 
@@ -164,6 +165,12 @@ class Results(Iterator[Result], Generic[Job, Result]):
         # Not pool.map: it cancels futures, which ends in a traceback or a deadlock if the signal also killed a worker.
         with killed_workers():
             return future.result()
+
+    def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[Result]:
+        """Return all results that are left, with the help of this process; `tell` hears how many are missing."""
+        while missing := self.wait(SECONDS_BETWEEN_NOTES):
+            tell(missing)
+        return list(self)
 
     def wait(self, seconds: float) -> int:
         """Wait at most so long for all results; return how many are not there yet.
