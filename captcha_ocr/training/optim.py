@@ -47,7 +47,7 @@ class Muon(torch.optim.AdamW):
         for kernel in kernels:
             state = self.state[kernel]
             if not state:
-                state["step"], state["exp_avg"] = torch.zeros(()), torch.zeros_like(kernel)
+                state["step"], state["exp_avg"] = torch.zeros((), device=kernel.device), torch.zeros_like(kernel)
             state["step"] += 1
             gradient, momentum = kernel.grad, state["exp_avg"]
             assert gradient is not None
@@ -56,8 +56,8 @@ class Muon(torch.optim.AdamW):
             kernel.grad = None
         orthogonal = orthogonalise(torch.stack(updates))
         size = SIZE * max(orthogonal.shape[1:]) ** 0.5
-        for kernel, update in zip(kernels, orthogonal, strict=True):
-            kernel.mul_(1 - rate * decay).add_(update.view(kernel.shape), alpha=-rate * size)
+        for kernel, update in zip(kernels, orthogonal * (rate * size), strict=True):
+            kernel.mul_(1 - rate * decay).sub_(update.view(kernel.shape))
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:

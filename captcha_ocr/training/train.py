@@ -231,9 +231,9 @@ def measure_rate(trainer: Trainer, training: Batches) -> float:
     """Measure the training images per second in a few steps on a copy of the network that is then thrown away."""
     trial = copy.copy(trainer)
     trial.model = copy.deepcopy(trainer.model)
-    trial.replicate(trial.model)
     trial.optimizer = make_optimizer(trial.model, trainer.config)
     trial.scaler = make_scaler(trainer.device, trainer.precision)
+    trial.replicate(trial.model)
     images, labels = training.first(trainer.partition.local_batch_size)
     global_batch = len(images) * trainer.group.world_size
     seconds: list[float] = []

@@ -23,6 +23,7 @@ from captcha_ocr.training.augment import augment, change_views
 from captcha_ocr.training.batches import Batches, BatchPartition
 from captcha_ocr.training.optim import make_optimizer, make_scaler, make_schedule
 from captcha_ocr.training.replicas import Replicas, count_parts
+from captcha_ocr.training.step_graph import StepGraph
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
 
@@ -99,7 +100,6 @@ class Trainer:
         if init is not None:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
-        self.replicate(self.model)
         self.start: dict[str, Tensor] = {}  # the weights that it starts from, if they count in its result
         if config.start_images:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -113,11 +113,15 @@ class Trainer:
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
         self.progress = Progress()
         self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
+        self.replicate(self.model)
 
     def replicate(self, network: nn.Module) -> None:
         """Train `network`, the model or its wrapper for several processes, with copies for the threads of one."""
-        parts = count_parts(self.device, self.config.batch_size) if self.group.world_size == 1 else 1
-        self.replicas = Replicas(network, parts)
+        alone = self.group.world_size == 1
+        self.replicas = Replicas(network, count_parts(self.device, self.config.batch_size) if alone else 1)
+        # CTC of columns and the scaler of fp16 wait for the device, which a graph cannot.
+        fits = alone and self.device.type == "cuda" and self.config.loss != "ctc" and not self.scaler.is_enabled()
+        self.graph = StepGraph(self.optimizer) if fits else None
 
     def result(self) -> ResNet18:
         """Return the model that is validated and kept: the mean of its weights and of those that it started from.
@@ -149,8 +153,15 @@ class Trainer:
     def step(self, images: Tensor, labels: Tensor, global_batch: int) -> tuple[Tensor, Tensor]:
         """Take one optimiser step on (B, C, H, W) uint8 images, part of `global_batch` images in all processes.
 
-        Returns the mean loss, and which characters were wrong (B, L).
+        Returns the mean loss, and which characters were wrong (B, L); the next step may overwrite them.
         """
+        images, targets = self.augmented(images, labels)
+        if self.graph is None or self.progress.step < self.frozen_steps:
+            return self.update(images, targets, labels, global_batch)
+        return self.graph(self.update, images, targets, labels, global_batch)
+
+    def update(self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int) -> tuple[Tensor, Tensor]:
+        """Take the step on images that are augmented, with their targets."""
         # DistributedDataParallel averages the gradients, but processes may have unequal numbers of images.
         weight = self.scaler.scale(torch.full((), self.group.world_size / global_batch, device=self.device))
 
@@ -161,7 +172,6 @@ class Trainer:
             return total.detach(), read
 
         self.optimizer.zero_grad(set_to_none=True)
-        images, targets = self.augmented(images, labels)
         count = len(self.replicas.networks)
         parts = list(zip(images.chunk(count), targets.chunk(count), strict=True))
         totals, reads = zip(*self.replicas.backward(work, parts), strict=True)
@@ -214,6 +224,7 @@ class Trainer:
         name = f"epoch {progress.epoch + 1}" + (f"/{self.epochs}" if self.epochs else "")
         generator = self.generator(progress.epoch)
         batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
+        interval = max(1, partition.steps // ROWS_PER_EPOCH)
         before = time.perf_counter()
         with ProgressBar(name, quiet) as bar:
             for images, labels in islice(batches, partition.steps - progress.batch):
@@ -222,11 +233,14 @@ class Trainer:
                     self.schedule.step()
                 progress.step += 1
                 progress.batch += 1
+                ends_interval = progress.batch % interval == 0 or progress.batch == partition.steps
+                if ends_interval:
+                    loss.item()  # waits for the device, so that its time counts
                 elapsed = time.perf_counter() - before
                 before += elapsed
                 progress.seconds += elapsed
                 self.recent_metrics.add(loss, wrong, elapsed)
-                if progress.batch % max(1, partition.steps // ROWS_PER_EPOCH) == 0 or progress.batch == partition.steps:
+                if ends_interval:
                     self.end_interval()
                 if bar.wants_note():  # twice a second: besides the rows of metrics the only waits for the device
                     bar.note(str(self.epoch_metrics + self.recent_metrics))
