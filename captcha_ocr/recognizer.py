@@ -23,7 +23,7 @@ from captcha_ocr.inference.model_folder import (
     folder_named,
     read_config,
 )
-from captcha_ocr.inference.specialist import NAMES, SPECIALIST, better_of, is_asked
+from captcha_ocr.inference.specialist import CERTAIN, NAMES, SPECIALIST, better_of, is_asked
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
@@ -190,7 +190,11 @@ class Recognizer:
         arrays = [array for array, _ in decoded]
         readings = self._read_once(arrays)
         if self.specialist is not None:
-            special = {number: beside for number, (_, beside) in enumerate(decoded) if beside is not None}
+            special = {
+                number: beside
+                for number, (_, beside) in enumerate(decoded)
+                if beside is not None and readings[number].confidence < CERTAIN
+            }
             for number, other in zip(special, self.specialist._read_once(list(special.values())), strict=True):
                 named = replace(other, model=self.specialist.model_name)
                 readings[number] = better_of(readings[number], named, self.specialist.config.lengths.longest)

@@ -44,40 +44,48 @@ def emit(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
     """Return the probabilities of positions (B, L, K) of those of columns (B, columns, K), given a text's `lengths`.
 
     One pass from left to right sums over all that may be before a character, after a pass from right to left has
-    summed over all that may follow it.
+    summed over all that may follow it. For a single image the time is that of calling numpy, so the passes call it as
+    seldom as they can.
     """
     batch, count, classes = probabilities.shape
-    after = chances_of_lengths(probabilities, lengths)
+    characters, blanks = probabilities.copy(), probabilities[..., -1, None]  # of columns; blanks: (B, columns, 1)
+    characters[..., -1] = 0
+    after = chances_of_lengths(characters, blanks, lengths)
     state = np.zeros((batch, lengths.longest + 1, classes))  # as in network/resnet.py, with a row of L characters
     state[:, 0, -1] = 1.0
-    positions = np.zeros((batch, lengths.longest, classes))
+    positions, new = np.zeros((batch, lengths.longest, classes)), np.empty_like(state)
     for column in range(count):
-        emitted = probabilities[:, column, None]  # (B, 1, K)
-        stays = emitted * state
-        totals = state.sum(-1, keepdims=True)
-        stays[..., -1] = 0
-        new = emitted * totals - stays
-        positions += new[:, :-1] * after[column][:, 1:]
-        state = stays
-        state[..., -1] = new[..., -1]
-        state[:, 1:, :-1] += new[:, :-1, :-1]
+        emitted = characters[:, column, None]  # (B, 1, K)
+        totals = np.add.reduce(state, -1, keepdims=True)
+        np.subtract(totals, state, out=new)
+        new *= emitted
+        state *= emitted
+        state[:, 1:] += new[:, :-1]
+        state[..., -1] = totals[..., 0] * blanks[:, column]
+        new *= after[column, :, 1:]
+        positions += new[:, :-1]
     of_length = state.sum(-1)  # (B, L + 1)
     of_length[:, : lengths.shortest] = 0
-    ended: np.ndarray = of_length.cumsum(1)
+    ended = of_length.cumsum(1)
     positions[..., -1] = ended[:, :-1]
     positions /= np.maximum(ended[:, -1], MIN_PROBABILITY)[:, None, None]
     return positions
 
 
-def chances_of_lengths(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
-    """Return the probability of `lengths` after each column, l characters and class k, (columns, B, L + 1, K)."""
-    batch, count, classes = probabilities.shape
-    after = np.zeros((count, batch, lengths.longest + 1, classes))
-    after[-1, :, lengths.shortest :] = 1.0
+def chances_of_lengths(characters: np.ndarray, blanks: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """Return the probability of `lengths` after each column, l characters and class k, (columns, B, L + 2, K).
+
+    characters: the probabilities of columns (B, columns, K), 0 for the blank. blanks: its own, (B, columns, 1). The
+    last row, of more characters than a text has, is 0.
+    """
+    batch, count, classes = characters.shape
+    after = np.zeros((count, batch, lengths.longest + 2, classes))
+    after[-1, :, lengths.shortest : -1] = 1.0
     for column in range(count - 1, 0, -1):
-        emitted, later = probabilities[:, column, None], after[column]
-        longer = np.concatenate([later[:, 1:], np.zeros_like(later[:, :1])], 1)  # one more character
-        others = (emitted * longer)[..., :-1].sum(-1, keepdims=True) + emitted[..., -1:] * later[..., -1:]
-        after[column - 1] = others
-        after[column - 1, ..., :-1] += emitted[..., :-1] * (later - longer)[..., :-1]
+        emitted, chances = characters[:, column, None], after[column - 1, :, :-1]
+        later, longer = after[column, :, :-1], after[column, :, 1:]  # longer: by one character
+        any_other = longer @ emitted.transpose(0, 2, 1) + later[..., -1:] * blanks[:, column, None]
+        np.subtract(later, longer, out=chances)
+        chances *= emitted
+        chances += any_other
     return after

@@ -11,6 +11,7 @@ from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 SPECIALIST = PRETRAINED.with_name("pretrained_captcha")
 NAMES = {PRETRAINED: "general", SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
+CERTAIN = 0.97  # confidence of the general model from which the specialist never knew better
 MAX_EDITS = 2  # between the texts of both models; 1 where the general one reads the longest text that the other knows
 ALIKE_IN_BOTH_CASES = "cosvwxz"
 SEEN = 0.6  # confidence from which a lower-case letter is one

@@ -8,7 +8,7 @@ from captcha_ocr.config import Lengths
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.inference.decoding import Character
-from captcha_ocr.inference.specialist import SPECIALIST, better_of, edits
+from captcha_ocr.inference.specialist import CERTAIN, SPECIALIST, better_of, edits
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
 
@@ -74,6 +74,19 @@ def test_only_images_of_its_own_size_are_shown_to_the_specialist():
         wider = image.resize((200, 60))
         models = [reading.model for reading in Recognizer().predict([wider, image, wider])]
     assert models == ["general", "captcha", "general"]
+
+
+def test_where_the_general_model_is_certain_the_specialist_is_not_asked(tmp_path):
+    generate(GeneratorConfig(count=30, seed=0), tmp_path, 1)
+    paths = sorted(tmp_path.glob("*.png"))
+    recognizer = Recognizer()
+    both = recognizer.predict(paths)
+    assert {reading.model for reading in both} == {"general", "captcha"}
+    recognizer.specialist = None
+    general = recognizer.predict(paths)
+    certain = [number for number, reading in enumerate(general) if reading.confidence >= CERTAIN]
+    assert certain
+    assert [both[number] for number in certain] == [general[number] for number in certain]
 
 
 @pytest.mark.parametrize(("charset", "length"), [("ABCDEFGHIJKLMNPQRSTUVWXYZ", 8), ("abdefghjkmnpqrty", 4)])
