@@ -323,7 +323,7 @@ PRESETS = {
     # and down for half of it, and a network that is still learning may read all of ten validation images by luck.
     "few": Preset(
         network=NetworkConfig(pool="narrow"),
-        training=TrainConfig(preset="few", patience=120, augment=True, weight_decay=1.0),
+        training=replace(RECIPE, preset="few", patience=120, augment=True, weight_decay=0.2),
         images_seen=150_000,
         max_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
