@@ -3,9 +3,9 @@
     python benchmarks/growth.py FOLDER [--counts 1000,10000,100000,1000000]
 
 The images have 80x30 pixels, a quarter of those of the captcha package, so that a million takes half an hour. FOLDER
-needs 6 GB for a million. For each command the table has seconds, and the memory of its largest process in MB (POSIX).
-The last two columns are exponents: how the logarithm grows with that of the count, from the second count on, since the
-first is mostly the start of the program. 1 is linear.
+must be new or empty, since finished steps are not repeated; a million needs 6 GB. For each command the table has
+seconds, and the memory of its largest process in MB (POSIX). The last two columns are exponents: how the logarithm
+grows with that of the count, from the second count on, since the first is mostly the start of the program. 1 is linear.
 """
 
 import argparse
@@ -46,6 +46,8 @@ def main() -> None:
     counts = [int(count) for count in arguments.counts.split(",")]
     if len(counts) < 3:
         parser.error("an exponent takes three counts or more")
+    if arguments.folder.exists() and any(arguments.folder.iterdir()):
+        parser.error(f"{arguments.folder} is not empty")
     costs: dict[str, list[tuple[float, float]]] = {}
     for count in counts:
         for name, command in commands_for(count, arguments.folder).items():

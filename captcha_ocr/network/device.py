@@ -133,7 +133,7 @@ def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
 
     Only CUDA has an error class for it.
     """
-    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a memory object")
+    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a ")  # memory, primitive
     try:
         yield
     except (RuntimeError, MemoryError) as error:

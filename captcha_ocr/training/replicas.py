@@ -40,6 +40,10 @@ class Replicas:
             self.pool = ThreadPoolExecutor(count, thread_name_prefix="training")
             weakref.finalize(self, self.pool.shutdown, wait=False)
 
+    def parts_of(self, images: int) -> int:
+        """Return into how many parts to divide so many images, which may be the rest of an epoch."""
+        return max(1, min(len(self.networks), images // PART_IMAGES))
+
     def backward(self, work: Callable[[nn.Module, Part], Result], parts: Sequence[Part]) -> list[Result]:
         """Return what `work`, which computes gradients, returns for each part; the model gets the sum of gradients."""
         if len(parts) == 1:

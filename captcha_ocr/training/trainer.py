@@ -172,7 +172,7 @@ class Trainer:
             return total.detach(), read
 
         self.optimizer.zero_grad(set_to_none=True)
-        count = len(self.replicas.networks)
+        count = self.replicas.parts_of(len(images))
         parts = list(zip(images.chunk(count), targets.chunk(count), strict=True))
         totals, reads = zip(*self.replicas.backward(work, parts), strict=True)
         if self.progress.step < self.frozen_steps:

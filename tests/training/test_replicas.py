@@ -24,6 +24,12 @@ def test_each_thread_has_a_part_that_is_large_enough(two_threads):
     assert count_parts(torch.device("meta"), 100) == 1
 
 
+def test_a_small_rest_has_fewer_parts(two_threads):
+    replicas = Replicas(nn.Linear(1, 1), 2)
+    counts = [replicas.parts_of(images) for images in (100, 2 * PART_IMAGES, 2 * PART_IMAGES - 1, 2)]
+    assert counts == [2, 2, 1, 1]
+
+
 def test_the_model_gets_the_gradients_of_all_parts(two_threads):
     torch.manual_seed(0)
     model, alone = nn.Linear(3, 2), nn.Linear(3, 2)
