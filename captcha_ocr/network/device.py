@@ -133,11 +133,12 @@ def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
 
     Only CUDA has an error class for it.
     """
-    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a ")  # memory, primitive
+    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a memory object")
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         is_known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        is_known |= str(error) == "could not create a primitive"  # oneDNN; of a "descriptor", it is another error
         if not is_known and not any(word in str(error) for word in words):
             raise
         free = free_memory(device)

@@ -23,8 +23,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
-SECONDS_BETWEEN_NOTES = 0.2
 MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
+TELL_S = 0.2  # after so long, who waits for results hears how many are missing
 
 
 def rank_and_world_size() -> tuple[int, int]:
@@ -168,7 +168,7 @@ class Results(Iterator[Result], Generic[Job, Result]):
 
     def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[Result]:
         """Return all results that are left, with the help of this process; `tell` hears how many are missing."""
-        while missing := self.wait(SECONDS_BETWEEN_NOTES):
+        while missing := self.wait(TELL_S):
             tell(missing)
         return list(self)
 

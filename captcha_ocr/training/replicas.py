@@ -22,7 +22,12 @@ PART_IMAGES = 25  # at least: batch norm needs some
 
 def count_parts(device: torch.device, batch_size: int) -> int:
     """Return into how many parts a batch is divided: one for each of torch's threads, if they are large enough."""
-    return max(1, min(torch.get_num_threads(), batch_size // PART_IMAGES)) if device.type == "cpu" else 1
+    return large_enough(torch.get_num_threads(), batch_size) if device.type == "cpu" else 1
+
+
+def large_enough(parts: int, images: int) -> int:
+    """Return into how many parts to divide so many images, at most `parts`."""
+    return max(1, min(parts, images // PART_IMAGES))
 
 
 class Replicas:
@@ -42,7 +47,7 @@ class Replicas:
 
     def parts_of(self, images: int) -> int:
         """Return into how many parts to divide so many images, which may be the rest of an epoch."""
-        return max(1, min(len(self.networks), images // PART_IMAGES))
+        return large_enough(len(self.networks), images)
 
     def backward(self, work: Callable[[nn.Module, Part], Result], parts: Sequence[Part]) -> list[Result]:
         """Return what `work`, which computes gradients, returns for each part; the model gets the sum of gradients."""
