@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
 MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
+JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
 TELL_S = 0.2  # after so long, who waits for results hears how many are missing
 
 
@@ -118,11 +119,12 @@ class Workers:
     """
 
     def __init__(self, workers: int, niceness: int = 0) -> None:
+        self.workers = workers
         self.pool = _start_pool(workers, niceness) if workers else None
 
     def start(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> "Results[Job, Result]":
         """Start jobs, and return their results, which come in the order of the jobs."""
-        return Results(self.pool, function, jobs)
+        return Results(self, function, jobs)
 
     def close(self) -> None:
         """End the workers after the jobs that they are doing; the jobs after these are not done."""
@@ -138,20 +140,22 @@ class Workers:
 
 
 class Results(Iterator[Result], Generic[Job, Result]):
-    """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed."""
+    """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed.
 
-    def __init__(
-        self, pool: "ProcessPoolExecutor | None", function: Callable[[Job], Result], jobs: Iterable[Job]
-    ) -> None:
-        self.function, self.jobs = function, list(jobs)
+    The workers get the first jobs, a few at a time. While this process waits, it does the last ones. It never cancels a
+    job to do it itself: a pool that loses a worker stops at a cancelled job with a traceback, and its jobs never end.
+    """
+
+    def __init__(self, workers: Workers, function: Callable[[Job], Result], jobs: Iterable[Job]) -> None:
+        self.pool, self.function, self.jobs = workers.pool, function, list(jobs)
         self.taken = 0
         self.own: dict[int, Result] = {}  # results of this process, by the number of the job
-        self.futures: list[Future[Result] | None] = [None] * len(self.jobs)  # None: a job for this process
-        if pool is not None:
-            # The workers start here and inherit the blocked signal. This process defers it as well, because another of
-            # its threads may receive it while the workers start.
-            with deferred(), blocked(signal.SIGINT), killed_workers():
-                self.futures = [pool.submit(function, job) for job in self.jobs]
+        self.futures: dict[int, Future[Result]] = {}  # of workers, until the result is taken
+        self.first, self.end = 0, len(self.jobs)  # the range of open jobs, which nobody has
+        self.lock = threading.Lock()  # for this range
+        with killed_workers():
+            for _ in range(workers.workers * JOBS_PER_WORKER):
+                self.hand_out()
 
     def __next__(self) -> Result:
         if self.taken == len(self.jobs):
@@ -159,12 +163,37 @@ class Results(Iterator[Result], Generic[Job, Result]):
         number, self.taken = self.taken, self.taken + 1
         if number in self.own:
             return self.own.pop(number)
-        future, self.futures[number] = self.futures[number], None  # the result is freed with its last user
-        if future is None:
-            return self.function(self.jobs[number])
-        # Not pool.map: it cancels futures, which ends in a traceback or a deadlock if the signal also killed a worker.
         with killed_workers():
-            return future.result()
+            if number == self.first:
+                self.hand_out()
+            if number in self.futures:
+                return self.futures.pop(number).result()
+        return self.function(self.jobs[number])
+
+    def hand_out(self) -> None:
+        """Give the first open job to the workers, if there are any of both."""
+        # A worker that starts here inherits the blocked signal. This process defers it as well, because another of its
+        # threads may receive it meanwhile.
+        with deferred(), blocked(signal.SIGINT), self.lock:
+            if self.pool is None or self.first == self.end:
+                return
+            future = self.futures[self.first] = self.pool.submit(self.function, self.jobs[self.first])
+            self.first += 1
+        future.add_done_callback(self.hand_out_next)
+
+    def hand_out_next(self, done: "Future[Result]") -> None:
+        """Hand out a job for one that is done, unless the pool is at its end."""
+        if not done.cancelled() and not lost_worker(done):
+            with suppress(RuntimeError):  # the pool was closed, or has just lost a worker
+                self.hand_out()
+
+    def keep(self) -> int | None:
+        """Take the last open job for this process; return its number, None if no job is open."""
+        with self.lock:
+            if self.end <= max(self.first, self.taken):
+                return None
+            self.end -= 1
+            return self.end
 
     def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[Result]:
         """Return all results that are left, with the help of this process; `tell` hears how many are missing."""
@@ -175,22 +204,25 @@ class Results(Iterator[Result], Generic[Job, Result]):
     def wait(self, seconds: float) -> int:
         """Wait at most so long for all results; return how many are not there yet.
 
-        Meanwhile this process does jobs that no worker has begun, the last ones first: workers that yield to other
-        programs may get little time.
+        Meanwhile this process does open jobs: workers that yield to other programs may get little time.
         """
         from concurrent.futures import wait
 
         end = time.monotonic() + seconds
-        open_jobs = [number for number in range(self.taken, len(self.jobs)) if number not in self.own]
-        while open_jobs and time.monotonic() < end:
-            number = open_jobs.pop()
-            future = self.futures[number]
-            if future is None or future.cancel():
-                self.futures[number] = None
-                self.own[number] = self.function(self.jobs[number])
-        others = [future for future in self.futures[self.taken :] if future is not None]
-        missing = wait(others, max(0.0, end - time.monotonic())).not_done
-        return len(missing) + sum(self.futures[number] is None for number in open_jobs)
+        while time.monotonic() < end and (number := self.keep()) is not None:
+            self.own[number] = self.function(self.jobs[number])
+        done = wait(self.futures.values(), max(0.0, end - time.monotonic())).done
+        with killed_workers():
+            for future in filter(lost_worker, done):
+                future.result()
+        return len(self.jobs) - self.taken - len(self.own) - len(done)
+
+
+def lost_worker(done: "Future[Result]") -> bool:
+    """Return whether a job that is done has failed because a worker was killed."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    return isinstance(done.exception(), BrokenProcessPool)
 
 
 @contextmanager

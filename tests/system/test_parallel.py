@@ -120,6 +120,26 @@ def test_workers_that_were_killed_take_no_more_jobs():
             list(workers.start(str, [1]))
 
 
+def end_other_process(process):
+    if os.getpid() != process:
+        os._exit(1)
+    time.sleep(0.01)
+
+
+def test_who_waits_hears_of_a_killed_worker_at_once():
+    with Workers(2) as workers, pytest.raises(CaptchaOcrError, match="--workers"):
+        workers.start(end_other_process, [os.getpid()] * 100_000).finish()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_results_that_were_taken_are_not_waited_for(workers):
+    with Workers(workers) as pool:
+        results = pool.start(with_process, range(9))
+        first = next(results)
+        assert [job for job, _ in [first, *results.finish()]] == list(range(9))
+        assert results.wait(0) == 0
+
+
 def test_a_killed_worker_is_an_error():
     with pytest.raises(CaptchaOcrError, match="--workers"):
         list(map_jobs(os._exit, [1, 1], 2))
