@@ -34,7 +34,7 @@ from typing import Any
 
 from captcha_ocr.config import PRESETS
 from captcha_ocr.diagnostics.doctor import processor_name
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.network.device import choose_device, describe_device
 from captcha_ocr.system.memory import keep_freed_memory
 
@@ -261,8 +261,11 @@ def main() -> None:
     check_arguments(parser, arguments, whats)
     end_cleanly()
     for what in whats:
-        with tempfile.TemporaryDirectory() as scratch:
-            document = measure(what, arguments, Path(scratch))
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                document = measure(what, arguments, Path(scratch))
+        except CaptchaOcrError as error:  # a design or fonts that are not there
+            sys.exit(f"bench.py: {error}")
         if not arguments.json:
             ours, ratio = document["images_per_s"], document.get("ratio")
             line = f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f})"

@@ -1,6 +1,6 @@
 """Measure how the cost of generate, prepare, an epoch of train, and eval grows with the number of images.
 
-    python benchmarks/growth.py FOLDER [--counts 1000,10000,100000,1000000]
+    python benchmarks/growth.py FOLDER [--counts 1000 10000 100000 1000000]
 
 The images have 80x30 pixels, a quarter of those of the captcha package, so that a million takes half an hour. FOLDER
 must be new or empty, since finished steps are not repeated; a million needs 6 GB. For each command the table has
@@ -41,9 +41,9 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--counts", default="1000,10000,100000,1000000")
+    parser.add_argument("--counts", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     arguments = parser.parse_args()
-    counts = [int(count) for count in arguments.counts.split(",")]
+    counts = arguments.counts
     if len(counts) < 3:
         parser.error("an exponent takes three counts or more")
     if arguments.folder.exists() and any(arguments.folder.iterdir()):

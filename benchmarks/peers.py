@@ -12,6 +12,7 @@ side's Python, so nothing of ours is imported at the top.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -213,8 +214,8 @@ def main() -> None:
     if arguments.worker:
         print(json.dumps(work(arguments)))
         return
-    if arguments.ddddocr is None:
-        parser.error("--ddddocr names the python that has it")
+    if shutil.which(arguments.ddddocr or "") is None:
+        parser.error("--ddddocr must name the python that has it")
     with tempfile.TemporaryDirectory() as folder:
         compare(arguments, Path(folder))
 
