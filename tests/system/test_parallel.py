@@ -120,15 +120,19 @@ def test_workers_that_were_killed_take_no_more_jobs():
             list(workers.start(str, [1]))
 
 
-def end_other_process(process):
+def end_other_process(job):
+    """Touch the file in one process; in others, end when it is there."""
+    process, path = job
     if os.getpid() != process:
+        wait_for_file(path)
         os._exit(1)
+    path.touch()
     time.sleep(0.01)
 
 
-def test_who_waits_hears_of_a_killed_worker_at_once():
+def test_who_does_jobs_while_it_waits_hears_of_a_killed_worker(tmp_path):
     with Workers(2) as workers, pytest.raises(CaptchaOcrError, match="--workers"):
-        workers.start(end_other_process, [os.getpid()] * 100_000).finish()
+        workers.start(end_other_process, [(os.getpid(), tmp_path / "file")] * 1000).finish()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
