@@ -142,6 +142,7 @@ class Workers:
 class Results(Iterator[Result], Generic[Job, Result]):
     """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed.
 
+    Not if it is killed halfway through sending a result of more than 64 KiB: then Python's pool waits for the rest.
     The workers get the first jobs, a few at a time. While this process waits, it does the last ones. It never cancels a
     job to do it itself: a pool that loses a worker stops at a cancelled job with a traceback, and its jobs never end.
     """
@@ -184,7 +185,7 @@ class Results(Iterator[Result], Generic[Job, Result]):
     def hand_out_next(self, done: "Future[Result]") -> None:
         """Hand out a job for one that is done, unless the pool is at its end."""
         if not done.cancelled() and not lost_worker(done):
-            with suppress(RuntimeError):  # the pool was closed, or has just lost a worker
+            with suppress(RuntimeError, OSError):  # the pool was closed, has lost a worker, or cannot start one
                 self.hand_out()
 
     def keep(self) -> int | None:
