@@ -25,12 +25,16 @@ FRESH = 2000
 def gb2312_level_1() -> str:
     """Return the 3,755 characters of GB2312's rows 16 to 55."""
     codes = (bytes([0xA0 + row, 0xA0 + cell]) for row in range(16, 56) for cell in range(1, 95))
-    return "".join(code.decode("gb2312", "ignore") for code in codes)  # the last row has five cells less
+    return "".join(
+        code.decode("gb2312", "ignore") for code in codes
+    )  # the last row has five cells less
 
 
 def main() -> None:
     """Draw, prepare, train, read and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("font", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=200_000)
@@ -38,7 +42,9 @@ def main() -> None:
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
     arguments = parser.parse_args()
     if min(arguments.count, arguments.epochs) < 1 or not arguments.font.is_file():
-        parser.error(f"--count and --epochs must be at least 1, and {arguments.font} must be a file")
+        parser.error(
+            f"--count and --epochs must be at least 1, and {arguments.font} must be a file"
+        )
     end_cleanly()
     seconds: dict[str, float] = {}
 
@@ -54,16 +60,30 @@ def main() -> None:
     draw = ("generate", "--quiet", "--charset", characters, "--fonts", arguments.font)
     run("generate", *draw, "--count", arguments.count, "--out", images)
     run("fresh", *draw, "--start", arguments.count, "--count", FRESH, "--out", fresh)
-    run("prepare", "prepare", images, "--quiet", "--charset", characters, "--split", "96/2/2", "--out", shards)
+    run(
+        "prepare",
+        "prepare",
+        images,
+        "--quiet",
+        "--charset",
+        characters,
+        "--split",
+        "96/2/2",
+        "--out",
+        shards,
+    )
     options = ("--stream", "--preset", arguments.preset, "--epochs", arguments.epochs)
     run("train", "train", "--data", shards, "--out", out, *options)
-    lines = run("eval", "eval", "--model", out, "--labels", fresh / "labels.csv", "--json").splitlines()
+    lines = run(
+        "eval", "eval", "--model", out, "--labels", fresh / "labels.csv", "--json"
+    ).splitlines()
     document = {
         "what": f"4 of {len(characters):,} characters",
         **vars(arguments) | {"font": arguments.font.name, "folder": str(folder)},
         "seconds": seconds,
         "training_images_per_s": [round(row["images_per_s"]) for row in epochs_of(out)],
-        "peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1000,  # of the largest process
+        "peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        // 1000,  # of the largest process
         "validation_exact": [row["validation_exact"] for row in epochs_of(out)],
         "fresh": json.loads(lines[-1])["summary"],
         "versions": versions(),

@@ -61,7 +61,9 @@ def output_of(command: list[str]) -> str:
     with running(command, stderr=subprocess.PIPE) as process:
         output, errors = process.communicate()
     if process.returncode:
-        sys.exit(f"{' '.join(command)} failed: {(errors.strip() or 'no word why').splitlines()[-1]}")
+        sys.exit(
+            f"{' '.join(command)} failed: {(errors.strip() or 'no word why').splitlines()[-1]}"
+        )
     return output
 
 
@@ -81,7 +83,19 @@ def rate_of(count: int, work: Callable[[], Any]) -> float:
 def draw_images(count: int, scratch: Path, seed: int = 0) -> Path:
     """Generate `count` images; returns their folder."""
     folder = scratch / "images"
-    output_of([*OCR, "generate", "--quiet", "--count", str(count), "--seed", str(seed), "--out", str(folder)])
+    output_of(
+        [
+            *OCR,
+            "generate",
+            "--quiet",
+            "--count",
+            str(count),
+            "--seed",
+            str(seed),
+            "--out",
+            str(folder),
+        ]
+    )
     return folder
 
 
@@ -142,7 +156,18 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
     output_of(prepare_command(arguments.preset, images, shards))
     if arguments.against == "naive":
         output_of([*NAIVE, "prepare", str(images), str(naive_shards)])
-    command = [*OCR, "train", "--preset", arguments.preset, "--data", str(shards), "--out", str(run), "--epochs", "2"]
+    command = [
+        *OCR,
+        "train",
+        "--preset",
+        arguments.preset,
+        "--data",
+        str(shards),
+        "--out",
+        str(run),
+        "--epochs",
+        "2",
+    ]
 
     def ours(*options: str) -> float:
         seed = str(random.randrange(2**32))
@@ -170,17 +195,23 @@ def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tupl
     images = draw_images(count, scratch)
     paths, preset = sorted(map(str, images.glob("*.png"))), PRESETS[arguments.preset]
     size = PrepareConfig(preset=arguments.preset).input_size(GENERATED)
-    config = ModelConfig(Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), Lengths(4, 4), size, preset.network)
+    config = ModelConfig(
+        Charset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"), Lengths(4, 4), size, preset.network
+    )
     recognizer = Recognizer(TorchEngine(ResNet18(config), choose_device(arguments.device)))
 
     def ours() -> float:
         # An endless list: as many images are read ahead at the end as at the start.
         with closing(recognizer.read_all(cycle(paths))) as readings:
             list(islice(readings, JOBS_PER_SLICE))
-            return rate_of(count - JOBS_PER_SLICE, lambda: list(islice(readings, count - JOBS_PER_SLICE)))
+            return rate_of(
+                count - JOBS_PER_SLICE, lambda: list(islice(readings, count - JOBS_PER_SLICE))
+            )
 
     def naive() -> float:
-        return float(json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"])
+        return float(
+            json.loads(output_of([*NAIVE, "eval", str(images), arguments.device]))["images_per_s"]
+        )
 
     return ours, naive
 
@@ -193,12 +224,22 @@ def device_name(name: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-BENCHES = {"generate": bench_generate, "prepare": bench_prepare, "train": bench_train, "eval": bench_eval}
+BENCHES = {
+    "generate": bench_generate,
+    "prepare": bench_prepare,
+    "train": bench_train,
+    "eval": bench_eval,
+}
 
 
 def spread(rates: list[float]) -> dict[str, float]:
     """Return the median, minimum and maximum of rates."""
-    return {"median": statistics.median(rates), "min": min(rates), "max": max(rates), "runs": len(rates)}
+    return {
+        "median": statistics.median(rates),
+        "min": min(rates),
+        "max": max(rates),
+        "runs": len(rates),
+    }
 
 
 def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -209,9 +250,16 @@ def measure(what: str, arguments: argparse.Namespace, scratch: Path) -> dict[str
     for number in range(arguments.runs + 1):
         rounds.append([rate() for rate in sides])
         name = f"round {number}" if number else "warm-up"
-        print(f"{what} {name}: {', '.join(f'{rate:,.1f} images/s' for rate in rounds[-1])}", file=sys.stderr)
+        print(
+            f"{what} {name}: {', '.join(f'{rate:,.1f} images/s' for rate in rounds[-1])}",
+            file=sys.stderr,
+        )
     ours, *other = (list(side) for side in zip(*rounds[1:], strict=True))
-    document: dict[str, Any] = {"what": what, "preset": arguments.preset, "device": arguments.device}
+    document: dict[str, Any] = {
+        "what": what,
+        "preset": arguments.preset,
+        "device": arguments.device,
+    }
     document |= {"images": count, "images_per_s": spread(ours)}
     if other:
         ratios = [mine / theirs for mine, theirs in zip(ours, other[0], strict=True)]
@@ -231,7 +279,9 @@ def hardware(device: str) -> str:
     return cpu if device == "cpu" else f"{cpu}; {describe_device(choose_device(device))}"
 
 
-def check_arguments(parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]) -> None:
+def check_arguments(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, whats: list[str]
+) -> None:
     """Refuse arguments with nothing to measure, or with unequal work to compare."""
     if arguments.runs < 1:
         parser.error(f"--runs must be at least 1, not {arguments.runs}")
@@ -246,14 +296,18 @@ def check_arguments(parser: argparse.ArgumentParser, arguments: argparse.Namespa
 
 def main() -> None:
     """Run the benchmarks, each in a temporary folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=[*BENCHES, "all"])
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
     parser.add_argument("--device", type=device_name, default="auto")
     parser.add_argument("--against", choices=["naive", "streamed"])
     parser.add_argument("--count", type=int, help=f"images (default: {COUNTS})")
     parser.add_argument("--design", default="captcha", help="what generate draws")
-    parser.add_argument("--fonts", action="append", default=[], help="a folder of fonts for generate")
+    parser.add_argument(
+        "--fonts", action="append", default=[], help="a folder of fonts for generate"
+    )
     parser.add_argument("--runs", type=int, default=3, help="rounds after the warm-up")
     parser.add_argument("--json", action="store_true", help="print JSON alone on stdout")
     arguments = parser.parse_args()
@@ -268,7 +322,9 @@ def main() -> None:
             sys.exit(f"bench.py: {error}")
         if not arguments.json:
             ours, ratio = document["images_per_s"], document.get("ratio")
-            line = f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f})"
+            line = (
+                f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f})"
+            )
             if ratio:
                 line += f", {ratio['median']:.2f} times {arguments.against} ({ratio['min']:.2f} to {ratio['max']:.2f})"
             print(line)

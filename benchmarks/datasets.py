@@ -34,7 +34,9 @@ def score_of(run: Path) -> tuple[Scores, float]:
     return Scores.from_counts(finished["test"]), finished["seconds"]
 
 
-def train_split(images: Path, out: Path, options: list[str], size: list[str], labels: Path | None = None) -> list[Path]:
+def train_split(
+    images: Path, out: Path, options: list[str], size: list[str], labels: Path | None = None
+) -> list[Path]:
     """Prepare and train on one split; returns the run folder, in a list."""
     labels_option = [] if labels is None else ["--labels", labels]
     captcha_ocr("prepare", images, "--out", out / "shards", *size, *labels_option)
@@ -42,14 +44,20 @@ def train_split(images: Path, out: Path, options: list[str], size: list[str], la
     return [out / "run"]
 
 
-def train_folds(images: Path, out: Path, options: list[str], size: list[str], folds: int) -> list[Path]:
+def train_folds(
+    images: Path, out: Path, options: list[str], size: list[str], folds: int
+) -> list[Path]:
     """Prepare and train on every fold; returns the run folders."""
     captcha_ocr("prepare", images, "--out", out / "shards", *size, "--folds", folds)
-    captcha_ocr("train", "--cross-validate", "--data", out / "shards", "--out", out / "run", *options)
+    captcha_ocr(
+        "train", "--cross-validate", "--data", out / "shards", "--out", out / "run", *options
+    )
     return [out / "run" / f"fold-{fold}" for fold in range(1, folds + 1)]
 
 
-def train_draws(images: Path, out: Path, options: list[str], size: list[str], draws: int, count: int) -> list[Path]:
+def train_draws(
+    images: Path, out: Path, options: list[str], size: list[str], draws: int, count: int
+) -> list[Path]:
     """Train on random draws of `count` labels, a tenth of them for validation, and test on the rest."""
     runs = []
     with open(images / "labels.csv", encoding="utf-8", newline="") as stream:
@@ -58,7 +66,11 @@ def train_draws(images: Path, out: Path, options: list[str], size: list[str], dr
         drawn = random.Random(seed).sample(rows, len(rows))
         folder = out / f"draw-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
-        splits = ["val"] * (count // 10) + ["train"] * (count - count // 10) + ["test"] * (len(rows) - count)
+        splits = (
+            ["val"] * (count // 10)
+            + ["train"] * (count - count // 10)
+            + ["test"] * (len(rows) - count)
+        )
         with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["filename", "text", "split"])
@@ -69,7 +81,9 @@ def train_draws(images: Path, out: Path, options: list[str], size: list[str], dr
 
 def main() -> None:
     """Train, and print the total of the scores."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("images", type=Path, help="a folder with images and labels.csv")
     parser.add_argument("--folds", type=int)
     parser.add_argument("--draws", type=int)
@@ -81,7 +95,9 @@ def main() -> None:
     images, folds, draws = arguments.images, arguments.folds, arguments.draws
     size = ["--preset", arguments.preset] if arguments.preset else []
     kind = f"{folds}-folds" if folds else f"{arguments.labels}-labels" if draws else "split"
-    out = arguments.out / "-".join([images.name, kind, *(Path(option).name.strip("-") for option in [*size, *options])])
+    out = arguments.out / "-".join(
+        [images.name, kind, *(Path(option).name.strip("-") for option in [*size, *options])]
+    )
     if folds:
         runs = train_folds(images, out, options, size, folds)
     elif draws:
@@ -90,7 +106,9 @@ def main() -> None:
         runs = train_split(images, out, options, size)
     scores = [score_of(run) for run in runs]
     for run, (score, seconds) in zip(runs, scores, strict=True):
-        print(f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}")
+        print(
+            f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}"
+        )
     print(sum((score for score, _ in scores), Scores(0, 0, Counter())))
 
 

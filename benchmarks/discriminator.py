@@ -21,7 +21,9 @@ from captcha_ocr.training.train import train
 
 def main() -> None:
     """Draw, prepare, train, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=25_000, help="images of each renderer")
     parser.add_argument("--warp", default="package", choices=["package", "classic"])
@@ -37,7 +39,9 @@ def main() -> None:
     with open(images / "labels.csv", "w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([("filename", "text"), *rows])
     prepare(images, arguments.folder / "shards", PrepareConfig(channels=3, split=(78, 2, 20)))
-    finished = train([arguments.folder / "shards"], arguments.folder / "run", PRESETS["default"].training)
+    finished = train(
+        [arguments.folder / "shards"], arguments.folder / "run", PRESETS["default"].training
+    )
     test = finished.test or {}
     print(json.dumps({name: test[name] for name in ("exact", "images", "exact_match", "interval")}))
 

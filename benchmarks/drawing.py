@@ -49,7 +49,9 @@ def rate_of_run(source: list[str], out: Path, arguments: argparse.Namespace) -> 
 
 def main() -> None:
     """Measure each way of training in every round."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=2000, help="images of an epoch")
     parser.add_argument("--repeat", type=int, nargs="+", default=[4, 2, 1])
     parser.add_argument("--runs", type=int, default=3)
@@ -68,8 +70,15 @@ def main() -> None:
         for number in range(1, arguments.runs + 1):
             for way, source in ways.items():
                 rates[way].append(rate_of_run(source, scratch / "run", arguments))
-            print(f"round {number}: " + ", ".join(f"{way} {found[-1]:.0f}" for way, found in rates.items()), flush=True)
-    ratios = {way: spread([a / b for a, b in zip(found, rates["shards"], strict=True)]) for way, found in rates.items()}
+            print(
+                f"round {number}: "
+                + ", ".join(f"{way} {found[-1]:.0f}" for way, found in rates.items()),
+                flush=True,
+            )
+    ratios = {
+        way: spread([a / b for a, b in zip(found, rates["shards"], strict=True)])
+        for way, found in rates.items()
+    }
     facts = {"images_per_s": {way: spread(found) for way, found in rates.items()}, "ratio": ratios}
     print(json.dumps({**facts, "hardware": hardware(arguments.device), "versions": versions()}))
 

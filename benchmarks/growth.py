@@ -27,7 +27,17 @@ def commands_for(count: int, folder: Path) -> dict[str, list[str]]:
     return {
         "generate": ["generate", "--count", str(count), "--out", images, *LOOK],
         "prepare": ["prepare", images, "--out", shards, "--size", "80x32"],
-        "train --epochs 1": ["train", "--preset", "default", "--epochs", "1", "--data", shards, "--out", run],
+        "train --epochs 1": [
+            "train",
+            "--preset",
+            "default",
+            "--epochs",
+            "1",
+            "--data",
+            shards,
+            "--out",
+            run,
+        ],
         "eval": ["eval", "--model", run, "--labels", f"{images}/labels.csv"],
     }
 
@@ -39,7 +49,9 @@ def exponent(counts: Sequence[int], costs: Sequence[float]) -> float:
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--counts", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     arguments = parser.parse_args()
@@ -54,12 +66,18 @@ def main() -> None:
             seconds, memory, _ = cold([*OCR, *command, "--quiet"])
             costs.setdefault(name, []).append((seconds, memory))
             print(f"{count:,} {name}: {seconds:.1f} s", file=sys.stderr)
-    print("| command |", " | ".join(f"{count:,}" for count in counts), "| exponent of time | of memory |")
+    print(
+        "| command |",
+        " | ".join(f"{count:,}" for count in counts),
+        "| exponent of time | of memory |",
+    )
     print("|---" * (len(counts) + 3) + "|")
     for name, row in costs.items():
         cells = " | ".join(f"{seconds:,.1f} s, {memory:,.0f} MB" for seconds, memory in row)
         times, memories = zip(*row[1:], strict=True)
-        print(f"| `{name}` | {cells} | {exponent(counts[1:], times):.2f} | {exponent(counts[1:], memories):.2f} |")
+        print(
+            f"| `{name}` | {cells} | {exponent(counts[1:], times):.2f} | {exponent(counts[1:], memories):.2f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ from playwright.sync_api import Page, sync_playwright
 
 DECIDE_S, KEY_S = 1.35, 0.2
 PART = 50  # labels in a row of the table
-OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+)
 
 
 def read_texts(folder: Path) -> dict[str, str]:
@@ -40,7 +45,9 @@ def label_one(page: Page, texts: dict[str, str]) -> tuple[str, int]:
     for key in [*typed, "Enter"]:
         time.sleep(KEY_S)
         page.keyboard.press(key)
-    page.wait_for_function("text => document.getElementById('status').textContent === `Saved ${text}`", arg=text)
+    page.wait_for_function(
+        "text => document.getElementById('status').textContent === `Saved ${text}`", arg=text
+    )
     return "none" if not guess else "right" if guess == text else "wrong", len(typed) + 1
 
 
@@ -63,12 +70,16 @@ def label(page: Page, texts: dict[str, str], count: int) -> None:
                 flush=True,
             )
             before = now
-    print(f"all: {keys / count:.2f} keystrokes and {(before - started) / count:.2f} s a label; {dict(kinds)}")
+    print(
+        f"all: {keys / count:.2f} keystrokes and {(before - started) / count:.2f} s a label; {dict(kinds)}"
+    )
 
 
 def main() -> None:
     """Start the page and a browser, and label."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--labels", type=int, default=300)
     parser.add_argument("--blind", action="store_true")
@@ -77,9 +88,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         images = Path(work, "images")
         shutil.copytree(arguments.folder, images, ignore=shutil.ignore_patterns("*.csv", "*.txt"))
-        command = [sys.executable, "-m", "captcha_ocr", "label", str(images), "--port", "0", "--model", "pretrained"]
+        command = [
+            sys.executable,
+            "-m",
+            "captcha_ocr",
+            "label",
+            str(images),
+            "--port",
+            "0",
+            "--model",
+            "pretrained",
+        ]
         command += ["--out", str(Path(work, "run")), *["--blind"] * arguments.blind]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
         assert process.stderr is not None, "it is a pipe"
         address = next(line.split()[1] for line in process.stderr if line.startswith("page"))
         try:

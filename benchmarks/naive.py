@@ -49,7 +49,11 @@ def prepare(images: Path, out: Path) -> None:
         samples = [sample_of(path) for path in paths[number * SHARD : (number + 1) * SHARD]]
         pixels, texts = (torch.stack(part) for part in zip(*samples, strict=True))
         order = torch.randperm(SHARD)
-        for name, rows in (("training", order[:800]), ("validating", order[800:900]), ("testing", order[900:])):
+        for name, rows in (
+            ("training", order[:800]),
+            ("validating", order[800:900]),
+            ("testing", order[900:]),
+        ):
             with gzip.open(out / f"{name}_set.{number}.pt", "wb") as stream:
                 torch.save((pixels[rows], texts[rows]), stream)
 
@@ -68,7 +72,9 @@ class Block(nn.Module):
         )
         self.shortcut = nn.Sequential()
         if inputs != outputs or stride != 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.main(x) + self.shortcut(x))
@@ -79,7 +85,11 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, 64, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+        ]
         inputs = 64
         for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
             layers += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
@@ -129,7 +139,8 @@ def train(data: Path, epochs: int, device: str) -> None:
         network.eval()
         with torch.no_grad():
             exact = [
-                exact_matches(network(x), y).float().mean().item() for x, y in shards_of(data, "validating", device)
+                exact_matches(network(x), y).float().mean().item()
+                for x, y in shards_of(data, "validating", device)
             ]
         row = {
             "epoch": epoch,
@@ -155,9 +166,15 @@ def read(images: Path, device: str) -> None:
 
 def main() -> None:
     """Run a command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, words in (("prepare", ("source", "out")), ("train", ("source", "epochs")), ("eval", ("source",))):
+    for name, words in (
+        ("prepare", ("source", "out")),
+        ("train", ("source", "epochs")),
+        ("eval", ("source",)),
+    ):
         command = commands.add_parser(name)
         for word in words:
             command.add_argument(word, type=int if word == "epochs" else Path)

@@ -60,7 +60,9 @@ def work(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.worker == "codes":
         return {"codes": dict(zip(paths, read(paths), strict=True))}
     alone = arguments.worker == "alone"
-    images: list[Any] = [Path(path).read_bytes() for path in paths[:ALONE]] if alone else paths[:TOGETHER]
+    images: list[Any] = (
+        [Path(path).read_bytes() for path in paths[:ALONE]] if alone else paths[:TOGETHER]
+    )
     for _ in read(images[:WARM_UP] if alone else images):
         pass
     started = time.perf_counter()
@@ -71,22 +73,46 @@ def work(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def own_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that choose our model, for a worker and for `eval`."""
-    return ["--engine", arguments.engine, *(["--model", arguments.model] if arguments.model else [])]
+    return [
+        "--engine",
+        arguments.engine,
+        *(["--model", arguments.model] if arguments.model else []),
+    ]
 
 
 def ask(python: str, worker: str, images: Path, *options: str) -> dict[str, Any]:
     """Run a worker of one side; returns what it prints."""
     command = [python, __file__, "--worker", worker, "--images", str(images), *options]
     environment = os.environ | ({"OMP_NUM_THREADS": "1"} if worker == "alone" else {})
-    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    printed = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=environment
+    ).stdout
     answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return answer
 
 
 def draw(folder: Path, count: int, warp: str) -> Path:
     """Draw new images by the captcha package's own code; returns their folder."""
-    options = ["--count", str(count), "--seed", str(SEED), "--warp", warp, "--renderer", "package", "--quiet"]
-    command = [sys.executable, "-m", "captcha_ocr", "generate", "--out", str(folder / warp), *options]
+    options = [
+        "--count",
+        str(count),
+        "--seed",
+        str(SEED),
+        "--warp",
+        warp,
+        "--renderer",
+        "package",
+        "--quiet",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "captcha_ocr",
+        "generate",
+        "--out",
+        str(folder / warp),
+        *options,
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return folder / warp
 
@@ -130,9 +156,16 @@ def cold(command: Sequence[str]) -> tuple[float, float, str]:
         return seconds, usage.ru_maxrss / 1e3, output.read().decode()
 
 
-def cold_starts(arguments: argparse.Namespace, image: Path) -> tuple[list[list[float]], list[list[float]]]:
+def cold_starts(
+    arguments: argparse.Namespace, image: Path
+) -> tuple[list[list[float]], list[list[float]]]:
     """Measure seconds and MB of both sides, in turn."""
-    own = [str(Path(sys.executable).with_name("captcha-ocr")), "eval", *own_options(arguments), str(image)]
+    own = [
+        str(Path(sys.executable).with_name("captcha-ocr")),
+        "eval",
+        *own_options(arguments),
+        str(image),
+    ]
     commands = own, [arguments.ddddocr, "-c", SHORTEST, str(image)]
     seconds: list[list[float]] = [[], []]
     memory: list[list[float]] = [[], []]
@@ -162,7 +195,9 @@ def in_turn(arguments: argparse.Namespace, worker: str, images: Path) -> list[li
     """Measure the images per second of both sides, in turn."""
     rates: list[list[float]] = [[], []]
     for _ in range(arguments.runs):
-        rates[0].append(ask(sys.executable, worker, images, *own_options(arguments))["images_per_s"])
+        rates[0].append(
+            ask(sys.executable, worker, images, *own_options(arguments))["images_per_s"]
+        )
         rates[1].append(ask(arguments.ddddocr, worker, images, "--peer")["images_per_s"])
     return rates
 
@@ -200,12 +235,16 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     """Run a worker or the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ddddocr", help="the python of an environment with ddddocr")
     parser.add_argument("--count", type=int, default=5000, help="images of each warp")
     parser.add_argument("--runs", type=int, default=5, help="rounds of what is timed")
     parser.add_argument("--engine", default="auto", help="ours")
-    parser.add_argument("--model", help="ours: a model or run folder  [default: the model in the package]")
+    parser.add_argument(
+        "--model", help="ours: a model or run folder  [default: the model in the package]"
+    )
     parser.add_argument("--worker", choices=["codes", "alone", "together"], help=argparse.SUPPRESS)
     parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)

@@ -34,7 +34,9 @@ CALIBRATION = 1400  # drawings from which the 8-bit network takes its scales, an
 TESTED = 10_000  # images of the captcha package, in each of its two warps
 RANDOM = ("random",)
 PACKAGE = ("captcha", "captcha-classic")
-ZEROS = tuple(f"{design}-zeros.toml" for design in PACKAGE)  # texts of O and 0, the commonest errors
+ZEROS = tuple(
+    f"{design}-zeros.toml" for design in PACKAGE
+)  # texts of O and 0, the commonest errors
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,34 @@ class Stage:
 
 STAGES = (  # the first two in 10 minutes on an H200 with 16 processors that draw, the others on 2 cores
     Stage(RANDOM, images=60_000, repeat=4, epochs=68, batch_size=128, learning_rate=4e-3),
-    Stage(RANDOM, images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True),
-    Stage(RANDOM * 4 + PACKAGE, images=20_000, repeat=2, epochs=32, batch_size=32, learning_rate=5e-4, mean=True),
-    Stage(RANDOM * 4 + PACKAGE, images=20_000, repeat=2, epochs=10, batch_size=32, learning_rate=1.5e-4),
     Stage(
-        RANDOM * 4 + PACKAGE + ZEROS, images=20_000, repeat=2, epochs=44, batch_size=32, learning_rate=2e-4, mean=True
+        RANDOM, images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True
+    ),
+    Stage(
+        RANDOM * 4 + PACKAGE,
+        images=20_000,
+        repeat=2,
+        epochs=32,
+        batch_size=32,
+        learning_rate=5e-4,
+        mean=True,
+    ),
+    Stage(
+        RANDOM * 4 + PACKAGE,
+        images=20_000,
+        repeat=2,
+        epochs=10,
+        batch_size=32,
+        learning_rate=1.5e-4,
+    ),
+    Stage(
+        RANDOM * 4 + PACKAGE + ZEROS,
+        images=20_000,
+        repeat=2,
+        epochs=44,
+        batch_size=32,
+        learning_rate=2e-4,
+        mean=True,
     ),
 )
 
@@ -68,7 +93,11 @@ def share_fonts(fonts: Path, out: Path) -> None:
     for face in faces:
         name = "score" if families.index(face.family) % SCORING == 0 else "train"
         path = Path(face.path)
-        link = out / name / f"{face.name.removesuffix(path.suffix).replace(path.suffix + '#', '-')}{path.suffix}"
+        link = (
+            out
+            / name
+            / f"{face.name.removesuffix(path.suffix).replace(path.suffix + '#', '-')}{path.suffix}"
+        )
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
             link.symlink_to(path.resolve())
@@ -79,7 +108,9 @@ def write_zeros(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for design, name in zip(PACKAGE, ZEROS, strict=True):
         drawn = (DESIGNS / f"{design}.toml").read_text(encoding="utf-8")
-        write_atomic(out / name, drawn.replace('charset = "upper-alnum"', 'charset = "0O"').encode())
+        write_atomic(
+            out / name, drawn.replace('charset = "upper-alnum"', 'charset = "0O"').encode()
+        )
 
 
 def training(number: int, out: Path) -> list[str]:
@@ -89,10 +120,26 @@ def training(number: int, out: Path) -> list[str]:
     drawn = [word for design in designs for word in ("--draw", design)]
     drawn += ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
     how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
-    how += ["--epochs", str(stage.epochs), "--batch-size", str(stage.batch_size), "--lr", str(stage.learning_rate)]
+    how += [
+        "--epochs",
+        str(stage.epochs),
+        "--batch-size",
+        str(stage.batch_size),
+        "--lr",
+        str(stage.learning_rate),
+    ]
     how += ["--seed", str(SEEDS + number)]
     start = ["--init", str(weights_in(out))] if number > 1 else []
-    return ["train", *drawn, *how, *start, "--out", str(out / f"stage-{number}"), "--keep-every", "8"]
+    return [
+        "train",
+        *drawn,
+        *how,
+        *start,
+        "--out",
+        str(out / f"stage-{number}"),
+        "--keep-every",
+        "8",
+    ]
 
 
 def weights_in(out: Path) -> Path:
@@ -106,7 +153,9 @@ def keep(out: Path, number: int) -> None:
     model = load_model(find_model_folder(out / f"stage-{number}"))
     if STAGES[number - 1].mean:
         blend(model, load_model(weights_in(out)).state_dict(), 0.5)
-    save_model(out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"})
+    save_model(
+        out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"}
+    )
 
 
 def pack(out: Path, scores: Path | None) -> None:
@@ -114,7 +163,9 @@ def pack(out: Path, scores: Path | None) -> None:
     images = out / "calibration"
     drawn = "--design", "random", "--fonts", out / "fonts" / "train", "--seed", CALIBRATION_SEED
     captcha_ocr("generate", *drawn, "--count", CALIBRATION, "--out", images, "--quiet")
-    save_model(PRETRAINED, load_model(weights_in(out)).half(), {"trained_by": "benchmarks/pretrained.py"})
+    save_model(
+        PRETRAINED, load_model(weights_in(out)).half(), {"trained_by": "benchmarks/pretrained.py"}
+    )
     captcha_ocr("export", images, "--model", PRETRAINED, "--int8")
     rows = [*scores_of_package(out), *(scores_of_sets(scores) if scores else [])]
     write_atomic(PRETRAINED / CARD_FILE, CARD.format(rows="\n".join(rows)).encode())
@@ -124,12 +175,25 @@ def scores_of_package(out: Path) -> Iterator[str]:
     """Read images that the captcha package draws; yield a row of the card for each warp."""
     for number, warp in enumerate(("package", "classic")):
         images = out / f"test-{warp}"
-        drawn = "--renderer", "package", "--warp", warp, "--seed", TEST_SEED + number, "--count", TESTED
+        drawn = (
+            "--renderer",
+            "package",
+            "--warp",
+            warp,
+            "--seed",
+            TEST_SEED + number,
+            "--count",
+            TESTED,
+        )
         captcha_ocr("generate", *drawn, "--out", images, "--quiet")
-        printed = captcha_ocr("eval", "--json", "--model", PRETRAINED, "--labels", images / "labels.csv")
+        printed = captcha_ocr(
+            "eval", "--json", "--model", PRETRAINED, "--labels", images / "labels.csv"
+        )
         summary = json.loads(printed.splitlines()[-1])["summary"]
         exact = summary["exact"] + summary["folded"]
-        yield row(f"captcha package, warp {warp}", summary["images"], exact, summary["calibration_error"])
+        yield row(
+            f"captcha package, warp {warp}", summary["images"], exact, summary["calibration_error"]
+        )
 
 
 def scores_of_sets(scores: Path) -> Iterator[str]:
@@ -156,10 +220,14 @@ def captcha_ocr(*arguments: object) -> str:
 
 def main() -> None:
     """Train all stages and pack the model, or do one of these steps."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("fonts", type=Path, nargs="+")
     step = parser.add_mutually_exclusive_group()
-    step.add_argument("--stage", type=int, choices=range(1, len(STAGES) + 1), help="train this one alone")
+    step.add_argument(
+        "--stage", type=int, choices=range(1, len(STAGES) + 1), help="train this one alone"
+    )
     step.add_argument("--pack", action="store_true", help="train nothing")
     parser.add_argument("--scores", type=Path, help="what zero_shot.py printed")
     parser.add_argument("--out", type=Path, default=DATA_FOLDER)

@@ -29,7 +29,17 @@ FIRST_REQUESTS = 10_000
 
 def draw(folder: Path) -> list[bytes]:
     """Draw images of the captcha package; returns their bytes."""
-    command = [sys.executable, "-m", "captcha_ocr", "generate", "--count", str(IMAGES), "--quiet", "--out", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "captcha_ocr",
+        "generate",
+        "--count",
+        str(IMAGES),
+        "--quiet",
+        "--out",
+        str(folder),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return [path.read_bytes() for path in sorted(folder.glob("*.png"))]
 
@@ -69,7 +79,9 @@ class Load:
         self.health: list[float] = []
         self.sent = 0
 
-    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    async def ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+    ) -> int:
         """Send a request; returns the status of its answer."""
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
@@ -108,10 +120,15 @@ class Load:
         await asyncio.gather(watching, return_exceptions=True)
 
 
-def measure(arguments: argparse.Namespace, images: list[bytes], process: subprocess.Popen[str], port: int) -> None:
+def measure(
+    arguments: argparse.Namespace, images: list[bytes], process: subprocess.Popen[str], port: int
+) -> None:
     """Measure, and print a line for each part."""
     rate, own_ms = api_rate(images, arguments.seconds)
-    print(f"class, threads: {rate:,.0f} images/s, {own_ms:.2f} ms of processor time an image", flush=True)
+    print(
+        f"class, threads: {rate:,.0f} images/s, {own_ms:.2f} ms of processor time an image",
+        flush=True,
+    )
     first = Load(port, images)
     asyncio.run(first.run(max(arguments.connections), 3600.0, FIRST_REQUESTS))
     before, served = memory_mb(process.pid), first.sent
@@ -132,12 +149,16 @@ def measure(arguments: argparse.Namespace, images: list[bytes], process: subproc
     last = Load(port, images)
     asyncio.run(last.run(8, 3600.0, arguments.requests - served))
     after = memory_mb(process.pid)
-    print(f"memory: {before:.1f} MB after {first.sent:,} requests, {after:.1f} MB after {served + last.sent:,}")
+    print(
+        f"memory: {before:.1f} MB after {first.sent:,} requests, {after:.1f} MB after {served + last.sent:,}"
+    )
 
 
 def main() -> None:
     """Start the service, and load it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--connections", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--requests", type=int, default=100_000)
@@ -145,7 +166,9 @@ def main() -> None:
     command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
     with tempfile.TemporaryDirectory() as folder:
         images = draw(Path(folder) / "images")
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         assert process.stderr is not None, "it is a pipe"
         page = next(line for line in process.stderr if line.startswith("page"))
         try:

@@ -40,7 +40,14 @@ def ours(images: Path, scratch: Path, arguments: argparse.Namespace) -> Rows:
     """Run `captcha-ocr train`; returns its epochs."""
     shards, run = scratch / "shards", scratch / "run"
     output_of(prepare_command(arguments.preset, images, shards))
-    options = ["--preset", arguments.preset, "--epochs", str(arguments.epochs), "--device", arguments.device]
+    options = [
+        "--preset",
+        arguments.preset,
+        "--epochs",
+        str(arguments.epochs),
+        "--device",
+        arguments.device,
+    ]
     output_of([*OCR, "train", *options, "--data", str(shards), "--out", str(run)])
     return epochs_of(run)
 
@@ -74,7 +81,9 @@ def seconds_to(rows: Rows, exact: float) -> float:
     sys.exit(f"{exact:.0%} was not reached, but {best:.2%} after {len(rows)} epochs")
 
 
-def one_round(number: int, arguments: argparse.Namespace) -> tuple[float, float, list[float], list[float]]:
+def one_round(
+    number: int, arguments: argparse.Namespace
+) -> tuple[float, float, list[float], list[float]]:
     """Run both on the same images; returns the seconds of each, and the exact match of each after every epoch."""
     with tempfile.TemporaryDirectory() as scratch:
         images = draw_images(arguments.count, Path(scratch), seed=number)
@@ -88,7 +97,9 @@ def one_round(number: int, arguments: argparse.Namespace) -> tuple[float, float,
 
 def main() -> None:
     """Run the rounds and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--preset", choices=list(PRESETS), default="accuracy")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--exact", type=float, default=0.8)
@@ -99,7 +110,9 @@ def main() -> None:
     if min(arguments.epochs, arguments.runs) < 1 or not 0 < arguments.exact <= 1:
         parser.error("--epochs and --runs must be at least 1, and --exact above 0 and at most 1")
     if arguments.count < 1000 or arguments.count % 1000:
-        parser.error(f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}")
+        parser.error(
+            f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}"
+        )
     end_cleanly()
     rounds = [one_round(number, arguments) for number in range(1, arguments.runs + 1)]
     mine, theirs, exact, naive_exact = (list(column) for column in zip(*rounds, strict=True))

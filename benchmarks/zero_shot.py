@@ -59,7 +59,9 @@ class Reader(NamedTuple):
     model: str | None = None
     python: str | None = None
 
-    def read(self, paths: Sequence[Path], characters: str | None) -> tuple[list[str], list[float], float]:
+    def read(
+        self, paths: Sequence[Path], characters: str | None
+    ) -> tuple[list[str], list[float], float]:
         """Return the texts of images, the confidences if they are known, and the seconds that reading took."""
         if self.python is None:
             recognizer = Recognizer(self.model, threads=1)
@@ -70,12 +72,20 @@ class Reader(NamedTuple):
             started = time.perf_counter()
             readings = [recognizer.predict(path) for path in paths]
             seconds = time.perf_counter() - started
-            return [reading.text for reading in readings], [reading.confidence for reading in readings], seconds
-        both = characters and characters.lower() + characters.upper()  # it often reads the other case
+            return (
+                [reading.text for reading in readings],
+                [reading.confidence for reading in readings],
+                seconds,
+            )
+        both = (
+            characters and characters.lower() + characters.upper()
+        )  # it often reads the other case
         images = [base64.b64encode(on_white(path)).decode() for path in paths]
         job = {"images": images, "characters": both, "beta": self.name.endswith("beta")}
         command = [self.python, "-c", DDDDOCR]
-        result = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=True)
+        result = subprocess.run(
+            command, input=json.dumps(job), capture_output=True, text=True, check=True
+        )
         texts, seconds = json.loads(result.stdout.splitlines()[-1])
         return texts, [], seconds
 
@@ -106,8 +116,13 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {"set": folder.name, "reader": reader.name, "images": len(rows)}
     for name, characters in (("free", None), ("told", "".join(sorted({*"".join(truths)})))):
         texts, confidences, seconds = reader.read(paths, characters)
-        right = [text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True)]
-        result |= {name: sum(right) / len(rows), f"{name}_interval": wilson_interval(sum(right), len(rows))}
+        right = [
+            text.casefold() == truth.casefold() for text, truth in zip(texts, truths, strict=True)
+        ]
+        result |= {
+            name: sum(right) / len(rows),
+            f"{name}_interval": wilson_interval(sum(right), len(rows)),
+        }
         result["ms_per_image"] = 1000 * seconds / len(rows)
         if confidences and name == "free":
             result |= calibration(list(zip(confidences, right, strict=True)))
@@ -121,8 +136,16 @@ def calibration(judged: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     sure = [each for each in judged if each[0] >= SURE]
     right = sum(is_right for _, is_right in sure)
     mean = sum(confidence for confidence, _ in sure) / max(1, len(sure))
-    found = {"calibration_error": float(sum(gaps) / len(judged)), "sure": len(sure), "sure_confidence": mean}
-    return {**found, "sure_right": right, "sure_interval": wilson_interval(right, len(sure)) if sure else (0.0, 1.0)}
+    found = {
+        "calibration_error": float(sum(gaps) / len(judged)),
+        "sure": len(sure),
+        "sure_confidence": mean,
+    }
+    return {
+        **found,
+        "sure_right": right,
+        "sure_interval": wilson_interval(right, len(sure)) if sure else (0.0, 1.0),
+    }
 
 
 def describe_sure(result: dict[str, Any]) -> str:
@@ -138,14 +161,21 @@ def describe_sure(result: dict[str, Any]) -> str:
 
 def main() -> None:
     """Score every reader on every folder; print a line for each as it is done, and JSON at the end."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+", help="folders with images and labels.csv")
-    parser.add_argument("--model", help="a model or run folder; without it, the model in the package")
+    parser.add_argument(
+        "--model", help="a model or run folder; without it, the model in the package"
+    )
     parser.add_argument("--ddddocr", metavar="PYTHON", help="a Python that has ddddocr")
     arguments = parser.parse_args()
     readers = [Reader("ours", arguments.model)]
     if arguments.ddddocr:
-        readers += [Reader("ddddocr", python=arguments.ddddocr), Reader("ddddocr beta", python=arguments.ddddocr)]
+        readers += [
+            Reader("ddddocr", python=arguments.ddddocr),
+            Reader("ddddocr beta", python=arguments.ddddocr),
+        ]
     results = []
     for folder in arguments.folders:
         for reader in readers:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer as Recognizer
 
 __all__ = ["Character", "Reading", "Recognizer", "__version__"]
-MODULES = {"Character": "inference.decoding", "Reading": "inference.decoding", "Recognizer": "recognizer"}
+MODULES = {
+    "Character": "inference.decoding",
+    "Reading": "inference.decoding",
+    "Recognizer": "recognizer",
+}
 
 
 def __getattr__(name: str) -> Any:

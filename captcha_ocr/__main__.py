@@ -2,7 +2,9 @@
 
 import gc
 
-gc.set_threshold(50_000)  # imports leave no garbage, and the search for some takes a twentieth of reading an image
+gc.set_threshold(
+    50_000
+)  # imports leave no garbage, and the search for some takes a twentieth of reading an image
 
 from captcha_ocr.cli.app import main  # noqa: E402
 

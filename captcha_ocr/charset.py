@@ -31,12 +31,26 @@ NAMED = {
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
 MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
 UNREADABLE = "controls, and marks without a letter, cannot be read"  # the reason where `can_be_read` is false
-BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")  # of any width: one blank in an image
-MAX_SHOWN, SHOWN = 100, 20  # characters of an alphabet: of more than the first number, so many are shown
+BLANKS = re.compile(
+    "[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+"
+)  # of any width: one blank in an image
+MAX_SHOWN, SHOWN = (
+    100,
+    20,
+)  # characters of an alphabet: of more than the first number, so many are shown
 # What runs from left to right in a text that runs from right to left, as kinds of characters: L letters, D digits,
 # S their separators, E currency and percent signs (beside digits), O others.
 LEFT_TO_RIGHT = re.compile("E*(?=[LSEO]*D)[LD](?:[SEO]*[LD])*E*|L(?:[SEO]*L)*")
-KINDS = {"L": "L", "R": "R", "AL": "R", "EN": "D", "AN": "D", "ES": "S", "CS": "S", "ET": "E"}  # by Unicode's class
+KINDS = {
+    "L": "L",
+    "R": "R",
+    "AL": "R",
+    "EN": "D",
+    "AN": "D",
+    "ES": "S",
+    "CS": "S",
+    "ET": "E",
+}  # by Unicode's class
 
 
 def merge_lookalikes(text: str) -> str:
@@ -78,7 +92,9 @@ def visual_order(characters: Sequence[str]) -> list[int]:
     order = list(range(len(characters)))
     if not has_right_to_left(characters):
         return order
-    kinds = "".join(KINDS.get(unicodedata.bidirectional(character[0]), "O") for character in characters)
+    kinds = "".join(
+        KINDS.get(unicodedata.bidirectional(character[0]), "O") for character in characters
+    )
     for run in LEFT_TO_RIGHT.finditer(kinds):
         order[run.start() : run.end()] = order[run.start() : run.end()][::-1]
     return order[::-1]
@@ -189,7 +205,9 @@ class Charset:
 
     def unknown_characters(self, text: str) -> str:
         """Return the characters of `text`, in their order, that the alphabet does not have."""
-        return "".join(dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._id_of))
+        return "".join(
+            dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._id_of)
+        )
 
     def decode(self, ids: "np.ndarray") -> list[str]:
         """Return the N texts of class ids, (N, L); each text ends before its first K."""
@@ -216,7 +234,9 @@ def characters_of(name_or_characters: str) -> str:
     return NAMED.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
 
 
-def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive: bool = False) -> Charset:
+def find_charset(
+    texts: Iterable[str], given: str | None = None, case_sensitive: bool = False
+) -> Charset:
     """Return the alphabet of the labels `texts`, or the `given` one, with its case.
 
     Labels with letters of both cases are converted to upper case if the given alphabet has only upper case, else to
@@ -237,7 +257,9 @@ def find_charset(texts: Iterable[str], given: str | None = None, case_sensitive:
 
 def mixes_cases(characters: Iterable[str]) -> bool:
     """Tell whether `characters` holds letters of both cases."""
-    return {"Lu", "Ll"} <= {unicodedata.category(character[0]) for character in characters if character}
+    return {"Lu", "Ll"} <= {
+        unicodedata.category(character[0]) for character in characters if character
+    }
 
 
 def look_alike(one: str, other: str) -> bool:
@@ -258,9 +280,15 @@ def how_they_differ(one: str, other: str) -> str:
     """Return the rest of a sentence that names two texts: where they differ if they look alike, else nothing."""
     if one == other or not look_alike(one, other):
         return ""
-    place, pair = next((n, pair) for n, pair in enumerate(zip_longest(one, other, fillvalue=""), 1) if len({*pair}) > 1)
+    place, pair = next(
+        (n, pair)
+        for n, pair in enumerate(zip_longest(one, other, fillvalue=""), 1)
+        if len({*pair}) > 1
+    )
     first, second = (
-        f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip() if character else "nothing"
+        f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip()
+        if character
+        else "nothing"
         for character in pair
     )
     return f" (they differ in character {place}: {first} and {second})"

@@ -40,7 +40,10 @@ def check_seed(seed: object) -> None:
 
 def check_max_bytes(max_bytes: object) -> None:
     """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
-    check(is_int(max_bytes, 1, 10**9), f"max_bytes (--max-bytes) must be 1 to 1,000,000,000, not {max_bytes!r}")
+    check(
+        is_int(max_bytes, 1, 10**9),
+        f"max_bytes (--max-bytes) must be 1 to 1,000,000,000, not {max_bytes!r}",
+    )
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Lengths:
     longest: int
 
     def __post_init__(self) -> None:
-        fine = is_int(self.shortest, 1, MAX_LENGTH) and is_int(self.longest, self.shortest, MAX_LENGTH)
+        fine = is_int(self.shortest, 1, MAX_LENGTH) and is_int(
+            self.longest, self.shortest, MAX_LENGTH
+        )
         check(fine, f"a text has 1 to {MAX_LENGTH} characters, such as 4 or 4-6, not {self}")
 
     @classmethod
@@ -109,7 +114,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         fits = self.size.step is None or self.network.pool != "global"
         check(fits, "pool global takes images of one width, but the size has a step")
-        check(self.features <= MAX_FEATURES, f"the network is too large: {self.features:,} numbers for one image")
+        check(
+            self.features <= MAX_FEATURES,
+            f"the network is too large: {self.features:,} numbers for one image",
+        )
 
     @property
     def features(self) -> int:
@@ -188,7 +196,9 @@ class PrepareConfig:
             check(is_int(folds, 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {folds}")
             check(is_int(fold, 1, folds), f"there is no fold {fold} of {folds}")
             check(self.split == PrepareConfig.split, "--folds and --split exclude each other")
-        check((self.width is None) == (self.height is None), "width and height must be given together")
+        check(
+            (self.width is None) == (self.height is None), "width and height must be given together"
+        )
         check_seed(self.seed)
         self.input_size(GENERATED)
 
@@ -249,7 +259,9 @@ class TrainConfig:
         check(is_int(self.start_images, 0, 10**12), "start_images must be 0 or more")
         check(isinstance(self.augment, bool), "augment must be true or false")
         check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
-        check(self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000")
+        check(
+            self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000"
+        )
         check(is_int(self.patience, 1, 10**6), "--patience must be 1 to 1,000,000")
         check(is_int(self.batch_size, 2, 10**6), "--batch-size must be 2 to 1,000,000")
         check(0 < self.learning_rate < 10, "--lr must lie between 0 and 10")
@@ -261,7 +273,11 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as JSON types; without newer ones that are not used, so that older hashes are the same."""
-        return {name: value for name, value in asdict(self).items() if value or name not in NEWER_OPTIONS}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value or name not in NEWER_OPTIONS
+        }
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "TrainConfig":
@@ -278,11 +294,15 @@ class TrainConfig:
         """
         if self.preset in PRESETS and PRESETS[self.preset].pretrained:
             return self
-        return replace(self, learning_rate=self.learning_rate / 2, frozen=0.0 if on_drawings else 0.1)
+        return replace(
+            self, learning_rate=self.learning_rate / 2, frozen=0.0 if on_drawings else 0.1
+        )
 
     def with_options(self, **options: Any) -> "TrainConfig":
         """Return a copy in which every option that is not None replaces the preset's value."""
-        return replace(self, **{name: value for name, value in options.items() if value is not None})
+        return replace(
+            self, **{name: value for name, value in options.items() if value is not None}
+        )
 
 
 @dataclass(frozen=True)
@@ -307,17 +327,26 @@ class Preset:
 
 FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
-ANY_DESIGN = InputSize(height=64, width=384, channels=3, step=32)  # the input of the model in the package
-RECIPE = TrainConfig(optimizer="muon", learning_rate=1e-2, focus=1.0)  # docs/lab-notebook.md, 2026-11-27
+ANY_DESIGN = InputSize(
+    height=64, width=384, channels=3, step=32
+)  # the input of the model in the package
+RECIPE = TrainConfig(
+    optimizer="muon", learning_rate=1e-2, focus=1.0
+)  # docs/lab-notebook.md, 2026-11-27
 BY_COLUMN = TrainConfig(loss="ctc", smoothing=0.0, augment=True)
 PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores.
     "default": Preset(
-        network=NetworkConfig(pool="slim"), training=RECIPE, images_seen=280_000, meant_for=f"{FEW:,} images and more"
+        network=NetworkConfig(pool="slim"),
+        training=RECIPE,
+        images_seen=280_000,
+        meant_for=f"{FEW:,} images and more",
     ),
     # The same recipe for a quarter of an hour, meant for many images that are each seen a few times.
     "accuracy": Preset(
-        network=NetworkConfig(pool="slim"), training=replace(RECIPE, preset="accuracy"), images_seen=600_000
+        network=NetworkConfig(pool="slim"),
+        training=replace(RECIPE, preset="accuracy"),
+        images_seen=600_000,
     ),
     # For some hundred to some thousand images, augmented each time. Patience is as long as the run: validation goes up
     # and down for half of it, and a network that is still learning may read all of ten validation images by luck.
@@ -332,7 +361,9 @@ PRESETS = {
     "general": Preset(
         size=ANY_DESIGN,
         network=NetworkConfig(width=48),
-        training=replace(BY_COLUMN, preset="general", batch_size=32, learning_rate=2e-3, case_folded=0.5),
+        training=replace(
+            BY_COLUMN, preset="general", batch_size=32, learning_rate=2e-3, case_folded=0.5
+        ),
         images_seen=1_000_000,
         meant_for="drawings of any design",
     ),
@@ -340,7 +371,12 @@ PRESETS = {
     "finetune": Preset(
         size=ANY_DESIGN,
         training=replace(
-            BY_COLUMN, preset="finetune", batch_size=16, learning_rate=1e-3, patience=100, start_images=20
+            BY_COLUMN,
+            preset="finetune",
+            batch_size=16,
+            learning_rate=1e-3,
+            patience=100,
+            start_images=20,
         ),
         images_seen=10_000,
         pretrained=True,
@@ -351,7 +387,12 @@ PRESETS = {
         size=InputSize(height=24, width=56, channels=3),
         network=NetworkConfig(width=64, stem="3x3", pool="global", normalise=False),
         training=TrainConfig(
-            preset="seed", learning_rate=1e-3, schedule="constant", optimizer="adam", weight_decay=0.0, smoothing=0.0
+            preset="seed",
+            learning_rate=1e-3,
+            schedule="constant",
+            optimizer="adam",
+            weight_decay=0.0,
+            smoothing=0.0,
         ),
     ),
 }
@@ -359,7 +400,11 @@ PRESETS = {
 
 def preset_for(training_images: int, size: InputSize | None = None) -> str:
     """Return the name of the preset to use if none is given, with images of such a size."""
-    if training_images < FEWEST and size is not None and size == ANY_DESIGN.fixed(size.width, size.height):
+    if (
+        training_images < FEWEST
+        and size is not None
+        and size == ANY_DESIGN.fixed(size.width, size.height)
+    ):
         return "finetune"
     return "few" if training_images < FEW else "default"
 
@@ -395,6 +440,10 @@ def differences(old: Any, new: Any) -> list[str]:
         if is_dataclass(before):
             words += differences(before, after)
         elif before != after:
-            old_words, new_words = ("unset" if value is None else str(value) for value in (before, after))
-            words.append(f"{item.name}: {old_words} -> {new_words}{how_they_differ(old_words, new_words)}")
+            old_words, new_words = (
+                "unset" if value is None else str(value) for value in (before, after)
+            )
+            words.append(
+                f"{item.name}: {old_words} -> {new_words}{how_they_differ(old_words, new_words)}"
+            )
     return words

@@ -6,7 +6,9 @@ MAX_MESSAGE_LENGTH = 10_000  # characters; a message may name two paths, each of
 def in_one_line(text: str) -> str:
     """Return `text` with every character that could break a line or a terminal escaped, such as \\x1b."""
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text
     )
 
@@ -18,7 +20,9 @@ class CaptchaOcrError(Exception):
 
     def __str__(self) -> str:
         text = super().__str__()  # may hold anything that is in a file or its name
-        return in_one_line(text if len(text) <= MAX_MESSAGE_LENGTH else text[:MAX_MESSAGE_LENGTH] + "…")
+        return in_one_line(
+            text if len(text) <= MAX_MESSAGE_LENGTH else text[:MAX_MESSAGE_LENGTH] + "…"
+        )
 
 
 class UsageError(CaptchaOcrError):

@@ -24,9 +24,16 @@ class InputSize:
     def __post_init__(self) -> None:
         low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
         for side in (self.height, self.width):
-            check(is_int(side, low, high), f"a side of the input (--size) must be {low} to {high} pixels, not {side}")
-        check(self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}")
-        fine = self.step is None or (is_int(self.step, 1, self.width) and self.width % self.step == 0)
+            check(
+                is_int(side, low, high),
+                f"a side of the input (--size) must be {low} to {high} pixels, not {side}",
+            )
+        check(
+            self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}"
+        )
+        fine = self.step is None or (
+            is_int(self.step, 1, self.width) and self.width % self.step == 0
+        )
         check(fine, f"the step of the widths must divide {self.width}, not be {self.step}")
 
     def __str__(self) -> str:
@@ -45,7 +52,9 @@ class InputSize:
         """Return the nearest of the widths that an image may get."""
         if self.step is None:
             return self.width
-        return min(self.width, max(-(-self.height // self.step), round(width / self.step)) * self.step)
+        return min(
+            self.width, max(-(-self.height // self.step), round(width / self.step)) * self.step
+        )
 
     def fixed(self, width: int, height: int) -> "InputSize":
         """Return the size for images that all have about this width and height."""

@@ -25,7 +25,11 @@ def wilson_interval(right: float, total: int) -> tuple[float, float]:
     z = 1.959964  # the normal distribution's 97.5 % quantile
     share = right / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
-    reach = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
+    reach = (
+        z
+        * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+        / (1 + z * z / total)
+    )
     return (centre - reach if right else 0.0), (centre + reach if right < total else 1.0)
 
 
@@ -74,7 +78,13 @@ class Scores:
     def from_counts(cls, counts: dict[str, Any]) -> "Scores":
         """Invert `counts`; further keys are ignored."""
         pairs = Counter({(true, read): count for true, read, count in counts["pairs"]})
-        return cls(counts["images"], counts["exact"], pairs, folded=counts["folded"], lookalike=counts["lookalike"])
+        return cls(
+            counts["images"],
+            counts["exact"],
+            pairs,
+            folded=counts["folded"],
+            lookalike=counts["lookalike"],
+        )
 
     @property
     def exact_match(self) -> float:
@@ -131,9 +141,15 @@ class Scores:
             f"95 % interval {low:.2%} to {high:.2%})"
         ]
         if mixes_cases({character for pair in self.pairs for character in pair}):
-            lines.append(f"ignoring case          {self.folded_match:7.2%}  ({self.folded:,} wrong only by case)")
-        worst = [(in_one_line(true), in_one_line(read), count) for true, read, count in self.worst()]
-        confusions = ", ".join(f"{true or 'nothing'} as {read or 'nothing'} {count}" for true, read, count in worst)
+            lines.append(
+                f"ignoring case          {self.folded_match:7.2%}  ({self.folded:,} wrong only by case)"
+            )
+        worst = [
+            (in_one_line(true), in_one_line(read), count) for true, read, count in self.worst()
+        ]
+        confusions = ", ".join(
+            f"{true or 'nothing'} as {read or 'nothing'} {count}" for true, read, count in worst
+        )
         lines += [
             f"ignoring look-alikes   {self.merged_match:7.2%}  "
             f"({self.lookalike:,} wrong only by look-alikes, such as O for 0)",
@@ -168,7 +184,10 @@ class Reliability:
 
     def summary(self) -> dict[str, Any]:
         """Return the values as JSON types."""
-        return {"calibration_error": self.calibration_error, "surest_95_match": self.confident_match}
+        return {
+            "calibration_error": self.calibration_error,
+            "surest_95_match": self.confident_match,
+        }
 
     def __str__(self) -> str:
         if self.calibration_error is None or self.confident_match is None:
@@ -184,6 +203,9 @@ def reliability_of(readings: Sequence[tuple[float, bool]]) -> Reliability:
     if len(readings) < MIN_READINGS:
         return Reliability(None, None)
     ranked = np.array(sorted(readings, key=lambda row: -row[0]), dtype=np.float64)  # (N, 2)
-    gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in np.array_split(ranked, CALIBRATION_GROUPS)]
+    gaps = [
+        len(group) * abs(np.subtract(*group.mean(0)))
+        for group in np.array_split(ranked, CALIBRATION_GROUPS)
+    ]
     confident = ranked[: round(MOST_CONFIDENT * len(readings)), 1]
     return Reliability(float(sum(gaps) / len(readings)), float(confident.mean()))

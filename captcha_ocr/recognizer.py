@@ -12,7 +12,15 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
-from captcha_ocr.config import MAX_BYTES, MAX_LENGTH, MAX_THREADS, EngineName, Lengths, ModelConfig, check_max_bytes
+from captcha_ocr.config import (
+    MAX_BYTES,
+    MAX_LENGTH,
+    MAX_THREADS,
+    EngineName,
+    Lengths,
+    ModelConfig,
+    check_max_bytes,
+)
 from captcha_ocr.data.images import Source, fit, is_file, name_of, of_width, open_image
 from captcha_ocr.errors import DamagedError, ImageError, check, is_int
 from captcha_ocr.inference.decoding import Decoder, Reading
@@ -30,7 +38,9 @@ from captcha_ocr.system.parallel import map_in_threads
 MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 SURE = 0.9  # below this confidence, an image is read at another width, too
 OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
-Decoded = tuple[np.ndarray, np.ndarray | None]  # an image in the size of the model, and in that of the specialist
+Decoded = tuple[
+    np.ndarray, np.ndarray | None
+]  # an image in the size of the model, and in that of the specialist
 AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
 
 
@@ -79,34 +89,50 @@ class Recognizer:
         threads: int | None = None,
         fold_case: bool = False,
     ) -> None:
-        is_model = model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
+        is_model = (
+            model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
+        )
         check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
         check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
         are_characters = charset is None or isinstance(charset, str)
         check(are_characters, f"charset must be a text such as 0123 or digits, not {charset!r}")
         check_max_bytes(max_bytes)
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
-        check(is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}")
-        place = os.path.abspath(folder_named(os.fspath(model))) if isinstance(model, (str, os.PathLike)) else model
+        check(
+            is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}"
+        )
+        place = (
+            os.path.abspath(folder_named(os.fspath(model)))
+            if isinstance(model, (str, os.PathLike))
+            else model
+        )
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.specialist: Recognizer | None = None
         lengths = lengths_of(length)
         if model is None or isinstance(model, (str, os.PathLike)):
-            folder = PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
+            folder = (
+                PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
+            )
             self.place, self.model_name = f" in {folder}", NAMES.get(folder, "")
-            with ThreadPoolExecutor(1) as pool:  # to open a network takes a tenth of the time of a whole process
+            with ThreadPoolExecutor(
+                1
+            ) as pool:  # to open a network takes a tenth of the time of a whole process
                 beside = None
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    beside = pool.submit(Recognizer, SPECIALIST, device, engine, charset, length, threads=threads)
+                    beside = pool.submit(
+                        Recognizer, SPECIALIST, device, engine, charset, length, threads=threads
+                    )
                 model = open_engine(folder, device, engine, threads)
             self.specialist = None if beside is None else beside.result()
         self.engine = model
         self.config = model.config
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
 
-    def limited_to(self, charset: str | None, lengths: Lengths | None, fold_case: bool) -> "Recognizer":
+    def limited_to(
+        self, charset: str | None, lengths: Lengths | None, fold_case: bool
+    ) -> "Recognizer":
         """Return a recognizer with the same engines that reads only such texts; UsageError as for the class."""
         other = self._with_the_same_engine()
         length = None if lengths is None else (lengths.shortest, lengths.longest)
@@ -119,7 +145,9 @@ class Recognizer:
         return other
 
     def _with_the_same_engine(self) -> "Recognizer":
-        other = object.__new__(type(self))  # copy.copy would open the model again, as unpickling does
+        other = object.__new__(
+            type(self)
+        )  # copy.copy would open the model again, as unpickling does
         other.__dict__ |= self.__dict__
         return other
 
@@ -169,7 +197,10 @@ class Recognizer:
         decoded = [self._decode(source) for source in sources]
         read = self._read([images for images in decoded if not isinstance(images, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = (replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name) for reading in read)
+        readings = (
+            replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name)
+            for reading in read
+        )
         return [images if isinstance(images, ImageError) else next(readings) for images in decoded]
 
     def _decode(self, source: Source) -> Decoded | ImageError:
@@ -195,14 +226,24 @@ class Recognizer:
                 for number, (_, beside) in enumerate(decoded)
                 if beside is not None and readings[number].confidence < CERTAIN
             }
-            for number, other in zip(special, self.specialist._read_once(list(special.values())), strict=True):
+            for number, other in zip(
+                special, self.specialist._read_once(list(special.values())), strict=True
+            ):
                 named = replace(other, model=self.specialist.model_name)
-                readings[number] = better_of(readings[number], named, self.specialist.config.lengths.longest)
+                readings[number] = better_of(
+                    readings[number], named, self.specialist.config.lengths.longest
+                )
         size = self.config.size
         for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
-            unsure = [number for number, reading in enumerate(readings) if reading.confidence < SURE]
+            unsure = [
+                number for number, reading in enumerate(readings) if reading.confidence < SURE
+            ]
             widths = {number: arrays[number].shape[-1] + change for number in unsure}
-            others = {n: of_width(arrays[n], width) for n, width in widths.items() if size.nearest(width) == width}
+            others = {
+                n: of_width(arrays[n], width)
+                for n, width in widths.items()
+                if size.nearest(width) == width
+            }
             for number, other in zip(others, self._read_once(list(others.values())), strict=True):
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
@@ -223,9 +264,15 @@ class Recognizer:
 
     def _read_batch_of_one_width(self, images: np.ndarray) -> list[Reading]:
         logits = self.engine.logits(images)
-        fits = len(logits) == len(images) and logits.shape == self.decoder.shape(logits) and logits.dtype == np.float32
+        fits = (
+            len(logits) == len(images)
+            and logits.shape == self.decoder.shape(logits)
+            and logits.dtype == np.float32
+        )
         if not fits or not np.isfinite(logits).all():
-            raise DamagedError(f"the model{self.place} gives invalid logits; its weights are damaged or not trained")
+            raise DamagedError(
+                f"the model{self.place} gives invalid logits; its weights are damaged or not trained"
+            )
         return self.decoder.read(logits)
 
 
@@ -235,7 +282,10 @@ def lengths_of(length: int | tuple[int, int] | None) -> Lengths | None:
         return None
     ends = tuple(length) if isinstance(length, (tuple, list)) else (length, length)
     fine = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends) and ends[0] <= ends[1]
-    check(fine, f"length must be a number of characters, or the smallest and the largest, not {length!r}")
+    check(
+        fine,
+        f"length must be a number of characters, or the smallest and the largest, not {length!r}",
+    )
     return Lengths(*ends)
 
 
@@ -248,7 +298,9 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
     return result
 
 
-def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto", threads: int | None = None) -> Engine:
+def open_engine(
+    folder: Path, device: str = "auto", wanted: EngineName = "auto", threads: int | None = None
+) -> Engine:
     """Return the engine for the model in `folder`; errors as for `Recognizer`."""
     if choose_engine(folder, device, wanted) == "onnx":
         from captcha_ocr.inference.onnx_engine import OnnxEngine
@@ -264,16 +316,28 @@ def open_engine(folder: Path, device: str = "auto", wanted: EngineName = "auto",
 
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
     """Choose onnx for `auto` if the network was exported, onnxruntime is installed and `device` allows the CPU."""
-    check(wanted in get_args(EngineName), f"unknown engine {wanted!r}; choose one of {', '.join(get_args(EngineName))}")
+    check(
+        wanted in get_args(EngineName),
+        f"unknown engine {wanted!r}; choose one of {', '.join(get_args(EngineName))}",
+    )
     is_exported = ONNX_FILE in read_config(folder)["files"]
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
         command = command_line("export", "IMAGES", "--model", str(folder))
         check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: {command}")
-        check(on_cpu, f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)")
-        check(is_installed, "the engine onnx needs onnxruntime; install it with: pip install onnxruntime")
+        check(
+            on_cpu,
+            f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)",
+        )
+        check(
+            is_installed,
+            "the engine onnx needs onnxruntime; install it with: pip install onnxruntime",
+        )
     if wanted == "onnx" or (wanted == "auto" and is_exported and on_cpu and is_installed):
         return "onnx"
-    check(find_spec("torch") is not None, f"reading with {folder} needs torch; install it with: pip install torch")
+    check(
+        find_spec("torch") is not None,
+        f"reading with {folder} needs torch; install it with: pip install torch",
+    )
     return "torch"

@@ -31,11 +31,24 @@ GROUPS = {  # of docs/designs.md, and the stages of their operators
 STAGE_ORDER = [stage for stages in GROUPS.values() for stage in stages]
 PLAIN: dict[str, Any] = {
     "canvas": {"width": 170, "height": 56, "color": "#f2efe6"},
-    "text": {"size": 36, "color": "#303030", "spacing": 0.06, "length": 5, "charset": "no-lookalikes"},
+    "text": {
+        "size": 36,
+        "color": "#303030",
+        "spacing": 0.06,
+        "length": 5,
+        "charset": "no-lookalikes",
+    },
     "redraw_illegible": False,
 }
-SHADE = {"kind": "gradient", "color": "#d8a070", "behind": True}  # shows what operators on pixels do to colours
-MARK_COLOR, UNDER_COLOR = "#3b7dd8", "#ff9a20"  # the default, the colour of the text, would hide what is new
+SHADE = {
+    "kind": "gradient",
+    "color": "#d8a070",
+    "behind": True,
+}  # shows what operators on pixels do to colours
+MARK_COLOR, UNDER_COLOR = (
+    "#3b7dd8",
+    "#ff9a20",
+)  # the default, the colour of the text, would hide what is new
 OF_LETTERS = ("decoys", "ghost", "small_print")  # come last
 BEHIND = ("blobs", "gradient", "texture", "tiles", "ghost")  # they would cover the text
 IMAGES, GAP, NAME_WIDTH, NAME_SIZE = 4, 4, 118, 13
@@ -73,7 +86,9 @@ def draw_strips(names: list[str | None], base: list[dict[str, Any]], path: Path)
         for number, image in enumerate(draw_operator(name, base)):
             picture.paste(image, (NAME_WIDTH + number * (width + GAP), y))
     few_colors = not base  # a third of the bytes, and no difference is seen
-    (picture.quantize(256, dither=Image.Dither.NONE) if few_colors else picture).save(path, optimize=True)
+    (picture.quantize(256, dither=Image.Dither.NONE) if few_colors else picture).save(
+        path, optimize=True
+    )
 
 
 def main() -> None:
@@ -81,7 +96,9 @@ def main() -> None:
     for group, stages in GROUPS.items():
         some = [name for name, operator in OPERATORS.items() if operator.stage in stages]
         some.sort(key=lambda name: (STAGE_ORDER.index(OPERATORS[name].stage), name in OF_LETTERS))
-        draw_strips([None, *some], [SHADE] if "pixels" in stages else [], DOCS / f"designs-{group}.png")
+        draw_strips(
+            [None, *some], [SHADE] if "pixels" in stages else [], DOCS / f"designs-{group}.png"
+        )
     names = design_names()
     drawers = {name: drawer_of(GeneratorConfig(design=name)) for name in names}
     drawn = [(name, drawers[name].draw(index)) for name in names for index in range(COLUMNS)]

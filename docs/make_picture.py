@@ -19,14 +19,18 @@ RANDOM_ONES = 4
 def main() -> None:
     """Draw, read and write the picture."""
     designs = [*design_names(), *[RANDOM] * RANDOM_ONES]
-    drawn = [drawer_of(GeneratorConfig(design=name)).draw(number) for number, name in enumerate(designs)]
+    drawn = [
+        drawer_of(GeneratorConfig(design=name)).draw(number) for number, name in enumerate(designs)
+    ]
     readings = Recognizer().predict([each.image for each in drawn])
     figure = Figure(figsize=(8, 4), layout="constrained")
     for axes, each, reading in zip(figure.subplots(3, 4).flat, drawn, readings, strict=True):
         axes.imshow(each.image)
         is_right = reading.text.casefold() == each.text.casefold()
         said = f"{reading.text}  {reading.confidence:.0%}"
-        axes.set_title(said, family="monospace", fontsize=11, color="black" if is_right else "firebrick")
+        axes.set_title(
+            said, family="monospace", fontsize=11, color="black" if is_right else "firebrick"
+        )
         axes.axis("off")
     figure.savefig(PICTURE, dpi=100)
 

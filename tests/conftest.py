@@ -28,13 +28,28 @@ from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.run import TrainOptions
 
-torch.set_num_threads(1)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the tests
+torch.set_num_threads(
+    1
+)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell's background jobs ignore it, and so would the tests
 
 ONE_WORKER = PrepareOptions(workers=1)
 QUIET = TrainOptions(device="cpu", quiet=True)
-CAPTCHAS = GeneratorConfig(count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,))
-DRAWN_ALIKE = ["--length", "2", "--charset", "digits", "--size", "48x16", "--font-sizes", "14"]  # CAPTCHAS as options
+CAPTCHAS = GeneratorConfig(
+    count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,)
+)
+DRAWN_ALIKE = [
+    "--length",
+    "2",
+    "--charset",
+    "digits",
+    "--size",
+    "48x16",
+    "--font-sizes",
+    "14",
+]  # CAPTCHAS as options
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),
     network=NetworkConfig(width=8, stem="3x3"),
@@ -53,7 +68,9 @@ def pytest_unconfigure(config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)")
+    parser.addoption(
+        "--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)"
+    )
 
 
 def pytest_configure(config):
@@ -62,7 +79,9 @@ def pytest_configure(config):
     os.environ["XDG_CACHE_HOME"] = config.stash[CACHE].name
     os.environ.pop("CAPTCHA_OCR_MODEL", None)
     if not config.getoption("--soak"):
-        os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start, while other tests run beside them
+        os.environ["OMP_NUM_THREADS"] = (
+            "1"  # for the commands that tests start, while other tests run beside them
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +151,11 @@ def invoke(*arguments: object, **settings) -> Result:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return every file in a folder, by its path there."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def weights(folder: Path) -> bytes:
@@ -216,5 +239,8 @@ def small_disk(folder: Path, script: str) -> list[str]:
 
 def skip_without_small_disks(folder: Path) -> None:
     """Skip the test where `small_disk` does not work."""
-    if shutil.which("unshare") is None or subprocess.run(small_disk(folder, "true"), capture_output=True).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(small_disk(folder, "true"), capture_output=True).returncode
+    ):
         pytest.skip("only Linux has small disks, for users who may call unshare")

@@ -27,7 +27,9 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width, height, *extra: bytes, first=b"", colour=0, depth=8, interlaced=False, most=20_000_000) -> bytes:
+def png(
+    width, height, *extra: bytes, first=b"", colour=0, depth=8, interlaced=False, most=20_000_000
+) -> bytes:
     """A PNG that says it has such sides, and is all zeros, of which it has `most` bytes at most."""
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
     row = 1 + (width * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour] * depth + 7) // 8
@@ -82,13 +84,17 @@ def gif_saying(screen: tuple[int, int], frame: tuple[int, int], disposal: int = 
 
 def bmp_in_runs(width: int, height: int, runs: bytes, bits: int) -> bytes:
     """A run-length encoded BMP, which Pillow decodes in Python."""
-    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 1 if bits == 8 else 2, len(runs), 0, 0, 16, 0)
+    header = struct.pack(
+        "<IiiHHIIiiII", 40, width, height, 1, bits, 1 if bits == 8 else 2, len(runs), 0, 0, 16, 0
+    )
     return b"BM" + struct.pack("<IHHI", 118 + len(runs), 0, 0, 118) + header + bytes(64) + runs
 
 
 def webp_of_frames(count: int, size: tuple[int, int]) -> bytes:
     """An animation of so many frames that are all the first one."""
-    data = encoded("WEBP", "RGB", size, save_all=True, append_images=[Image.new("RGB", size, "red")])
+    data = encoded(
+        "WEBP", "RGB", size, save_all=True, append_images=[Image.new("RGB", size, "red")]
+    )
     first = data.index(b"ANMF")
     frame = data[first : first + 8 + int.from_bytes(data[first + 4 : first + 8], "little")]
     body = data[8:first] + frame * count
@@ -108,7 +114,9 @@ def webp_lossless(width: int, height: int) -> bytes:
     return changed(encoded("WEBP", "RGB", lossless=True), 21, struct.pack("<I", bits))
 
 
-def gif_of_frames(count: int, frame: tuple[int, int] = (16, 16), size: tuple[int, int] = (16, 16)) -> bytes:
+def gif_of_frames(
+    count: int, frame: tuple[int, int] = (16, 16), size: tuple[int, int] = (16, 16)
+) -> bytes:
     """An animation of so many frames, all but the first of which say that they have such sides."""
     data = encoded("GIF", "P", size)
     first = data.index(b",")
@@ -117,14 +125,23 @@ def gif_of_frames(count: int, frame: tuple[int, int] = (16, 16), size: tuple[int
 
 def tiff(*tags: tuple[int, int, int, int], pixels: bytes = bytes(256)) -> bytes:
     """A grey TIFF of 16x16 with other tags (number, type, count, value), and its pixels at byte 1000."""
-    usual = [(256, 3, 1, 16), (257, 3, 1, 16), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 1000)]
+    usual = [
+        (256, 3, 1, 16),
+        (257, 3, 1, 16),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (273, 4, 1, 1000),
+    ]
     usual += [(277, 3, 1, 1), (278, 3, 1, 16), (279, 4, 1, len(pixels))]
     rows = sorted({number: (number, *rest) for number, *rest in (*usual, *tags)}.values())
     entries = b"".join(struct.pack("<HHII", *row) for row in rows)
     directory = struct.pack("<H", len(rows)) + entries + bytes(4)
     place = 8 if len(directory) < 990 else 1000 + len(pixels)
     return (
-        (b"II*\0" + struct.pack("<I", place) + (directory if place == 8 else b"")).ljust(1000, b"\0")
+        (b"II*\0" + struct.pack("<I", place) + (directory if place == 8 else b"")).ljust(
+            1000, b"\0"
+        )
         + pixels
         + (b"" if place == 8 else directory)
     )
@@ -148,14 +165,19 @@ BOMBS = {
     "png: 65500x65500": png(65_500, 65_500),
     "png: the largest sides there are": png(2**31 - 1, 2**31 - 1),
     "png: no sides": png(0, 0),
-    "png: a small size in what is no header": png(9000, 9000, first=chunk(b"junk", b"\0\0\0\x10" * 4)),
+    "png: a small size in what is no header": png(
+        9000, 9000, first=chunk(b"junk", b"\0\0\0\x10" * 4)
+    ),
     "png: 100,000 empty texts": png(16, 16, chunk(b"teXt", b"") * 100_000),
     "png: 160,000 empty parts of pixels": png(16, 16, chunk(b"IDAT", b"") * 160_000),
     "png: 48,000 frames": png(
         16,
         16,
         chunk(b"acTL", struct.pack(">II", 48_000, 0)),
-        *(chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0)) for number in range(48_000)),
+        *(
+            chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0))
+            for number in range(48_000)
+        ),
     ),
     "png: a palette of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(1_900_000)), colour=3),
     "png: a text of 4 GB": png(16, 16, b"\xff\xff\xff\xfftEXt"),
@@ -175,30 +197,43 @@ BOMBS = {
     "gif: a frame of 65535x65535": gif_saying((16, 16), (65_535, 65_535)),
     "gif: a frame of 9450x9450, at which Pillow warns": gif_saying((16, 16), (9450, 9450)),
     "gif: a screen of 30000x1 and a frame of 1x4096, likewise": gif_saying((30_000, 1), (1, 4096)),
-    "gif: 13000x13000, which Pillow fills": gif_saying((13_000, 13_000), (13_000, 13_000), disposal=2),
+    "gif: 13000x13000, which Pillow fills": gif_saying(
+        (13_000, 13_000), (13_000, 13_000), disposal=2
+    ),
     "gif: a comment in 900,000 blocks": gif_with(b"\x21\xfe" + b"\x01a" * 900_000 + b"\0"),
     "gif: 390,000 comments": gif_with(b"\x21\xfe\x01a\0" * 390_000),
     "gif: 230,000 control blocks": gif_with(b"\x21\xf9\x04\x08\0\0\0\0" * 230_000),
     "gif: no end": encoded("GIF", "P")[:-20],
     "bmp: 60000x60000": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, 60_000)),
-    "bmp: 60000 wide, upside down": changed(encoded("BMP"), 18, struct.pack("<ii", 60_000, -60_000)),
+    "bmp: 60000 wide, upside down": changed(
+        encoded("BMP"), 18, struct.pack("<ii", 60_000, -60_000)
+    ),
     "bmp: a million runs of a pixel": bmp_in_runs(4096, 976, b"\x01\x55" * 990_000, 4),
     "bmp: 160x60 in a million runs": bmp_in_runs(160, 60, b"\0\x02\0\0" * 490_000, 8),
     "bmp: 4096x976 in long runs": bmp_in_runs(4096, 976, b"\xff\x12" * 17 * 976, 4),
     "bmp: 4096x976 of short rows": bmp_in_runs(4096, 976, b"\x01\x01\0\0" * 976, 8),
     "bmp: 1x4096 in a million ends of rows": bmp_in_runs(1, 4096, b"\0\0" * 990_000, 8),
     "bmp: a header of 4 GB": changed(encoded("BMP"), 14, b"\xff\xff\xff\xff"),
-    "bmp: a table of 65,536 colours": changed(encoded("BMP", "P"), 46, struct.pack("<I", 65_536)) + bytes(300_000),
+    "bmp: a table of 65,536 colours": changed(encoded("BMP", "P"), 46, struct.pack("<I", 65_536))
+    + bytes(300_000),
     "webp: a canvas of 16383x16383": webp_canvas(16_383, 16_383),
-    "webp: a canvas of 16383x16383 with a frame": webp_canvas(16_383, 16_383, encoded("WEBP", "RGB")[12:]),
-    "webp: a canvas of 9450x9450, at which Pillow warns": webp_canvas(9450, 9450, encoded("WEBP", "RGB")[12:]),
+    "webp: a canvas of 16383x16383 with a frame": webp_canvas(
+        16_383, 16_383, encoded("WEBP", "RGB")[12:]
+    ),
+    "webp: a canvas of 9450x9450, at which Pillow warns": webp_canvas(
+        9450, 9450, encoded("WEBP", "RGB")[12:]
+    ),
     "webp: lossless, 16383x16383": webp_lossless(16_383, 16_383),
-    "webp: lossy, 16383x16383": changed(encoded("WEBP", "RGB"), 26, struct.pack("<HH", 16_383, 16_383)),
+    "webp: lossy, 16383x16383": changed(
+        encoded("WEBP", "RGB"), 26, struct.pack("<HH", 16_383, 16_383)
+    ),
     "webp: 240,000 empty parts": webp_canvas(16, 16, b"junk\0\0\0\0" * 240_000),
     "webp: 12,000 frames": webp_of_frames(12_000, (16, 16)),
     "tiff: 65500x65500": tiff((256, 4, 1, 65_500), (257, 4, 1, 65_500)),
     "tiff: no sides": tiff((256, 3, 1, 0)),
-    "tiff: a tile of 65536x65536": tiff((322, 4, 1, 65_536), (323, 4, 1, 65_536), (324, 4, 1, 1000), (325, 4, 1, 256)),
+    "tiff: a tile of 65536x65536": tiff(
+        (322, 4, 1, 65_536), (323, 4, 1, 65_536), (324, 4, 1, 1000), (325, 4, 1, 256)
+    ),
     "tiff: 4 billion strips": tiff((273, 4, 2**32 - 1, 1000), (279, 4, 2**32 - 1, 1000)),
     "tiff: 4 billion bits a sample": tiff((258, 4, 1, 2**32 - 1)),
     "tiff: 60,000 samples": tiff((277, 3, 1, 60_000), (258, 3, 60_000, 1000)),
@@ -218,45 +253,72 @@ LONG_EXIF = b"Exif\0\0" + exif(60_000, 1_100_000)
 # What is read, although it has texts, profiles or other parts that cost a decoder time or memory: name -> bytes.
 BURDENED = {
     "png: 200 compressed texts": png(16, 16, chunk(b"zTXt", b"a\0\0" + TEXT) * 200),
-    "png: 1,800 compressed texts of 1 MB": png(16, 16, chunk(b"iTXt", b"a\0\1\0\0\0" + TEXT) * 1_800),
-    "png: a colour profile of 100 MB": png(16, 16, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))),
+    "png: 1,800 compressed texts of 1 MB": png(
+        16, 16, chunk(b"iTXt", b"a\0\1\0\0\0" + TEXT) * 1_800
+    ),
+    "png: a colour profile of 100 MB": png(
+        16, 16, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))
+    ),
     "png: 1,800 colour profiles of 1 MB": png(16, 16, PROFILE * 1_800),
     "png: EXIF data that stand for 20 GB": png(16, 16, chunk(b"eXIf", exif(20_000, 1_000_000))),
-    "png: a second header": png(16, 16, chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 0, 0, 0, 0))),
+    "png: a second header": png(
+        16, 16, chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 0, 0, 0, 0))
+    ),
     "png: 2,400 palettes": png(16, 16, chunk(b"PLTE", bytes(768)) * 2_400, colour=3),
-    "png: transparency of 1.9 MB": png(16, 16, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(1_900_000)), colour=3),
+    "png: transparency of 1.9 MB": png(
+        16, 16, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(1_900_000)), colour=3
+    ),
     "png: an animation of no frames, at which Pillow warns": png(16, 16, chunk(b"acTL", bytes(8))),
-    "png: pixels of 200 MB for 16x16": png(16, 16, chunk(b"IDAT", zlib.compress(bytes(200_000_000), 9))),
+    "png: pixels of 200 MB for 16x16": png(
+        16, 16, chunk(b"IDAT", zlib.compress(bytes(200_000_000), 9))
+    ),
     "png: 4096x1, interlaced": png(4096, 1, colour=6, depth=16, interlaced=True),
     "png: 1x4096, interlaced": png(1, 4096, colour=6, depth=16, interlaced=True),
-    "jpeg: EXIF data that stand for 80 MB": jpeg_with(segment(0xE1, b"Exif\0\0" + exif(2_600, 30_000))),
+    "jpeg: EXIF data that stand for 80 MB": jpeg_with(
+        segment(0xE1, b"Exif\0\0" + exif(2_600, 30_000))
+    ),
     "jpeg: EXIF data in 29 segments that stand for 66 GB": jpeg_with(
         b"".join(
-            segment(0xE1, b"Exif\0\0" + LONG_EXIF[start : start + 65_000]) for start in range(0, len(LONG_EXIF), 65_000)
+            segment(0xE1, b"Exif\0\0" + LONG_EXIF[start : start + 65_000])
+            for start in range(0, len(LONG_EXIF), 65_000)
         )
     ),
     "jpeg: 145,000 Photoshop resources": jpeg_with(segment(0xED, RESOURCES) * 29),
     "jpeg: a picture index of 4 billion": jpeg_with(
-        segment(0xE2, b"MPF\0II*\0" + struct.pack("<IHHHII", 8, 1, 0xB001, 4, 1, 2**32 - 1) + bytes(4))
+        segment(
+            0xE2, b"MPF\0II*\0" + struct.pack("<IHHHII", 8, 1, 0xB001, 4, 1, 2**32 - 1) + bytes(4)
+        )
     ),
     "jpeg: 1,200 pictures": encoded(
-        "MPO", "RGB", save_all=True, append_images=[Image.new("RGB", (16, 16)) for _ in range(1_199)]
+        "MPO",
+        "RGB",
+        save_all=True,
+        append_images=[Image.new("RGB", (16, 16)) for _ in range(1_199)],
     ),
     "jpeg: a million bytes that fill": jpeg_with(b"\xff" * 1_000_000),
     "jpeg: a million bytes of no segment": jpeg_with(b"\xff\0" * 500_000),
     "jpeg: a million restart markers in no scan": jpeg_with(b"\xff\xd0" * 950_000),
     "jpeg: 600,000 scans after its end": encoded("JPEG") + b"\xff\xda\0" * 600_000,
     "gif: a comment of 1.9 MB": gif_with(b"\x21\xfe" + (b"\xff" + bytes(255)) * 7_400 + b"\0"),
-    "gif: 45,000 frames": encoded("GIF", "P") + encoded("GIF", "P")[encoded("GIF", "P").index(b",") : -1] * 45_000,
-    "bmp: 160x60 in 72,000 jumps": bmp_in_runs(160, 60, b"\0\2\0\0" * 72_000 + b"\xa0\5\0\0" * 60, 8),
+    "gif: 45,000 frames": encoded("GIF", "P")
+    + encoded("GIF", "P")[encoded("GIF", "P").index(b",") : -1] * 45_000,
+    "bmp: 160x60 in 72,000 jumps": bmp_in_runs(
+        160, 60, b"\0\2\0\0" * 72_000 + b"\xa0\5\0\0" * 60, 8
+    ),
     "bmp: 300x330 in runs of a pixel": bmp_in_runs(300, 330, (b"\1\5" * 300 + b"\0\0") * 330, 4),
     "png: 4,900 frames": png(
         16,
         16,
         chunk(b"acTL", struct.pack(">II", 4_900, 0)),
-        *(chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0)) for number in range(4_900)),
+        *(
+            chunk(b"fcTL", struct.pack(">IIIIIHHBB", number, 16, 16, 0, 0, 1, 1, 2, 0))
+            for number in range(4_900)
+        ),
     ),
-    "gif: 160,000 blocks of a byte after its frame": encoded("GIF", "P")[:-1] + b"\x21\xfe" + b"\1a" * 800_000 + b"\0;",
+    "gif: 160,000 blocks of a byte after its frame": encoded("GIF", "P")[:-1]
+    + b"\x21\xfe"
+    + b"\1a" * 800_000
+    + b"\0;",
     "gif: 300 frames": gif_of_frames(300),
     "gif: 99 frames of 65535x1365": gif_of_frames(100, (65_535, 1365)),
     "gif: 100 frames of 200x200": gif_of_frames(100, (200, 200), (200, 200)),
@@ -264,7 +326,9 @@ BURDENED = {
     "tiff: 60 texts of 1.9 MB": tiff(
         *((number, 2, 1_900_000, 0) for number in range(600, 660)), pixels=bytes(1_900_000)
     ),
-    "tiff: pixels of 200 MB for 16x16": tiff((259, 3, 1, 8), pixels=zlib.compress(bytes(200_000_000), 9)),
+    "tiff: pixels of 200 MB for 16x16": tiff(
+        (259, 3, 1, 8), pixels=zlib.compress(bytes(200_000_000), 9)
+    ),
     "webp: EXIF data that stand for 66 GB": encoded("WEBP", "RGB", exif=LONG_EXIF),
 }
 
@@ -272,7 +336,9 @@ BURDENED = {
 LARGEST = {
     "png: 2000x2000, 16-bit grey": png(2000, 2000, depth=16),
     "png: 2000x2000, RGBA": png(2000, 2000, colour=6),
-    "png: 976x4096, interlaced 16-bit RGBA": png(976, 4096, colour=6, depth=16, interlaced=True, most=70_000_000),
+    "png: 976x4096, interlaced 16-bit RGBA": png(
+        976, 4096, colour=6, depth=16, interlaced=True, most=70_000_000
+    ),
     "jpeg: 2000x2000, progressive CMYK": encoded("JPEG", "CMYK", (2000, 2000), progressive=True),
     "jpeg: 2000x2000, without its end": encoded("JPEG", "RGB", (2000, 2000))[:-2],
     "gif: 2000x2000": encoded("GIF", "P", (2000, 2000)),

@@ -33,15 +33,25 @@ def benchmark(monkeypatch, capsys):
 
 @pytest.mark.parametrize("design", ["captcha", "night"])
 def test_drawing_is_compared_with_the_package_in_one_json_object(benchmark, design):
-    document = json.loads(benchmark("bench", f"generate --design {design} --count 200 --runs 1 --against naive --json"))
-    assert (document["what"], document["images"], document["images_per_s"]["runs"]) == ("generate", 200, 1)
+    document = json.loads(
+        benchmark(
+            "bench", f"generate --design {design} --count 200 --runs 1 --against naive --json"
+        )
+    )
+    assert (document["what"], document["images"], document["images_per_s"]["runs"]) == (
+        "generate",
+        200,
+        1,
+    )
     ours, package = (document[name]["median"] for name in ("images_per_s", "naive_images_per_s"))
     assert document["ratio"]["median"] == pytest.approx(ours / package)
 
 
 @pytest.mark.parametrize("what", ["train", "eval"])
 def test_training_and_reading_are_measured(benchmark, what):
-    line, last = benchmark("bench", f"{what} --preset tiny --count 200 --runs 1 --device cpu").splitlines()
+    line, last = benchmark(
+        "bench", f"{what} --preset tiny --count 200 --runs 1 --device cpu"
+    ).splitlines()
     document = json.loads(last)
     assert (document["what"], document["images"], document["device"]) == (what, 200, "cpu")
     assert f"{document['images_per_s']['median']:,.0f}" in line
@@ -49,14 +59,32 @@ def test_training_and_reading_are_measured(benchmark, what):
 
 def test_training_on_drawings_is_compared_with_training_from_shards(benchmark, monkeypatch):
     monkeypatch.setattr("captcha_ocr.training.drawing.HELD_OUT", 6)
-    *_, last = benchmark("drawing", "--preset tiny --count 24 --repeat 1 --runs 1 --device cpu").splitlines()
+    *_, last = benchmark(
+        "drawing", "--preset tiny --count 24 --repeat 1 --runs 1 --device cpu"
+    ).splitlines()
     rates, ratios = (json.loads(last)[name] for name in ("images_per_s", "ratio"))
-    assert ratios["repeat 1"]["median"] == pytest.approx(rates["repeat 1"]["median"] / rates["shards"]["median"])
+    assert ratios["repeat 1"]["median"] == pytest.approx(
+        rates["repeat 1"]["median"] / rates["shards"]["median"]
+    )
 
 
 def test_preparing_is_measured_in_processes_of_its_own():
-    command = [sys.executable, BENCHMARKS / "bench.py", "prepare", "--count", "200", "--runs", "1", "--json"]
-    assert json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))["images_per_s"]["median"] > 0
+    command = [
+        sys.executable,
+        BENCHMARKS / "bench.py",
+        "prepare",
+        "--count",
+        "200",
+        "--runs",
+        "1",
+        "--json",
+    ]
+    assert (
+        json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))["images_per_s"][
+            "median"
+        ]
+        > 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +101,9 @@ def test_preparing_is_measured_in_processes_of_its_own():
         ("time_to_accuracy", "--epochs 1 --count 1500", "1500"),
     ],
 )
-def test_options_that_leave_nothing_to_measure_are_refused_by_name(benchmark, capsys, script, arguments, named):
+def test_options_that_leave_nothing_to_measure_are_refused_by_name(
+    benchmark, capsys, script, arguments, named
+):
     with pytest.raises(SystemExit, match=r"^2$"):
         benchmark(script, arguments)
     assert named in capsys.readouterr().err.splitlines()[-1]

@@ -40,14 +40,28 @@ def test_unknown_characters_come_once_each_and_in_order():
     assert ABC.unknown_characters("zaxzB?") == "zxB?"
 
 
-@pytest.mark.parametrize(("text", "longest", "named"), [("aqb", None, ["'aqb'", "'q'"]), ("abc", 2, ["'abc'"])])
+@pytest.mark.parametrize(
+    ("text", "longest", "named"), [("aqb", None, ["'aqb'", "'q'"]), ("abc", 2, ["'abc'"])]
+)
 def test_a_text_that_does_not_fit_is_named(text, longest, named):
     with pytest.raises(LabelError) as refusal:
         ABC.encode(["ab", text], longest)
     assert all(name in str(refusal.value) for name in named)
 
 
-UNUSABLE = ["", "aba", "a\tb", "a\nb", "a\0b", "\u0301a", "कककि", "a\u00a0", "a\u200b", "a\ud800", "x" * (2**15 + 1)]
+UNUSABLE = [
+    "",
+    "aba",
+    "a\tb",
+    "a\nb",
+    "a\0b",
+    "\u0301a",
+    "कककि",
+    "a\u00a0",
+    "a\u200b",
+    "a\ud800",
+    "x" * (2**15 + 1),
+]
 
 
 @pytest.mark.parametrize("characters", UNUSABLE, ids=lambda characters: ascii(characters[:9]))
@@ -63,7 +77,11 @@ def test_folding_does_not_hide_a_repeated_character():
 
 def test_decomposed_and_composed_characters_are_the_same():
     assert Charset("a" + COMPOSED).encode(["a" + DECOMPOSED]).tolist() == [[0, 1]]
-    assert characters_of("a" + DECOMPOSED) == find_charset(["a" + DECOMPOSED]).characters == "a" + COMPOSED
+    assert (
+        characters_of("a" + DECOMPOSED)
+        == find_charset(["a" + DECOMPOSED]).characters
+        == "a" + COMPOSED
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +102,9 @@ def test_decomposed_and_composed_characters_are_the_same():
         (["éÀ"], None, False, "àé", "lower"),
     ],
 )
-def test_the_case_rule_follows_the_labels_and_the_given_alphabet(texts, given, case_sensitive, characters, fold):
+def test_the_case_rule_follows_the_labels_and_the_given_alphabet(
+    texts, given, case_sensitive, characters, fold
+):
     assert find_charset(texts, given, case_sensitive) == Charset(characters, fold)
 
 
@@ -101,7 +121,10 @@ def test_folding_never_changes_the_length_of_a_text(fold, character):
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),  # letters: alef א, bet ב, gimel ג; Arabic alef ا, beh ب; from right to left in the source
+    (
+        "text",
+        "seen",
+    ),  # letters: alef א, bet ב, gimel ג; Arabic alef ا, beh ب; from right to left in the source
     [
         ("abc", "abc"),
         ("12-34+", "12-34+"),
@@ -121,7 +144,11 @@ def test_folding_never_changes_the_length_of_a_text(fold, character):
 def test_texts_from_right_to_left_have_class_ids_in_the_order_in_which_they_are_seen(text, seen):
     charset = find_charset([text])
     ids = charset.encode([text])
-    assert "".join(charset.symbols[number] for number in ids[0]) == seen == "".join(in_visual_order(text))
+    assert (
+        "".join(charset.symbols[number] for number in ids[0])
+        == seen
+        == "".join(in_visual_order(text))
+    )
     assert charset.decode(ids) == [text]
     assert Charset.from_dict(charset.to_dict()) == charset
 
@@ -174,7 +201,9 @@ def test_of_a_large_alphabet_only_the_beginning_and_the_number_is_shown(number, 
     assert "\u2423" in shorten("a b")
 
 
-@pytest.mark.parametrize(("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")])
+@pytest.mark.parametrize(
+    ("text", "merged"), [("O0o", "000"), ("1lI|", "1111"), ("cC", "CC"), ("A8B", "A8B")]
+)
 def test_look_alikes_become_the_first_of_their_group(text, merged):
     assert merge_lookalikes(text) == merged
 
@@ -182,7 +211,11 @@ def test_look_alikes_become_the_first_of_their_group(text, merged):
 @pytest.mark.parametrize(
     ("one", "other", "named"),
     [
-        ("\u00e9.png", "e\u0301.png", ["character 1", "U+00E9", "U+0065"]),  # composed and decomposed
+        (
+            "\u00e9.png",
+            "e\u0301.png",
+            ["character 1", "U+00E9", "U+0065"],
+        ),  # composed and decomposed
         ("A1.png", "\u04101.png", ["character 1", "U+0041 LATIN", "U+0410 CYRILLIC"]),
         ("a.png", "a.png ", ["character 6", "nothing", "U+0020 SPACE"]),
         ("a b.png", "a\u00a0b.png", ["character 2", "SPACE", "NO-BREAK SPACE"]),
@@ -197,6 +230,8 @@ def test_two_texts_that_look_the_same_are_told_apart(one, other, named):
     assert all(name in how_they_differ(one, other) for name in named)
 
 
-@pytest.mark.parametrize(("one", "other"), [("a.png", "a.png"), ("a.png", "b.png"), ("a.png", "aa.png"), ("", "ab")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("a.png", "a.png"), ("a.png", "b.png"), ("a.png", "aa.png"), ("", "ab")]
+)
 def test_texts_that_look_different_need_no_words(one, other):
     assert how_they_differ(one, other) == ""

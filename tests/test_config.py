@@ -23,7 +23,9 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 
-MODEL = ModelConfig(Charset("abé", "lower"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3"))
+MODEL = ModelConfig(
+    Charset("abé", "lower"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3")
+)
 
 
 SEEDS = [-1, 2**32, 0.5]
@@ -31,14 +33,39 @@ IMPOSSIBLE = {
     Lengths(4, 4): {"shortest": [0, 5, "4"], "longest": [65]},
     MODEL.size: {"height": [7, 16.0], "width": [1025], "channels": [2]},
     NetworkConfig(): {"width": [0, True], "stem": ["5x5"], "pool": ["none"], "normalise": [1]},
-    PrepareConfig(): {"preset": ["nonesuch"], "width": [48], "height": [16], "channels": [0, 4], "seed": SEEDS}
+    PrepareConfig(): {
+        "preset": ["nonesuch"],
+        "width": [48],
+        "height": [16],
+        "channels": [0, 4],
+        "seed": SEEDS,
+    }
     | {"split": [(80, 20), (80, 10, 5), (90, 10, 0), (110, -20, 10)]},
     PrepareConfig(width=48, height=16): {"width": [0, 4]},
-    TrainConfig(): {"epochs": [0], "patience": [0], "batch_size": [1], "learning_rate": [0.0, float("nan")]}
-    | {"schedule": ["linear"], "optimizer": ["sgd"], "loss": ["mse"], "precision": ["fp8"], "seed": SEEDS},
-    GeneratorConfig(): {"start": [-1], "height": [15], "font_sizes": [(42, 3)], "warp": ["none"], "charset": ["aa"]}
+    TrainConfig(): {
+        "epochs": [0],
+        "patience": [0],
+        "batch_size": [1],
+        "learning_rate": [0.0, float("nan")],
+    }
+    | {
+        "schedule": ["linear"],
+        "optimizer": ["sgd"],
+        "loss": ["mse"],
+        "precision": ["fp8"],
+        "seed": SEEDS,
+    },
+    GeneratorConfig(): {
+        "start": [-1],
+        "height": [15],
+        "font_sizes": [(42, 3)],
+        "warp": ["none"],
+        "charset": ["aa"],
+    }
     | {"seed": SEEDS},
-    GeneratorConfig(width=2500): {"height": [2000]},  # more pixels than an image that is read may have
+    GeneratorConfig(width=2500): {
+        "height": [2000]
+    },  # more pixels than an image that is read may have
 }
 
 
@@ -52,7 +79,11 @@ def test_an_impossible_value_is_refused(config):
 
 def test_lengths_are_one_number_or_a_range():
     assert [str(Lengths(4, 4)), str(Lengths(4, 6))] == ["4", "4-6"]
-    assert [Lengths.parse(text) for text in ("4", "4-6", "04")] == [Lengths(4, 4), Lengths(4, 6), Lengths(4, 4)]
+    assert [Lengths.parse(text) for text in ("4", "4-6", "04")] == [
+        Lengths(4, 4),
+        Lengths(4, 6),
+        Lengths(4, 4),
+    ]
     assert [length in Lengths(4, 6) for length in (3, 4, 6, 7)] == [False, True, True, False]
 
 
@@ -64,7 +95,9 @@ def test_a_text_that_is_no_length_is_refused(text):
 
 def test_a_place_can_be_empty_if_lengths_vary_or_ctc_reads_columns():
     for pool, shortest, nothing in (("global", 4, []), ("global", 3, [""]), ("columns", 4, [""])):
-        model = replace(MODEL, lengths=Lengths(shortest, 4), network=replace(MODEL.network, pool=pool))
+        model = replace(
+            MODEL, lengths=Lengths(shortest, 4), network=replace(MODEL.network, pool=pool)
+        )
         assert model.class_names == ["a", "b", "é", *nothing]
 
 
@@ -76,7 +109,12 @@ MALFORMED = {
     "lengths": [4, {"shortest": 0, "longest": 4}, {"shortest": 4}],
     "size": [None, {"height": 24}],
     "network": [{"wings": 2}, {"stem": ["3x3"]}],
-    "charset": ["ab", {"characters": 5, "fold": None}, {"characters": "ab", "fold": "title"}, {"characters": "ab"}],
+    "charset": [
+        "ab",
+        {"characters": 5, "fold": None},
+        {"characters": "ab", "fold": "title"},
+        {"characters": "ab"},
+    ],
 }
 
 
@@ -107,11 +145,18 @@ def test_unknown_names_are_refused():
 
 
 def test_an_option_without_a_value_keeps_that_of_the_preset():
-    assert TrainConfig(batch_size=7).with_options(batch_size=None, epochs=3) == TrainConfig(batch_size=7, epochs=3)
+    assert TrainConfig(batch_size=7).with_options(batch_size=None, epochs=3) == TrainConfig(
+        batch_size=7, epochs=3
+    )
 
 
 def test_options_and_the_preset_win_over_the_size_of_the_images():
-    options = [{"preset": "seed"}, {"preset": "seed", "channels": 1}, {"width": 100, "height": 40}, {"channels": 3}]
+    options = [
+        {"preset": "seed"},
+        {"preset": "seed", "channels": 1},
+        {"width": 100, "height": 40},
+        {"channels": 3},
+    ]
     sizes = [str(PrepareConfig(**some).input_size(GENERATED)) for some in options]
     assert sizes == ["56x24, colour", "56x24, grey", "100x40, grey", "160x60, colour"]
 
@@ -130,15 +175,21 @@ def test_options_and_the_preset_win_over_the_size_of_the_images():
         (4000, 8, 4, (1024, 8)),
     ],
 )
-def test_the_input_keeps_the_proportions_of_the_images_and_a_budget_of_pixels(width, height, longest, size):
+def test_the_input_keeps_the_proportions_of_the_images_and_a_budget_of_pixels(
+    width, height, longest, size
+):
     for channels in (1, 3):
-        found = PrepareConfig().input_size(derived_size(ImageKind(height, width, channels), longest))
+        found = PrepareConfig().input_size(
+            derived_size(ImageKind(height, width, channels), longest)
+        )
         assert (found.width, found.height, found.channels) == (*size, channels)
 
 
 def test_the_number_of_epochs_follows_from_the_number_of_images():
     preset = PRESETS["default"]
-    epochs = [derive_epochs(TrainConfig(), images) for images in (10, preset.images_seen // 10, 10**9)]
+    epochs = [
+        derive_epochs(TrainConfig(), images) for images in (10, preset.images_seen // 10, 10**9)
+    ]
     assert epochs == [preset.max_epochs, 10, 1]
     assert derive_epochs(TrainConfig(preset="few"), 5000) == 30
     assert derive_epochs(TrainConfig(epochs=7), 10**9) == 7
@@ -148,12 +199,21 @@ def test_the_number_of_epochs_follows_from_the_number_of_images():
 
 
 def test_the_preset_follows_from_the_number_of_images():
-    assert [preset_for(images) for images in (2, 19_999, 20_000, 10**6)] == ["few", "few", "default", "default"]
+    assert [preset_for(images) for images in (2, 19_999, 20_000, 10**6)] == [
+        "few",
+        "few",
+        "default",
+        "default",
+    ]
 
 
 def test_few_images_of_the_size_of_the_model_in_the_package_start_from_it():
     size = ANY_DESIGN.fixed(200, 50)
-    assert [preset_for(images, size) for images in (2, 999, 1000)] == ["finetune", "finetune", "few"]
+    assert [preset_for(images, size) for images in (2, 999, 1000)] == [
+        "finetune",
+        "finetune",
+        "few",
+    ]
     others = InputSize(64, 256, 1), InputSize(60, 160, 3), InputSize(64, 250, 3)
     assert [preset_for(2, other) for other in others] == ["few"] * 3
     training = preset_named("finetune").training

@@ -3,13 +3,22 @@ import pytest
 from captcha_ocr import errors
 from captcha_ocr.errors import CaptchaOcrError
 
-EXIT_CODES = {"CaptchaOcrError": 1, "UsageError": 2, "ImageError": 1, "LabelError": 1, "DamagedError": 3}
+EXIT_CODES = {
+    "CaptchaOcrError": 1,
+    "UsageError": 2,
+    "ImageError": 1,
+    "LabelError": 1,
+    "DamagedError": 3,
+}
 
 
 def test_every_error_has_its_exit_code_and_no_error_catches_another():
     classes = [item for item in vars(errors).values() if isinstance(item, type)]
     assert {item.__name__: item.exit_code for item in classes} == EXIT_CODES
-    assert all(item.__base__ is (Exception if item is CaptchaOcrError else CaptchaOcrError) for item in classes)
+    assert all(
+        item.__base__ is (Exception if item is CaptchaOcrError else CaptchaOcrError)
+        for item in classes
+    )
 
 
 @pytest.mark.parametrize(("text", "shown"), [("no image", "no image"), ("a\x1b\nb", r"a\x1b\nb")])

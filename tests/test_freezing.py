@@ -13,7 +13,9 @@ from captcha_ocr.pyinstaller import get_hook_dirs
 
 pytest.importorskip("PyInstaller")
 SAMPLE = Path(__file__).parent.parent / "data" / "samples" / "00000-0ZLA.png"
-READER = "import sys; from captcha_ocr import Recognizer; print(Recognizer().predict(sys.argv[1]).text)"
+READER = (
+    "import sys; from captcha_ocr import Recognizer; print(Recognizer().predict(sys.argv[1]).text)"
+)
 COMMANDS = "from captcha_ocr.cli.app import main; main()"
 
 
@@ -68,8 +70,21 @@ def test_a_bundled_program_reads(tmp_path, soak, program, words):
     if not soak:
         pytest.skip("a bundle takes half a minute; make soak")
     (tmp_path / "app.py").write_text(program)
-    without = [word for name in ("torch", "matplotlib", "onnx") for word in ("--exclude-module", name)]
-    command = [sys.executable, "-m", "PyInstaller", "--log-level", "ERROR", "--onedir", *without, "app.py"]
+    without = [
+        word for name in ("torch", "matplotlib", "onnx") for word in ("--exclude-module", name)
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "PyInstaller",
+        "--log-level",
+        "ERROR",
+        "--onedir",
+        *without,
+        "app.py",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    done = subprocess.run([tmp_path / "dist" / "app" / "app", *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [tmp_path / "dist" / "app" / "app", *words], capture_output=True, text=True, check=True
+    )
     assert "0ZLA" in done.stdout

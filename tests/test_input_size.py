@@ -13,7 +13,9 @@ MODEL = ModelConfig(Charset("ab"), Lengths(4, 6), InputSize(24, 56, 3), NetworkC
 
 def test_a_size_with_a_step_keeps_the_aspect_of_images_as_far_as_it_goes():
     size = InputSize(height=64, width=320, channels=3, step=32)
-    widths = [size.width_of(*sides) for sides in ((160, 64), (100, 40), (170, 64), (64, 640), (6400, 64))]
+    widths = [
+        size.width_of(*sides) for sides in ((160, 64), (100, 40), (170, 64), (64, 640), (6400, 64))
+    ]
     assert widths == [160, 160, 160, 64, 320]
     assert size.fixed(100, 40) == InputSize(64, 160, 3) == InputSize(64, 160, 3).fixed(7, 7)
     assert str(size) == "up to 320x64, colour"

@@ -8,18 +8,33 @@ from captcha_ocr.metrics import Scores, is_worse, reliability_of, score_texts, w
 @pytest.mark.parametrize(
     ("right", "total", "low", "high"),
     # Computed by hand from the published formula, z = 1.959964.
-    [(0, 10, 0.0, 0.27753), (10, 10, 0.72247, 1.0), (50, 100, 0.40383, 0.59617), (1, 1, 0.20654, 1.0), (0, 0, 0, 1)],
+    [
+        (0, 10, 0.0, 0.27753),
+        (10, 10, 0.72247, 1.0),
+        (50, 100, 0.40383, 0.59617),
+        (1, 1, 0.20654, 1.0),
+        (0, 0, 0, 1),
+    ],
 )
 def test_the_interval_is_wilsons(right, total, low, high):
     found = wilson_interval(right, total)
     assert found == pytest.approx((low, high), abs=1e-5)
-    assert [end in (0, 1) for end in found] == [right == 0, right == total]  # exact only at the ends of the scale
+    assert [end in (0, 1) for end in found] == [
+        right == 0,
+        right == total,
+    ]  # exact only at the ends of the scale
 
 
 @pytest.mark.parametrize(
     ("right", "other", "total", "worse"),
     # 9 and 3 of 10 are Newcombe's own example: 60 % apart, at least 17.05 %.
-    [(3, 9, 10, True), (9, 10, 10, False), (496, 500, 500, False), (495, 500, 500, True), (10, 9, 10, False)],
+    [
+        (3, 9, 10, True),
+        (9, 10, 10, False),
+        (496, 500, 500, False),
+        (495, 500, 500, True),
+        (10, 9, 10, False),
+    ],
 )
 def test_worse_means_significantly_worse(right, other, total, worse):
     assert is_worse(right, other, total) is worse
@@ -34,7 +49,8 @@ def test_texts_are_scored_as_a_whole_and_by_position():
 
 
 @pytest.mark.parametrize(
-    ("truth", "code", "accuracy", "worst"), [("ABC", "AB", 2 / 3, ("C", "", 1)), ("AB", "ABC", 2 / 3, ("", "C", 1))]
+    ("truth", "code", "accuracy", "worst"),
+    [("ABC", "AB", 2 / 3, ("C", "", 1)), ("AB", "ABC", 2 / 3, ("", "C", 1))],
 )
 def test_a_text_of_another_length_is_wrong_where_it_has_ended(truth, code, accuracy, worst):
     scores = score_texts([truth], [code])
@@ -78,7 +94,10 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
     assert reliability.confident_match == pytest.approx(280 / 285)
     assert "98.25%" in str(reliability)
     assert "300" in str(reliability_of(judged[:299]))  # too few to judge
-    assert reliability_of(judged[:299]).summary() == {"calibration_error": None, "surest_95_match": None}
+    assert reliability_of(judged[:299]).summary() == {
+        "calibration_error": None,
+        "surest_95_match": None,
+    }
 
 
 def test_no_character_of_a_label_disturbs_a_terminal():

@@ -26,7 +26,17 @@ LAYERS = (
         "inference",
         "network",
     ),
-    *("recognizer", "training", "diagnostics", "web", "audit", "cli", "__init__", "__main__", "pyinstaller"),
+    *(
+        "recognizer",
+        "training",
+        "diagnostics",
+        "web",
+        "audit",
+        "cli",
+        "__init__",
+        "__main__",
+        "pyinstaller",
+    ),
 )
 WITHOUT_TORCH = ("system", "data", "generation", "inference")
 
@@ -42,7 +52,9 @@ def imports_of_modules() -> dict[str, set[str]]:
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for_types = [
-            node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         ]
         skipped = {id(node) for block in for_types for node in ast.walk(block)}
         names = set()
@@ -50,7 +62,9 @@ def imports_of_modules() -> dict[str, set[str]]:
             if isinstance(node, ast.Import) and id(node) not in skipped:
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and id(node) not in skipped:
-                names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+                names |= {f"{node.module}.{alias.name}" for alias in node.names} | {
+                    str(node.module)
+                }
         found[".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)] = names
     return found
 
@@ -73,16 +87,24 @@ def test_no_import_points_upwards():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    TopologicalSorter({module: names & IMPORTS.keys() for module, names in IMPORTS.items()}).prepare()
+    TopologicalSorter(
+        {module: names & IMPORTS.keys() for module, names in IMPORTS.items()}
+    ).prepare()
 
 
 def test_the_folders_that_work_without_torch_never_import_it():
-    users = {layer(module) for module, names in IMPORTS.items() if any(name.split(".")[0] == "torch" for name in names)}
+    users = {
+        layer(module)
+        for module, names in IMPORTS.items()
+        if any(name.split(".")[0] == "torch" for name in names)
+    }
     assert not users & set(WITHOUT_TORCH)
 
 
 def run_python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_help_and_the_package_import_no_heavy_library():
@@ -100,7 +122,13 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_every_module_has_its_test_file():
-    modules = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")}
+    modules = {
+        path.relative_to(PACKAGE)
+        for path in PACKAGE.rglob("*.py")
+        if not path.name.startswith("__")
+    }
     tests = Path(__file__).parent
     lacking = [path for path in modules if not (tests / path.parent / f"test_{path.name}").exists()]
-    assert [path for path in lacking if path.parts[0] != "pyinstaller"] == [Path("version.py")]  # see test_freezing.py
+    assert [path for path in lacking if path.parts[0] != "pyinstaller"] == [
+        Path("version.py")
+    ]  # see test_freezing.py

@@ -17,7 +17,15 @@ from packaging.requirements import Requirement
 from captcha_ocr.version import __version__
 
 ROOT = Path(__file__).parent.parent
-PACKED = ("pyproject.toml", ".gitignore", "README.md", "LICENSE", "THIRD_PARTY.md", "CHANGELOG.md", "constraints.txt")
+PACKED = (
+    "pyproject.toml",
+    ".gitignore",
+    "README.md",
+    "LICENSE",
+    "THIRD_PARTY.md",
+    "CHANGELOG.md",
+    "constraints.txt",
+)
 SAMPLES = ROOT / "data" / "samples"
 BUILD = "import sys; from hatchling import build as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
 
@@ -30,7 +38,9 @@ def built(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, source)
     for name in ("captcha_ocr", "tests"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=source, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", BUILD, str(out)], cwd=source, check=True, capture_output=True
+    )
     return out
 
 
@@ -39,7 +49,11 @@ def test_the_wheel_and_the_sdist_hold_the_package_and_nothing_else(built):
         wheel = {name for name in archive.namelist() if ".dist-info/" not in name}
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         sdist = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
-    files = (path for path in (ROOT / "captcha_ocr").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (
+        path
+        for path in (ROOT / "captcha_ocr").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     assert wheel == {path.relative_to(ROOT).as_posix() for path in files}
     assert wheel <= sdist
     assert sdist - wheel == {*PACKED, "requirements-reader.txt", "PKG-INFO"}
@@ -50,10 +64,24 @@ def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         facts = email.message_from_bytes(archive.read(metadata))
         points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode().split()
-    assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == ("captcha-ocr", __version__, ">=3.11")
-    assert set(facts.get_all("Provides-Extra")) == {"export", "tensorboard", "web", "browser", "dev"}
+    assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == (
+        "captcha-ocr",
+        __version__,
+        ">=3.11",
+    )
+    assert set(facts.get_all("Provides-Extra")) == {
+        "export",
+        "tensorboard",
+        "web",
+        "browser",
+        "dev",
+    }
     assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
-    assert points[points.index("[console_scripts]") + 1 :][:3] == ["captcha-ocr", "=", "captcha_ocr.__main__:run"]
+    assert points[points.index("[console_scripts]") + 1 :][:3] == [
+        "captcha-ocr",
+        "=",
+        "captcha_ocr.__main__:run",
+    ]
     assert points[points.index("[pyinstaller40]") + 1 :][:3] == [
         "hook-dirs",
         "=",
@@ -63,7 +91,9 @@ def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
 
 def test_an_editable_installation_is_a_path_that_type_checkers_follow(tmp_path):
     code = "import sys; from hatchling import build; build.build_editable(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True, capture_output=True
+    )
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
         (path,) = (name for name in archive.namelist() if ".dist-info/" not in name)
         assert path.endswith(".pth")
@@ -90,9 +120,13 @@ def test_it_reads_where_only_a_readers_packages_are(built, tmp_path, monkeypatch
     assert [code for _, code, _ in rows] == [Path(path).stem.split("-")[1] for path, _, _ in rows]
     assert len(rows) == 6
     (tmp_path / "labels.csv").write_text("filename,text\n00000-0ZLA.png,0ZLA\n")
-    score = subprocess.run([*command, "--labels", "labels.csv", "--json"], capture_output=True, text=True, cwd=tmp_path)
+    score = subprocess.run(
+        [*command, "--labels", "labels.csv", "--json"], capture_output=True, text=True, cwd=tmp_path
+    )
     assert json.loads(score.stdout.splitlines()[-1])["summary"]["exact_match"] == 1.0
-    training = subprocess.run([bare / "bin" / "captcha-ocr", "train"], capture_output=True, text=True, cwd=tmp_path)
+    training = subprocess.run(
+        [bare / "bin" / "captcha-ocr", "train"], capture_output=True, text=True, cwd=tmp_path
+    )
     assert (training.returncode, training.stdout) == (1, "")
     assert "--no-deps" in training.stderr
     assert training.stderr.count("\n") == 1

@@ -24,7 +24,9 @@ from captcha_ocr.inference.decoding import Character
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.input_size import InputSize
 
-CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global"))
+CONFIG = ModelConfig(
+    Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global")
+)
 
 
 class BrightnessEngine:
@@ -58,21 +60,38 @@ def path(images) -> Path:
 def test_every_kind_of_source_gives_the_same_reading(recognizer, path):
     data = path.read_bytes()
     in_base64 = base64.b64encode(data)
-    texts = [in_base64, in_base64.decode(), base64.encodebytes(data).decode(), base64.urlsafe_b64encode(data).decode()]
+    texts = [
+        in_base64,
+        in_base64.decode(),
+        base64.encodebytes(data).decode(),
+        base64.urlsafe_b64encode(data).decode(),
+    ]
     texts += [b"\n" + in_base64.rstrip(b"="), b"data:image/png;base64," + in_base64]
     texts += [f"{scheme}:image/png;base64,{in_base64.decode()}" for scheme in ("data", "DATA")]
     with Image.open(path) as image, path.open("rb") as file:
-        sources = [str(path), data, image.copy(), np.asarray(image.convert("RGB")), file, io.BytesIO(data), *texts]
+        sources = [
+            str(path),
+            data,
+            image.copy(),
+            np.asarray(image.convert("RGB")),
+            file,
+            io.BytesIO(data),
+            *texts,
+        ]
         expected = recognizer.predict(path)
         for source in sources:
             assert recognizer.predict(source) == expected
 
 
-def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(recognizer, images):
+def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(
+    recognizer, images
+):
     paths = sorted(images.glob("*.png"))
     codes = [recognizer.predict(path).text for path in paths]
     assert [reading.text for reading in recognizer.predict(paths)] == codes
-    assert [reading.text for reading in islice(recognizer.predict(cycle(paths)), 150)] == (codes * 3)[:150]
+    assert [reading.text for reading in islice(recognizer.predict(cycle(paths)), 150)] == (
+        codes * 3
+    )[:150]
     assert recognizer.predict([]) == []
 
 
@@ -80,9 +99,17 @@ def test_a_reading_has_the_confidence_and_the_next_character_of_every_place():
     reading = Recognizer(BrightnessEngine()).predict(grey(255))
     first, second = reading.characters
     odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
-    assert (first.character, first.runner_up, second.character, second.runner_up) == ("B", "A", "C", "A")
+    assert (first.character, first.runner_up, second.character, second.runner_up) == (
+        "B",
+        "A",
+        "C",
+        "A",
+    )
     assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
-    assert (reading.text, reading.confidence) == ("BC", pytest.approx(first.confidence * second.confidence))
+    assert (reading.text, reading.confidence) == (
+        "BC",
+        pytest.approx(first.confidence * second.confidence),
+    )
     assert reading.elapsed_s > 0
 
 
@@ -91,7 +118,9 @@ def test_reading_in_a_narrower_alphabet_shares_the_probability_among_its_charact
     odds = 1 / (1 + np.exp(-1))
     assert (reading.text, reading.confidence) == ("BA", pytest.approx(odds * odds))
     single = Recognizer(BrightnessEngine(), charset="A").predict(grey(255))
-    assert [(c.character, c.confidence, c.runner_up) for c in single.characters] == [("A", 1.0, "")] * 2
+    assert [(c.character, c.confidence, c.runner_up) for c in single.characters] == [
+        ("A", 1.0, "")
+    ] * 2
     folding = ModelConfig(Charset("abc", "lower"), Lengths(2, 2), CONFIG.size, CONFIG.network)
     assert Recognizer(BrightnessEngine(folding), charset="AB").predict(grey(255)).text == "ba"
 
@@ -127,7 +156,9 @@ def test_what_the_model_does_not_read_is_refused(options, named):
         ("torch", 3, 2, "3 threads"),
     ],
 )
-def test_a_recognizer_computes_with_the_wanted_threads(path, torch_threads, engine, threads, readers, told):
+def test_a_recognizer_computes_with_the_wanted_threads(
+    path, torch_threads, engine, threads, readers, told
+):
     recognizer = Recognizer(engine=engine, threads=threads)
     assert recognizer.engine.readers == readers
     assert told in str(recognizer.engine)
@@ -165,16 +196,32 @@ def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"charset": "0ZLA"}, {"charset": "digits", "length": 4}, {"fold_case": True}, {"length": (7, 9)}],
+    [
+        {},
+        {"charset": "0ZLA"},
+        {"charset": "digits", "length": 4},
+        {"fold_case": True},
+        {"length": (7, 9)},
+    ],
     ids=str,
 )
 def test_a_recognizer_limited_to_other_texts_reads_as_one_opened_for_them(path, options):
     whole, opened = Recognizer(threads=1), Recognizer(threads=1, **options)
     length = options.get("length")
-    lengths = None if length is None else Lengths(*length) if isinstance(length, tuple) else Lengths(length, length)
+    lengths = (
+        None
+        if length is None
+        else Lengths(*length)
+        if isinstance(length, tuple)
+        else Lengths(length, length)
+    )
     limited = whole.limited_to(options.get("charset"), lengths, options.get("fold_case", False))
     reading, expected = limited.predict(path), opened.predict(path)
-    assert (reading.text, reading.confidence, reading.model) == (expected.text, expected.confidence, expected.model)
+    assert (reading.text, reading.confidence, reading.model) == (
+        expected.text,
+        expected.confidence,
+        expected.model,
+    )
     assert (limited.engine is whole.engine, repr(limited)) == (True, repr(opened))
     assert pickle.loads(pickle.dumps(limited)).predict(path).text == expected.text
 
@@ -183,7 +230,9 @@ def test_a_recognizer_limited_to_other_texts_reads_as_one_opened_for_them(path, 
 def test_the_model_in_the_package_is_the_same_by_any_name(path, name):
     Path("link").symlink_to(PRETRAINED)
     recognizer, expected = Recognizer(name), Recognizer().predict(path)
-    assert recognizer.predict(path) == pickle.loads(pickle.dumps(recognizer)).predict(path) == expected
+    assert (
+        recognizer.predict(path) == pickle.loads(pickle.dumps(recognizer)).predict(path) == expected
+    )
 
 
 def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, path, tmp_path):
@@ -201,20 +250,25 @@ def test_a_source_that_is_no_image_is_an_error_with_a_short_name(recognizer, pat
 
 
 @pytest.mark.parametrize(
-    "name", ["iVBORw0KGgo" * 9 + ".png", "Qk12", "/9j/" + "nothing-there-but-a-long-name" * 2 + ".png"]
+    "name",
+    ["iVBORw0KGgo" * 9 + ".png", "Qk12", "/9j/" + "nothing-there-but-a-long-name" * 2 + ".png"],
 )
 def test_text_that_is_no_image_in_base64_is_a_path(recognizer, name):
     with pytest.raises(ImageError, match=re.escape(name)):
         recognizer.predict(name)
 
 
-@pytest.mark.parametrize("source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))])
+@pytest.mark.parametrize(
+    "source", [None, 5, {"a": 1}, io.StringIO("text"), io.TextIOWrapper(io.BytesIO(b"\xff"))]
+)
 def test_a_value_of_another_type_is_refused_by_its_type(recognizer, source):
     with pytest.raises(TypeError, match=type(source).__name__):
         recognizer.predict(source)
 
 
-@pytest.mark.parametrize("kind", [bytes, io.BytesIO, base64.b64encode, None], ids=["bytes", "file", "base64", "path"])
+@pytest.mark.parametrize(
+    "kind", [bytes, io.BytesIO, base64.b64encode, None], ids=["bytes", "file", "base64", "path"]
+)
 def test_an_image_larger_than_is_admitted_is_refused_from_every_source(path, kind):
     def source():
         return kind(path.read_bytes()) if kind else path
@@ -246,8 +300,13 @@ def test_an_error_does_not_keep_what_its_caller_holds(recognizer):
 
 
 def test_a_recognizer_and_its_results_tell_what_they_are(run, recognizer, path):
-    assert repr(Recognizer(BrightnessEngine())).startswith("<Recognizer with the own model: texts of 2 of 3 characters")
-    assert all(word in repr(recognizer) for word in ("pretrained", "1-10", "68", "up to 384x64, colour", "cpu"))
+    assert repr(Recognizer(BrightnessEngine())).startswith(
+        "<Recognizer with the own model: texts of 2 of 3 characters"
+    )
+    assert all(
+        word in repr(recognizer)
+        for word in ("pretrained", "1-10", "68", "up to 384x64, colour", "cpu")
+    )
     assert str(run) in repr(Recognizer(run, device="cpu"))
     assert repr(Recognizer("pretrained")) == repr(recognizer)
     narrowed = repr(Recognizer(charset="digits", length=5))
@@ -255,14 +314,20 @@ def test_a_recognizer_and_its_results_tell_what_they_are(run, recognizer, path):
     reading = recognizer.predict(path)
     assert repr(reading) == f"<Reading {reading.text!r}, confidence {reading.confidence:.4f}>"
     first = reading.characters[0]
-    assert repr(first).startswith(f"<Character {first.character!r}, confidence {first.confidence:.4f}; runner-up ")
+    assert repr(first).startswith(
+        f"<Character {first.character!r}, confidence {first.confidence:.4f}; runner-up "
+    )
     assert repr(Character("7", 1.0, "", 0.0)) == "<Character '7', confidence 1.0000>"
 
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_file_that_was_read_to_its_end_is_no_empty_file(recognizer, images, tmp_path, left):
     path = next(images.glob("*.png"))
-    with open(path, "rb") as file, io.BytesIO(path.read_bytes()) as buffer, tempfile.SpooledTemporaryFile() as spooled:
+    with (
+        open(path, "rb") as file,
+        io.BytesIO(path.read_bytes()) as buffer,
+        tempfile.SpooledTemporaryFile() as spooled,
+    ):
         spooled.write(path.read_bytes())
         for stream in (file, buffer, spooled):
             stream.seek(-left, io.SEEK_END)
@@ -278,7 +343,9 @@ def test_a_file_that_was_read_to_its_end_is_no_empty_file(recognizer, images, tm
         recognizer.predict(pipe)
 
 
-@pytest.mark.parametrize("length", ["4", "4-6", 0, 65, True, 2.0, (4,), (6, 4), (1, 2, 3), (None, 4), {}])
+@pytest.mark.parametrize(
+    "length", ["4", "4-6", 0, 65, True, 2.0, (4,), (6, 4), (1, 2, 3), (None, 4), {}]
+)
 def test_a_length_that_is_none_is_refused_by_name(run, length):
     with pytest.raises(UsageError, match=naming("length", repr(length))):
         Recognizer(run, device="cpu", length=length)
@@ -311,7 +378,9 @@ class WidthEngine:
     """Logits of columns that read one `A` or `b` for every 16 pixels of width, by their brightness."""
 
     readers = 1
-    config = ModelConfig(Charset("ABab"), Lengths(1, 4), InputSize(16, 64, 1, step=16), NetworkConfig())
+    config = ModelConfig(
+        Charset("ABab"), Lengths(1, 4), InputSize(16, 64, 1, step=16), NetworkConfig()
+    )
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         count, _, _, width = images.shape
@@ -332,13 +401,18 @@ class HesitantEngine(WidthEngine):
 @pytest.mark.parametrize("width", [16, 32, 48, 64])
 def test_an_image_that_is_not_read_surely_is_read_at_other_widths(width):
     pixels = np.zeros((16, width), np.uint8)
-    sure, *others = Recognizer(HesitantEngine()).predict([pixels, pixels, np.full((16, 48), 255, np.uint8)])
+    sure, *others = Recognizer(HesitantEngine()).predict(
+        [pixels, pixels, np.full((16, 48), 255, np.uint8)]
+    )
     assert (sure.text, sure.confidence > 0.9) == ("AAA", True)
     assert [reading.text for reading in others] == ["AAA", "bbb"]
 
 
 def test_images_of_several_widths_are_read_in_their_order():
-    images = [np.full((16, width), level, np.uint8) for width, level in ((32, 0), (64, 255), (32, 200), (48, 0))]
+    images = [
+        np.full((16, width), level, np.uint8)
+        for width, level in ((32, 0), (64, 255), (32, 200), (48, 0))
+    ]
     recognizer = Recognizer(WidthEngine())
     assert [reading.text for reading in recognizer.predict(images)] == ["AA", "bbbb", "bb", "AAA"]
     assert [recognizer.predict(image).text for image in images] == ["AA", "bbbb", "bb", "AAA"]

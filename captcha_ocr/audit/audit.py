@@ -35,7 +35,11 @@ from captcha_ocr.version import __version__
 
 MOST_TESTED, SHARE_TESTED = 1_000, 0.4  # of the images
 FEWEST_IMAGES = 60
-LARGEST = ((90, 1_000), (300, 3_000), (10**9, 10_000))  # labels, with a budget of up to so many minutes
+LARGEST = (
+    (90, 1_000),
+    (300, 3_000),
+    (10**9, 10_000),
+)  # labels, with a budget of up to so many minutes
 POOL = 3  # images to draw labels from, in numbers of the most labels
 COVERAGES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)
 SAMPLES = 24  # images on the page
@@ -109,8 +113,13 @@ class Audit:
             "tricks": self.tricks.summary(),
             "attacks": [as_json(attack) for attack in attacks],
             "best": as_json(best_of(attacks)),
-            "curves": {start: [asdict(score) for score in curve.scores] for start, curve in curves.items()},
-            "needed": {start: [curve.labels_for(share) for share in TARGETS] for start, curve in curves.items()},
+            "curves": {
+                start: [asdict(score) for score in curve.scores] for start, curve in curves.items()
+            },
+            "needed": {
+                start: [curve.labels_for(share) for share in TARGETS]
+                for start, curve in curves.items()
+            },
             "coverage": self.coverage(best_of(attacks)),
             "knobs": self.measure_knobs(curves),
             "people": people,
@@ -145,7 +154,12 @@ class Audit:
         else:
             content = repr((source.charset, source.lengths, self.definition))
         digest = hashlib.sha256(content.encode()).hexdigest()
-        return {"source": self.name, "content": digest, "seed": self.options.seed, "knobs": self.options.knobs}
+        return {
+            "source": self.name,
+            "content": digest,
+            "seed": self.options.seed,
+            "knobs": self.options.knobs,
+        }
 
     @cached_property
     def largest(self) -> int:
@@ -176,7 +190,9 @@ class Audit:
     @cached_property
     def tricks(self) -> Tricks:
         """What makes reading unnecessary."""
-        return find_tricks(self.folder, self.labels, self.alphabet, not isinstance(self.source, Path))
+        return find_tricks(
+            self.folder, self.labels, self.alphabet, not isinstance(self.source, Path)
+        )
 
     @cached_property
     def alphabet(self) -> str:
@@ -211,7 +227,9 @@ class Audit:
     def without_labels(self) -> list[tuple[float, bool]]:
         """What the model in the package reads in the test images, told the alphabet and the lengths."""
         reader = Recognizer("pretrained")
-        known = "".join(each for each in self.alphabet if not reader.config.charset.unknown_characters(each))
+        known = "".join(
+            each for each in self.alphabet if not reader.config.charset.unknown_characters(each)
+        )
         longest = min(self.lengths[-1], reader.config.lengths.longest)
         if known and self.lengths[0] <= longest:
             reader = reader.limited_to(known, Lengths(self.lengths[0], longest), False)
@@ -221,24 +239,38 @@ class Audit:
     def curve_measurement(self) -> CurveMeasurement:
         """What trains on more and more labels."""
         pool, tested = tuple(self.pool), tuple(self.tested)
-        return CurveMeasurement(self.folder, pool, tested, self.schedule, self.options.seed, self.largest)
+        return CurveMeasurement(
+            self.folder, pool, tested, self.schedule, self.options.seed, self.largest
+        )
 
     def coverage(self, best: Attack) -> dict[str, Any]:
         """Return how precise the best solver is if it may leave captchas out."""
         judged = self.without_labels
         if best.labels:
             training = self.curve_measurement.training(best.start, best.labels, 0)
-            judged = readings(Recognizer(self.schedule.runner.folder(training) / "run"), self.folder, self.tested)
-        rows = [{**row._asdict(), "interval": row.interval} for row in precision_by_coverage(judged, COVERAGES)]
+            judged = readings(
+                Recognizer(self.schedule.runner.folder(training) / "run"), self.folder, self.tested
+            )
+        rows = [
+            {**row._asdict(), "interval": row.interval}
+            for row in precision_by_coverage(judged, COVERAGES)
+        ]
         reliability = reliability_of(judged).summary()
-        return {"start": best.start, "labels": best.labels, "rows": rows, "reliability": reliability}
+        return {
+            "start": best.start,
+            "labels": best.labels,
+            "rows": rows,
+            "reliability": reliability,
+        }
 
     def measure_knobs(self, curves: dict[str, Curve]) -> dict[str, Any] | None:
         """Measure what each knob does; None without knobs, or where the budget ends before."""
         if not self.options.knobs or isinstance(self.source, Path):
             return None
         images, seed = self.out / IMAGES, self.options.seed
-        measurement = KnobMeasurement(self.source, self.options.knobs, images, self.schedule, seed, self.largest)
+        measurement = KnobMeasurement(
+            self.source, self.options.knobs, images, self.schedule, seed, self.largest
+        )
         found = measurement.run(curves)
         if isinstance(found, str):
             self.notes.append(found)

@@ -27,7 +27,9 @@ def main() -> None:
     failed = 0
     for row in rows:
         try:
-            Path(folder, row["file"]).write_bytes(as_file(function(row["text"], int(row["seed"]), **json.loads(knobs))))
+            Path(folder, row["file"]).write_bytes(
+                as_file(function(row["text"], int(row["seed"]), **json.loads(knobs)))
+            )
         except Exception as error:  # whatever the function does
             sys.stderr.write(f"{type(error).__name__}: {' '.join(str(error).split())}\n")
             failed += 1
@@ -43,7 +45,9 @@ def as_file(image: Any) -> bytes:
     if isinstance(image, np.ndarray):
         image = Image.fromarray(image)
     if not isinstance(image, Image.Image):
-        raise TypeError(f"the function returned {type(image).__name__}, not bytes or an image of Pillow or numpy")
+        raise TypeError(
+            f"the function returned {type(image).__name__}, not bytes or an image of Pillow or numpy"
+        )
     stream = io.BytesIO()
     image.save(stream, "PNG")
     return stream.getvalue()

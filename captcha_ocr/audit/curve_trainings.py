@@ -35,7 +35,9 @@ class CurveMeasurement:
     def run(self) -> dict[str, Curve]:
         """Return the curve of each start."""
         sizes = self.sizes()
-        self.schedule.run([self.training(start, sizes[0], 0) for start in STARTS])  # to learn how fast it is
+        self.schedule.run(
+            [self.training(start, sizes[0], 0) for start in STARTS]
+        )  # to learn how fast it is
         self.tell_plan(sizes)
         scores: dict[str, list[Score]] = {start: [] for start in STARTS}
         starts = [*STARTS]
@@ -44,7 +46,9 @@ class CurveMeasurement:
             self.schedule.run(self.block(size, starts))
             for start in starts:
                 results = [self.schedule.trained[each.name] for each in self.block(size, [start])]
-                scores[start].append(Score(size, tuple(each.right for each in results), results[0].tested))
+                scores[start].append(
+                    Score(size, tuple(each.right for each in results), results[0].tested)
+                )
                 self.seconds[start, size] = sum(each.seconds for each in results) / len(results)
         most = max(size for _, size in self.seconds)
         if most > len(self.pool) / 2:
@@ -70,7 +74,9 @@ class CurveMeasurement:
         """Return the trainings on so many labels."""
         return [self.training(start, size, draw) for draw in range(DRAWS) for start in starts]
 
-    def worth_training(self, size: int, starts: list[str], scores: dict[str, list[Score]]) -> list[str]:
+    def worth_training(
+        self, size: int, starts: list[str], scores: dict[str, list[Score]]
+    ) -> list[str]:
         """Return those starts from which more labels tell something, and fit into the budget; note the others."""
         worth = [start for start in starts if scores[start][-1].share < ENOUGH]
         for start in starts:
@@ -78,13 +84,17 @@ class CurveMeasurement:
                 what = f"{size:,} labels or more, from {NAMES[start]}"
                 self.notes.append(f"Not measured: {what}; with fewer, a solver reads nearly all.")
         while worth and not self.schedule.fits(self.block(size, worth)):
-            slowest = max(worth, key=lambda start: self.schedule.expected_s(self.block(size, [start])))
+            slowest = max(
+                worth, key=lambda start: self.schedule.expected_s(self.block(size, [start]))
+            )
             seconds = self.schedule.expected_s(self.block(size, worth))
             worth.remove(slowest)
             seconds -= self.schedule.expected_s(self.block(size, worth))
             left = duration(self.schedule.left)
             what = f"{size:,} labels or more, from {NAMES[slowest]}"
-            note = f"{what}: that takes about {duration(seconds)} more, and the budget has {left} left"
+            note = (
+                f"{what}: that takes about {duration(seconds)} more, and the budget has {left} left"
+            )
             self.notes.append(f"Not measured: {note}.")
             say(f"left out   {note}", self.schedule.quiet)
         return worth
@@ -95,7 +105,9 @@ class CurveMeasurement:
         sizes = [size for size in allowed if size <= len(self.pool)]
         if sizes != allowed:
             more = f"{allowed[len(sizes)]:,} labels or more"
-            self.notes.append(f"Not measured: {more}; {len(self.pool):,} images are left to learn from.")
+            self.notes.append(
+                f"Not measured: {more}; {len(self.pool):,} images are left to learn from."
+            )
         return sizes
 
     def training(self, start: str, size: int, draw: int) -> Training:

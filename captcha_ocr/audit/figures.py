@@ -44,26 +44,38 @@ def new_axes() -> tuple[Figure, Axes]:
 
 
 def draw_curves(
-    curves: Mapping[str, Sequence[Mapping[str, Any]]], intervals: Mapping[tuple[str, int], Any], without_labels: float
+    curves: Mapping[str, Sequence[Mapping[str, Any]]],
+    intervals: Mapping[tuple[str, int], Any],
+    without_labels: float,
 ) -> Figure:
     """Draw exact match against labels: a dash for each draw, a line through their means, and the intervals.
 
     without_labels: exact match of the model in the package.
     """
     figure, axes = new_axes()
-    axes.axhline(without_labels, color="black", linestyle=":", linewidth=1.2, label="without a label")
+    axes.axhline(
+        without_labels, color="black", linestyle=":", linewidth=1.2, label="without a label"
+    )
     for shift, (start, scores) in zip((0.96, 1.04), curves.items(), strict=True):
         colour, marker, line = STYLES[start]
         labels = [shift * score["labels"] for score in scores]
         means = [sum(score["right"]) / len(score["right"]) / score["tested"] for score in scores]
         axes.plot(
-            labels, means, color=colour, linestyle=line, marker=marker, markersize=4, label=f"from {NAMES[start]}"
+            labels,
+            means,
+            color=colour,
+            linestyle=line,
+            marker=marker,
+            markersize=4,
+            label=f"from {NAMES[start]}",
         )
         for place, score in zip(labels, scores, strict=True):
             low, high = intervals[start, score["labels"]]
             axes.vlines(place, low, high, color=colour, linewidth=1)
             draws = [right / score["tested"] for right in score["right"]]
-            axes.plot([place] * len(draws), draws, color=colour, linestyle="", marker="_", markersize=7)
+            axes.plot(
+                [place] * len(draws), draws, color=colour, linestyle="", marker="_", markersize=7
+            )
     axes.set_xscale("log")
     sizes = sorted({score["labels"] for scores in curves.values() for score in scores})
     axes.xaxis.set_major_locator(FixedLocator(sizes))
@@ -81,7 +93,13 @@ def draw_coverage(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw how many answers are right against how many images are answered, the surest ones."""
     figure, axes = new_axes()
     coverages = [row["coverage"] for row in rows]
-    axes.plot(coverages, [row["right"] / row["images"] for row in rows], color="black", marker="o", markersize=4)
+    axes.plot(
+        coverages,
+        [row["right"] / row["images"] for row in rows],
+        color="black",
+        marker="o",
+        markersize=4,
+    )
     for row in rows:
         axes.vlines(row["coverage"], *row["interval"], color="black", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
@@ -104,7 +122,10 @@ def draw_effects(effects: Sequence[Mapping[str, Any]]) -> Figure:
         axes.hlines(number, low, high, color="black", linewidth=1.5)
         axes.plot([value], [number], color="black", marker="o", markersize=5)
     axes.axvline(1, color="black", linestyle=":", linewidth=1)
-    axes.set_yticks(range(len(effects)), [f"{each['knob']}\n{shortened(each['change'])}" for each in reversed(effects)])
+    axes.set_yticks(
+        range(len(effects)),
+        [f"{each['knob']}\n{shortened(each['change'])}" for each in reversed(effects)],
+    )
     axes.set_xscale("log")
     axes.set_xlim(least / BESIDE, most * BESIDE)
     ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100) if least <= tick <= most]

@@ -27,7 +27,9 @@ from captcha_ocr.data.labels import find_labels
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
 
-FEWEST_DRAWS = 2  # of changes one at a time; in a screening design the settings themselves show the spread
+FEWEST_DRAWS = (
+    2  # of changes one at a time; in a screening design the settings themselves show the spread
+)
 LEAST_SHARE = 0.02  # that the base must read, to be compared
 LEAST_READ = 0.5  # of a setting; with less, it gets more labels
 
@@ -39,8 +41,22 @@ class KnobMeasurement:
     budget goes: where a solver reads next to nothing, the labels that it needs cannot be compared.
     """
 
-    def __init__(self, source: Source, knobs: Knobs, images: Path, schedule: Schedule, seed: int, largest: int) -> None:
-        self.source, self.knobs, self.images, self.schedule, self.seed = source, knobs, images, schedule, seed
+    def __init__(
+        self,
+        source: Source,
+        knobs: Knobs,
+        images: Path,
+        schedule: Schedule,
+        seed: int,
+        largest: int,
+    ) -> None:
+        self.source, self.knobs, self.images, self.schedule, self.seed = (
+            source,
+            knobs,
+            images,
+            schedule,
+            seed,
+        )
         self.settings = settings_of(knobs)
         self.is_alone = len(knobs) <= MOST_ALONE
         self.fewest = FEWEST_DRAWS if self.is_alone else 1
@@ -70,14 +86,20 @@ class KnobMeasurement:
         """Train those settings that are read too little with more labels, while that fits; returns the trainings."""
         sizes = [training.size for training in row]
         more = [self.larger(training) for training in row]
-        return self.with_enough_labels(self.train(more, 0)) if more != sizes and self.fits(more, 0) else row
+        return (
+            self.with_enough_labels(self.train(more, 0))
+            if more != sizes and self.fits(more, 0)
+            else row
+        )
 
     def fits(self, sizes: Sequence[int], draw: int) -> bool:
         """Tell whether a draw with so many labels ends within the budget, and those after it without which it is void.
 
         Trainings that have finished take no time.
         """
-        seconds = sum(self.expected_s(sizes, each) for each in range(draw, max(draw + 1, self.fewest)))
+        seconds = sum(
+            self.expected_s(sizes, each) for each in range(draw, max(draw + 1, self.fewest))
+        )
         fits = seconds <= self.schedule.left
         if not fits:
             most, left = max(sizes), duration(self.schedule.left)
@@ -89,7 +111,9 @@ class KnobMeasurement:
         """Return how long the trainings of a draw take, with drawing."""
         all_of_them = [self.place(*each, draw) for each in zip(self.settings, sizes, strict=True)]
         new = self.schedule.unfinished(all_of_them)
-        return self.schedule.expected_s(new) + self.draw_s * sum(training.size + TESTED for training in new)
+        return self.schedule.expected_s(new) + self.draw_s * sum(
+            training.size + TESTED for training in new
+        )
 
     def train(self, sizes: Sequence[int], draw: int) -> list[Training]:
         """Draw the images of all settings, and train on them; returns the trainings."""
@@ -98,7 +122,9 @@ class KnobMeasurement:
             training = self.place(setting, size, draw)
             if not training.images.exists():
                 images += size + TESTED
-            self.failures += self.source.draw(training.images, size + TESTED, self.draw_seed(draw), setting.levels)
+            self.failures += self.source.draw(
+                training.images, size + TESTED, self.draw_seed(draw), setting.levels
+            )
             labels = find_labels(training.images).check().labels
             row.append(replace(training, labels=tuple(labels[:size]), tested=tuple(labels[size:])))
         self.draw_s = (time.monotonic() - started) / images if images else self.draw_s
@@ -125,7 +151,10 @@ class KnobMeasurement:
         """Return what the knobs do, as JSON types. draws: (draws, settings)."""
         results = [[self.schedule.trained[each.name] for each in row] for row in draws]
         reached = [
-            [Reached(draws[0][number].size, row[number].right / row[number].tested) for row in results]
+            [
+                Reached(draws[0][number].size, row[number].right / row[number].tested)
+                for row in results
+            ]
             for number in range(len(self.settings))
         ]
         if self.is_alone:
@@ -133,7 +162,12 @@ class KnobMeasurement:
         else:
             found = effects_together(self.knobs, curve, reached)
         settings = [
-            {"label": setting.label, "labels": row[0].labels, "shares": [each.share for each in row], "fixed": fixed}
+            {
+                "label": setting.label,
+                "labels": row[0].labels,
+                "shares": [each.share for each in row],
+                "fixed": fixed,
+            }
             for setting, row, fixed in zip(self.settings, reached, self.fixed(draws), strict=True)
         ]
         return {

@@ -32,7 +32,8 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]])
     """Return a table of plain texts; a number and its percent sign, and an interval, stay on one line."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(
-        "<tr>" + "".join(f"<td>{unbroken(escape(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{unbroken(escape(str(cell)))}</td>" for cell in row) + "</tr>"
+        for row in rows
     )
     caption = f"<caption>{escape(caption)}</caption>"
     return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -41,7 +42,9 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]])
 def unbroken(text: str) -> str:
     """Return a text that no line breaks before a percent sign, nor in an interval."""
     text = text.replace(" %", "\u00a0%")
-    return re.sub(r"\([^()]* to [^()]*\)", lambda interval: interval[0].replace(" ", "\u00a0"), text)
+    return re.sub(
+        r"\([^()]* to [^()]*\)", lambda interval: interval[0].replace(" ", "\u00a0"), text
+    )
 
 
 def figure(svg: str) -> str:
@@ -71,7 +74,13 @@ def labels_needed(needed: Sequence[float], least: int, most: int) -> str:
     """Return how many labels are needed, with the interval, as far as it was measured."""
 
     def shown(value: float) -> str:
-        return f"fewer than {least:,}" if value == 0 else f"more than {most:,}" if math.isinf(value) else number(value)
+        return (
+            f"fewer than {least:,}"
+            if value == 0
+            else f"more than {most:,}"
+            if math.isinf(value)
+            else number(value)
+        )
 
     value, low, high = needed
     if math.isinf(value) and math.isinf(low):

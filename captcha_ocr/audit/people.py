@@ -24,7 +24,11 @@ def people_in(folder: Path | None, labels: Sequence[Label]) -> dict[str, Any] | 
     check(path.exists(), f"{folder} has no {ANSWERS_FILE}, which label --blind writes")
     truths = {label.file: label.text for label in labels}
     answers = {row.filename: row.text for row in read_table(path)}
-    judged = [answers[file].casefold() == text.casefold() for file, text in truths.items() if file in answers]
+    judged = [
+        answers[file].casefold() == text.casefold()
+        for file, text in truths.items()
+        if file in answers
+    ]
     check(bool(judged), f"{path} has no answers to the images of this audit")
     journal = folder / ANSWERS_JOURNAL
     lines = journal.read_text("utf-8").splitlines() if journal.exists() else []

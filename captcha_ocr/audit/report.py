@@ -19,7 +19,17 @@ from captcha_ocr.audit.markup import (
     percent,
     with_interval,
 )
-from captcha_ocr.audit.sections import costs, coverage, curves, knobs, money_of, people, tricks, tries, zero_shot
+from captcha_ocr.audit.sections import (
+    costs,
+    coverage,
+    curves,
+    knobs,
+    money_of,
+    people,
+    tricks,
+    tries,
+    zero_shot,
+)
 from captcha_ocr.audit.statistics import attempts
 from captcha_ocr.audit.trainings import NAMES
 from captcha_ocr.audit.verdict import (
@@ -60,7 +70,9 @@ def page_of(results: dict[str, Any], command: str, knobs_text: str = "") -> str:
         ("What to do", advice(results)),
         ("Known, assumed, not tested", limits(results, command, knobs_text)),
     ]
-    body = "".join(f"<h2>{number}. {title}</h2>{text}" for number, (title, text) in enumerate(sections, 2))
+    body = "".join(
+        f"<h2>{number}. {title}</h2>{text}" for number, (title, text) in enumerate(sections, 2)
+    )
     data = json.dumps(finite(results), ensure_ascii=False).replace("<", "\\u003c")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -95,12 +107,18 @@ def figures_of(results: dict[str, Any]) -> list[tuple[str, str, str]]:
     best = results["best"]
     zero = results["attacks"][0]
     if zero["interval"][0] >= MOSTLY:
-        needed, meaning = "0", f"to read half of the images: {NAMES['general']} reads {percent(zero['share'])} as it is"
+        needed, meaning = (
+            "0",
+            f"to read half of the images: {NAMES['general']} reads {percent(zero['share'])} as it is",
+        )
     else:
         options = {start: rows[1] for start, rows in results["needed"].items()}
         start = min(options, key=lambda each: (options[each][0], options[each][2]))
         sizes = [score["labels"] for score in results["curves"][start]]
-        needed, meaning = labels_needed(options[start], sizes[0], sizes[-1]), "to read half of the images"
+        needed, meaning = (
+            labels_needed(options[start], sizes[0], sizes[-1]),
+            "to read half of the images",
+        )
     low, high = (number(attempts(share)) for share in reversed(best["interval"]))
     people_take = f"for each 1,000 of {SOLVED:,} solved, labels included; people take {money(PRICE_OF_PEOPLE)}"
     return [
@@ -120,13 +138,17 @@ def tested(results: dict[str, Any]) -> str:
     """Section 2: the images, the seed, the machine."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work, "sheet.png")
-        draw_sheet([Tile(Path(file), "", text) for file, text in results["samples"]], path, rows=SHEET_ROWS)
+        draw_sheet(
+            [Tile(Path(file), "", text) for file, text in results["samples"]], path, rows=SHEET_ROWS
+        )
         stream = io.BytesIO()
         with Image.open(path) as image:
             image.quantize(COLOURS).save(stream, "PNG")  # a fifth of the bytes
         sheet = base64.b64encode(stream.getvalue()).decode()
     texts = ", ".join(text for _, text in results["samples"])
-    lengths = " to ".join(dict.fromkeys(str(length) for length in (results["lengths"][0], results["lengths"][-1])))
+    lengths = " to ".join(
+        dict.fromkeys(str(length) for length in (results["lengths"][0], results["lengths"][-1]))
+    )
     environment = "; ".join(f"{name} {value}" for name, value in results["environment"].items())
     failed = (
         f" {results['failures']:,} images failed or could not be read, and were drawn again."
@@ -157,7 +179,10 @@ def advice(results: dict[str, Any]) -> str:
         "No text captcha can be read by everyone who must pass it.",
     ]
     if results["verdict"]["kind"] in ("cheaply", "broken"):
-        lines.insert(0, "Let this captcha guard nothing alone. Limits slow a solver down: section 7 says how far.")
+        lines.insert(
+            0,
+            "Let this captcha guard nothing alone. Limits slow a solver down: section 7 says how far.",
+        )
     if results["tricks"]["findings"]:
         lines.insert(0, "First mend what section 3 found: it makes reading unnecessary.")
     hard = [e for e in (results["knobs"] or {"effects": []})["effects"] if e["factor"][1] > 1]
@@ -193,11 +218,23 @@ def limits(results: dict[str, Any], command: str, knobs_text: str) -> str:
     return (
         listed(lines)
         + f"<p>To repeat it (the captcha-ocr on PyPI is another program):</p><pre>{escape(command)}</pre>"
-        + (f"<p>With {escape(definition['file'])}:</p><pre>{escape(definition['text'])}</pre>" if definition else "")
+        + (
+            f"<p>With {escape(definition['file'])}:</p><pre>{escape(definition['text'])}</pre>"
+            if definition
+            else ""
+        )
         + (f"<p>With the knobs:</p><pre>{escape(knobs_text)}</pre>" if knobs_text else "")
     )
 
 
 def sentence_of(best: dict[str, Any]) -> str:
     """Return what the best solver does."""
-    return sentence(Attack(best["start"], best["labels"], best["share"], tuple(best["interval"]), best["training_s"]))
+    return sentence(
+        Attack(
+            best["start"],
+            best["labels"],
+            best["share"],
+            tuple(best["interval"]),
+            best["training_s"],
+        )
+    )

@@ -25,8 +25,15 @@ class Schedule:
     identity: what must not change when an audit goes on; UsageError if `out` holds another one.
     """
 
-    def __init__(self, out: Path, runner: Runner, budget_s: float, identity: dict[str, Any], quiet: bool) -> None:
-        self.path, self.runner, self.budget_s, self.quiet = out / STATE_FILE, runner, budget_s, quiet
+    def __init__(
+        self, out: Path, runner: Runner, budget_s: float, identity: dict[str, Any], quiet: bool
+    ) -> None:
+        self.path, self.runner, self.budget_s, self.quiet = (
+            out / STATE_FILE,
+            runner,
+            budget_s,
+            quiet,
+        )
         self.identity = json.loads(json.dumps(identity))
         self.trained: dict[str, Trained] = {}
         self.rates: dict[str, float] = {}  # seconds for each image that a training shows
@@ -34,7 +41,10 @@ class Schedule:
         if self.path.exists():
             state = read_json(self.path)
             same = state.get("options") == self.identity
-            check(same, f"{out} holds another audit (its images, seed or knobs differ); choose another --out")
+            check(
+                same,
+                f"{out} holds another audit (its images, seed or knobs differ); choose another --out",
+            )
             self.before = float(state["spent"])
 
     @property
@@ -49,14 +59,18 @@ class Schedule:
 
     def save(self) -> None:
         """Keep the time that was spent."""
-        write_atomic(self.path, to_json({"options": self.identity, "spent": self.spent}), durable=False)
+        write_atomic(
+            self.path, to_json({"options": self.identity, "spent": self.spent}), durable=False
+        )
 
     def expected_s(self, trainings: Sequence[Training]) -> float:
         """Return how long trainings take, side by side, by the speed of those that have ended."""
         ends = [0.0] * self.runner.workers
         for training in self.slowest_first(trainings):
             if training.name not in self.trained:
-                heapq.heapreplace(ends, ends[0] + training.cost * self.rates[training.start] + OVERHEAD_S)
+                heapq.heapreplace(
+                    ends, ends[0] + training.cost * self.rates[training.start] + OVERHEAD_S
+                )
         return MARGIN * max(ends)
 
     def slowest_first(self, trainings: Sequence[Training]) -> list[Training]:

@@ -45,12 +45,22 @@ def tricks(results: dict[str, Any]) -> str:
         ]
     for place, character, share in found["skewed"]:
         even = percent(1 / len(results["alphabet"]))
-        lines = [*lines, f"Character {place} is too often {character!r}: {percent(share)}, where {even} were even."]
+        lines = [
+            *lines,
+            f"Character {place} is too often {character!r}: {percent(share)}, where {even} were even.",
+        ]
     if found["texts_are_given"]:
-        lines = [*lines, "The audit chose the texts: whether the generator's own are uneven was not tested."]
+        lines = [
+            *lines,
+            "The audit chose the texts: whether the generator's own are uneven was not tested.",
+        ]
     guess = f"A blind guess solves one in {number(1 / found['even_guess'])} if the texts are even"
     uneven = found["best_guess"] > found["even_guess"]
-    guess += f", and one in {number(1 / found['best_guess'])} by what is most frequent here." if uneven else "."
+    guess += (
+        f", and one in {number(1 / found['best_guess'])} by what is most frequent here."
+        if uneven
+        else "."
+    )
     return listed([*lines, guess])
 
 
@@ -63,7 +73,14 @@ def curves(results: dict[str, Any]) -> str:
         for score in scores:
             draws = ", ".join(percent(right / score["tested"]) for right in score["right"])
             key = start, score["labels"]
-            rows.append((NAMES[start], f"{score['labels']:,}", with_interval(shares[key], interval[key]), draws))
+            rows.append(
+                (
+                    NAMES[start],
+                    f"{score['labels']:,}",
+                    with_interval(shares[key], interval[key]),
+                    draws,
+                )
+            )
         sizes = [score["labels"] for score in scores]
         zero = shares["general", 0] if start == "general" else -1.0
         shown = [
@@ -80,8 +97,16 @@ def curves(results: dict[str, Any]) -> str:
             "were drawn at random, three times; the interval is over draws and test images."
         )
         + figure(svg)
-        + table("Images read, with the 95 % interval over draws and images", ("start", "labels", "mean", "draws"), rows)
-        + table("Labels needed, with the 95 % interval", ("start", "for 1 %", "for 50 %", "for 90 %"), needs)
+        + table(
+            "Images read, with the 95 % interval over draws and images",
+            ("start", "labels", "mean", "draws"),
+            rows,
+        )
+        + table(
+            "Labels needed, with the 95 % interval",
+            ("start", "for 1 %", "for 50 %", "for 90 %"),
+            needs,
+        )
         + "".join(map(paragraph, results["notes"]))
     )
 
@@ -99,9 +124,8 @@ def zero_shot(results: dict[str, Any]) -> str:
         text += " Trained on labels as above it reads less, so an attacker takes it as it is."
     half = {start: rows[1][0] for start, rows in results["needed"].items()}
     if 0 < half["general"] < half["random"] < math.inf:
-        text += (
-            f" As a start, it divides the labels for half of the images by {number(half['random'] / half['general'])}."
-        )
+        times = number(half["random"] / half["general"])
+        text += f" As a start, it divides the labels for half of the images by {times}."
     return paragraph(text)
 
 
@@ -112,7 +136,10 @@ def costs(results: dict[str, Any]) -> str:
         if attack["share"] < BROKEN:
             continue
         cost = attack["cost"]
-        parts = [*(f"${cost[name]:,.2f}" for name in ("labels", "training", "reading")), money_of(cost)]
+        parts = [
+            *(f"${cost[name]:,.2f}" for name in ("labels", "training", "reading")),
+            money_of(cost),
+        ]
         rows.append(
             (
                 NAMES[attack["start"]],
@@ -158,15 +185,28 @@ def tries(best: dict[str, Any]) -> str:
     for failures in FAILURES:
         name = f"solved before {failures} failures in a row lock it out"
         rows.append(row(name, lambda p, n=failures: solved_before_lock(p, n)))
-    rows.append(row(f"solved in an hour that allows {AN_HOUR} failures", lambda p: solved_in_hour(p, AN_HOUR)))
-    text = paragraph("A solver that answers only when it is sure (section 8) fails less often than this.")
-    return text + table("The best solver against limits, with the 95 % interval", ("what", "value"), rows)
+    rows.append(
+        row(
+            f"solved in an hour that allows {AN_HOUR} failures",
+            lambda p: solved_in_hour(p, AN_HOUR),
+        )
+    )
+    text = paragraph(
+        "A solver that answers only when it is sure (section 8) fails less often than this."
+    )
+    return text + table(
+        "The best solver against limits, with the 95 % interval", ("what", "value"), rows
+    )
 
 
 def coverage(found: dict[str, Any]) -> str:
     """Section 8: how good the surest answers are."""
     rows = [
-        (percent(row["coverage"]), f"{row['images']:,}", with_interval(row["right"] / row["images"], row["interval"]))
+        (
+            percent(row["coverage"]),
+            f"{row['images']:,}",
+            with_interval(row["right"] / row["images"], row["interval"]),
+        )
         for row in found["rows"]
     ]
     solver = f"Trained on {found['labels']:,} labels from {NAMES[found['start']]}, the best one, in its first draw"
@@ -198,18 +238,27 @@ def knobs(found: dict[str, Any] | None, notes: list[str]) -> str:
         "they are retrained, solvers of the first setting read what the last column says."
     )
     settings = [
-        (each["label"], f"{each['labels']:,}", ", ".join(map(percent, each["shares"])), percent(each["fixed"]))
+        (
+            each["label"],
+            f"{each['labels']:,}",
+            ", ".join(map(percent, each["shares"])),
+            percent(each["fixed"]),
+        )
         for each in found["settings"]
     ]
     pairs = found["confounded"]
-    cannot = "Pairs of knobs whose joint effects these settings cannot tell apart. They count as error:"
+    cannot = (
+        "Pairs of knobs whose joint effects these settings cannot tell apart. They count as error:"
+    )
     what = "knobs at their last level" if pairs else "setting"
     title = "Factors on the labels needed; the table below has the numbers"
     return (
         text
         + figure(as_svg(draw_effects(found["effects"]), title))
         + table("Effects, with 95 % intervals", ("knob", "labels needed", "change"), rows)
-        + table("Settings", (what, "labels", "read, in each draw", "read until retrained"), settings)
+        + table(
+            "Settings", (what, "labels", "read, in each draw", "read until retrained"), settings
+        )
         + (paragraph(cannot) + listed(pairs) if pairs else "")
     )
 
@@ -221,9 +270,11 @@ def people(found: dict[str, Any] | None) -> str:
         "people solve 50 to 84 % and take up to 15 s (Searles et al. 2023)."
     )
     if found is None:
-        return paragraph("Not measured. captcha-ocr label FOLDER --blind measures it on the same images.") + paragraph(
-            published
-        )
+        return paragraph(
+            "Not measured. captcha-ocr label FOLDER --blind measures it on the same images."
+        ) + paragraph(published)
     share = with_interval(found["right"] / found["images"], found["interval"])
     seconds = "" if found["seconds"] is None else f", in {found['seconds']:.1f} s (median)"
-    return paragraph(f"A person read {share} of {found['images']:,} images{seconds}.") + paragraph(published)
+    return paragraph(f"A person read {share} of {found['images']:,} images{seconds}.") + paragraph(
+        published
+    )

@@ -33,7 +33,10 @@ from captcha_ocr.system.files import remove_files, write_atomic
 from captcha_ocr.system.parallel import available_workers
 
 ONE_S, START_S = 1.0, 29.0  # seconds that an image may take, and a command besides
-FIRST_PART, PART = 10, 100  # images of one command; few at first, so that a broken one is found at once
+FIRST_PART, PART = (
+    10,
+    100,
+)  # images of one command; few at first, so that a broken one is found at once
 MAX_FAILED = 1 / 3  # of the images of a generator; with more failures it is refused
 MAX_FILE = 20_000_000  # bytes that a file of a generator may have
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -92,7 +95,9 @@ class DesignSource:
 
     def changed(self, levels: Levels) -> dict[str, Any]:
         """Return the design with levels of the knobs."""
-        document = GeneratorConfig(design=self.name, charset=self.charset, lengths=self.lengths).document
+        document = GeneratorConfig(
+            design=self.name, charset=self.charset, lengths=self.lengths
+        ).document
         return with_levels(json.loads(document), levels, self.name)
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
@@ -100,7 +105,9 @@ class DesignSource:
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-{DESIGN_FILE}"
         write_atomic(design, json.dumps(self.changed(levels)).encode() + b"\n")
-        return generated.generate(GeneratorConfig(count=images, design=str(design), seed=seed), folder).redrawn
+        return generated.generate(
+            GeneratorConfig(count=images, design=str(design), seed=seed), folder
+        ).redrawn
 
 
 def with_levels(document: dict[str, Any], levels: Levels, name: str) -> dict[str, Any]:
@@ -111,10 +118,17 @@ def with_levels(document: dict[str, Any], levels: Levels, name: str) -> dict[str
     for place, level in levels.items():
         section, _, rest = place.partition(".")
         kind, _, field = rest.rpartition(".")
-        parts = [part for part in document.get("operators", []) if section == "operators" and part["kind"] == kind]
+        parts = [
+            part
+            for part in document.get("operators", [])
+            if section == "operators" and part["kind"] == kind
+        ]
         if section in SECTIONS and field and not kind:
             parts = [document.setdefault(section, {})]
-        check(bool(parts), f"the knob {place!r} is no field of {name}, such as text.spacing or operators.lines.count")
+        check(
+            bool(parts),
+            f"the knob {place!r} is no field of {name}, such as text.spacing or operators.lines.count",
+        )
         parts[0][field] = level
     return document
 
@@ -139,19 +153,33 @@ class CommandSource:
         try:
             words = tuple(shlex.split(template))
         except ValueError as error:
-            raise UsageError(f"--command {template!r} cannot be split into words: {error}") from None
+            raise UsageError(
+                f"--command {template!r} cannot be split into words: {error}"
+            ) from None
         names = set(PLACEHOLDER.findall(template))
         fits = names & {*OWN} - {"seed"} in ({"text", "out"}, {"list", "folder"})
         check(
-            fits and bool(words), f"--command {template!r} needs either {{text}} and {{out}} or {{list}} and {{folder}}"
+            fits and bool(words),
+            f"--command {template!r} needs either {{text}} and {{out}} or {{list}} and {{folder}}",
         )
         return cls(template, words, charset, lengths)
 
     @classmethod
     def from_function(cls, place: str, charset: str, lengths: Lengths) -> "CommandSource":
         """Return a source that calls a Python function, `module:function(text, seed, **knobs)`, in another process."""
-        check(re.fullmatch(r"[\w.]+:\w+", place) is not None, f"--call {place!r} is not module:function")
-        words = (sys.executable, "-m", "captcha_ocr.audit.caller", place, "{list}", "{folder}", "{levels}")
+        check(
+            re.fullmatch(r"[\w.]+:\w+", place) is not None,
+            f"--call {place!r} is not module:function",
+        )
+        words = (
+            sys.executable,
+            "-m",
+            "captcha_ocr.audit.caller",
+            place,
+            "{list}",
+            "{folder}",
+            "{levels}",
+        )
         return cls(place, words, charset, lengths, "--call")
 
     @property
@@ -170,7 +198,10 @@ class CommandSource:
         if (folder / LABELS_FILE).exists():
             return 0
         folder.mkdir(parents=True, exist_ok=True)
-        texts = ((f"{number:06d}.png", text) for number, text in zip(count(), self.texts(seed), strict=False))
+        texts = (
+            (f"{number:06d}.png", text)
+            for number, text in zip(count(), self.texts(seed), strict=False)
+        )
         rows: list[tuple[str, str]] = []
         failed = 0
         while len(rows) < images:
@@ -189,7 +220,9 @@ class CommandSource:
         """Refuse a placeholder without a value: UsageError."""
         names = {name for word in self.words for name in PLACEHOLDER.findall(word)}
         unknown = sorted(names - levels.keys() - {*OWN})
-        check(not unknown, f"{self.option} has {{{', '.join(unknown)}}}, which is no knob of --knobs")
+        check(
+            not unknown, f"{self.option} has {{{', '.join(unknown)}}}, which is no knob of --knobs"
+        )
 
     def texts(self, seed: int) -> Iterator[str]:
         """Yield random texts, always the same ones for a seed."""
@@ -198,7 +231,9 @@ class CommandSource:
             length = rng.randint(self.lengths.shortest, self.lengths.longest)
             yield "".join(rng.choices(self.charset, k=length))
 
-    def draw_part(self, folder: Path, part: Sequence[tuple[str, str]], seed: int, levels: Levels) -> dict[str, str]:
+    def draw_part(
+        self, folder: Path, part: Sequence[tuple[str, str]], seed: int, levels: Levels
+    ) -> dict[str, str]:
         """Draw some images; return the reasons why files are missing or no images. Those are removed."""
         rows = [(file, text, image_seed(seed, file)) for file, text in part]
         if self.takes_many:
@@ -217,7 +252,10 @@ class CommandSource:
     def draw_one(self, folder: Path, row: tuple[str, str, int], levels: Levels) -> str:
         """Draw one image; return why the command failed, or nothing."""
         file, text, seed = row
-        return run(self.fill_in({"text": text, "out": str(folder / file), "seed": seed, **levels}), START_S + ONE_S)
+        return run(
+            self.fill_in({"text": text, "out": str(folder / file), "seed": seed, **levels}),
+            START_S + ONE_S,
+        )
 
     def draw_many(self, folder: Path, rows: Sequence[tuple[str, str, int]], levels: Levels) -> str:
         """Draw many images; return why the command failed, or nothing."""
@@ -225,11 +263,16 @@ class CommandSource:
             table = Path(work, "list.csv")
             write_table(table, ("file", "text", "seed"), rows)
             values = {"list": str(table), "folder": str(folder), "levels": json.dumps(dict(levels))}
-            return run(self.fill_in({**values, "seed": rows[0][2], **levels}), START_S + ONE_S * len(rows))
+            return run(
+                self.fill_in({**values, "seed": rows[0][2], **levels}), START_S + ONE_S * len(rows)
+            )
 
     def fill_in(self, values: Mapping[str, Any]) -> list[str]:
         """Return the words of the command with the values in their places: a value never becomes a word of its own."""
-        return [PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), word) for word in self.words]
+        return [
+            PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), word)
+            for word in self.words
+        ]
 
 
 def image_seed(seed: int, file: str) -> int:

@@ -45,7 +45,11 @@ def t_quantile(freedom: int) -> float:
         y = math.expm1(a * y * y)
     else:
         y = (
-            (1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3) + 0.5 / (freedom + 4)) * y
+            (
+                1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3)
+                + 0.5 / (freedom + 4)
+            )
+            * y
             - 1
         ) * (freedom + 1) / (freedom + 2) + 1 / y
     return math.sqrt(freedom * y)
@@ -98,7 +102,9 @@ class Score:
         """
         low, high = wilson_interval(self.share * self.tested, self.tested)
         middle = angle(self.share)
-        draws = [angle((right + 3 / 8) / (self.tested + 3 / 4)) for right in self.right]  # Anscombe 1948
+        draws = [
+            angle((right + 3 / 8) / (self.tested + 3 / 4)) for right in self.right
+        ]  # Anscombe 1948
         between = mean_interval(draws).high - float(np.mean(draws)) if len(draws) > 1 else 0.0
         return (
             share_of(middle - math.hypot(middle - angle(low), between)),
@@ -118,7 +124,9 @@ class Curve:
     @cached_property
     def odds(self) -> np.ndarray:
         """Log odds of the exact match, of its lower and of its upper limit: (3, S), none falling with the labels."""
-        shares = np.array([(score.share, *score.interval) for score in self.scores], dtype=np.float64).T  # (3, S)
+        shares = np.array(
+            [(score.share, *score.interval) for score in self.scores], dtype=np.float64
+        ).T  # (3, S)
         with np.errstate(divide="ignore"):
             odds = np.log(shares) - np.log1p(-shares)
         odds[:2] = np.maximum.accumulate(odds[:2], axis=1)
@@ -129,7 +137,11 @@ class Curve:
         """Return the labels that an exact match needs: 0 for fewer than the fewest, infinity for not reached."""
         values, lows, highs = self.odds
         odds = logit(share)
-        return Estimate(self.crossing(values, odds), self.crossing(highs, odds, -BEND), self.crossing(lows, odds, BEND))
+        return Estimate(
+            self.crossing(values, odds),
+            self.crossing(highs, odds, -BEND),
+            self.crossing(lows, odds, BEND),
+        )
 
     def crossing(self, line: np.ndarray, odds: float, bend: float = 0.0) -> float:
         """Return the labels from which a line lies above some log odds.
@@ -186,11 +198,16 @@ class Answered(NamedTuple):
         return wilson_interval(self.right, self.images)
 
 
-def precision_by_coverage(readings: Sequence[tuple[float, bool]], coverages: Sequence[float]) -> list[Answered]:
+def precision_by_coverage(
+    readings: Sequence[tuple[float, bool]], coverages: Sequence[float]
+) -> list[Answered]:
     """Return how good the surest readings are, for each share of all; readings: (confidence, whether it is right)."""
     ranked = [right for _, right in sorted(readings, key=lambda reading: -reading[0])]
     counts = [max(1, round(coverage * len(ranked))) for coverage in coverages]
-    return [Answered(coverage, n, sum(ranked[:n])) for coverage, n in zip(coverages, counts, strict=True)]
+    return [
+        Answered(coverage, n, sum(ranked[:n]))
+        for coverage, n in zip(coverages, counts, strict=True)
+    ]
 
 
 def equivalent_labels(curve: Curve, share: float) -> float:
@@ -217,7 +234,10 @@ def factor_on_labels(curve: Curve, base: Sequence[Reached], changed: Sequence[Re
     base, changed: solvers without and with the change; the same places have the same seed and texts. curve: that of the
     base, which says with how many labels it would be as bad.
     """
-    logs = [log_factor(curve, after) - log_factor(curve, before) for before, after in zip(base, changed, strict=True)]
+    logs = [
+        log_factor(curve, after) - log_factor(curve, before)
+        for before, after in zip(base, changed, strict=True)
+    ]
     return Estimate(*map(math.exp, bounded(mean_interval(logs))))
 
 
@@ -233,8 +253,12 @@ def screening_design(factors: int) -> np.ndarray:
     length, of four or more (Box and Hunter 1961, Technometrics 3:311): 8 runs for 4 factors, 16 for 8, 32 for 16.
     """
     basic = max(3, math.ceil(math.log2(2 * factors)))
-    levels = np.array([[1 if run >> bit & 1 else -1 for bit in range(basic)] for run in range(2**basic)])
-    odd = [columns for size in range(1, basic + 1, 2) for columns in combinations(range(basic), size)]
+    levels = np.array(
+        [[1 if run >> bit & 1 else -1 for bit in range(basic)] for run in range(2**basic)]
+    )
+    odd = [
+        columns for size in range(1, basic + 1, 2) for columns in combinations(range(basic), size)
+    ]
     return np.stack([levels[:, list(columns)].prod(axis=1) for columns in odd[:factors]], axis=1)
 
 
@@ -258,4 +282,7 @@ def main_effects(design: np.ndarray, values: np.ndarray) -> list[Estimate]:
     left = means - means.mean() - design @ slopes
     freedom = runs - 1 - factors
     reach = t_quantile(freedom) * math.sqrt(float(left @ left) / freedom / runs)
-    return [Estimate(2 * slope, 2 * (slope - reach), 2 * (slope + reach)) for slope in map(float, slopes)]
+    return [
+        Estimate(2 * slope, 2 * (slope - reach), 2 * (slope + reach))
+        for slope in map(float, slopes)
+    ]

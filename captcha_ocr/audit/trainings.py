@@ -57,7 +57,9 @@ class Training:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return the table of labels: file name, text, split. Smaller draws are part of larger ones."""
-        drawn = random.Random(f"draw-{self.seed}-{self.draw}").sample(self.labels, len(self.labels))[: self.size]
+        drawn = random.Random(f"draw-{self.seed}-{self.draw}").sample(
+            self.labels, len(self.labels)
+        )[: self.size]
         validation = self.size // VALIDATION
         splits = ["val"] * validation + ["train"] * (self.size - validation)
         return [
@@ -83,7 +85,9 @@ class Runner:
         self.processes: set[subprocess.Popen[bytes]] = set()
         self.lock, self.is_stopped = threading.Lock(), False
 
-    def run(self, trainings: Sequence[Training], on_end: Callable[[Training, Trained], None]) -> None:
+    def run(
+        self, trainings: Sequence[Training], on_end: Callable[[Training, Trained], None]
+    ) -> None:
         """Run trainings; CaptchaOcrError if one fails. Whatever ends this ends those that run, too."""
         self.is_stopped = False
         with ThreadPoolExecutor(self.workers) as pool:
@@ -120,10 +124,33 @@ class Runner:
         table, shards, run = folder / LABELS_FILE, folder / "shards", folder / "run"
         write_table(table, ("filename", "text", "split"), training.rows())
         preset = STARTS[training.start]
-        prepare = ("prepare", training.images, "--labels", table, "--out", shards, "--preset", preset, "--workers", 1)
+        prepare = (
+            "prepare",
+            training.images,
+            "--labels",
+            table,
+            "--out",
+            shards,
+            "--preset",
+            preset,
+            "--workers",
+            1,
+        )
         self.command(*prepare, "--force")
         seed = ("--seed", training.seed * 1000 + training.draw)
-        self.command("train", "--data", shards, "--out", run, "--preset", preset, *seed, "--threads", 1, *self.options)
+        self.command(
+            "train",
+            "--data",
+            shards,
+            "--out",
+            run,
+            "--preset",
+            preset,
+            *seed,
+            "--threads",
+            1,
+            *self.options,
+        )
         found = self.result(training)
         if found is None:
             raise DamagedError(f"{run} has no score after training")
@@ -143,7 +170,10 @@ class Runner:
         self.processes.discard(process)
         if process.returncode != 0:
             raise CaptchaOcrError(
-                errors.decode("utf-8", "replace").strip().rpartition("\n")[2].removeprefix("captcha-ocr: ")
+                errors.decode("utf-8", "replace")
+                .strip()
+                .rpartition("\n")[2]
+                .removeprefix("captcha-ocr: ")
             )
 
 

@@ -20,7 +20,10 @@ from captcha_ocr.metrics import wilson_interval
 
 LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
 LEAST_SHARE = 0.01  # of the images, from which a trick counts
-SIMULATIONS, SIGNIFICANT = 500, 0.001  # of texts that are drawn evenly; the share of them that is as uneven
+SIMULATIONS, SIGNIFICANT = (
+    500,
+    0.001,
+)  # of texts that are drawn evenly; the share of them that is as uneven
 MOST_CONTRADICTORY = 1 / 3  # of the images may have the pixels of one with another text
 LEAST_TEXTS = 200  # to tell whether characters are drawn evenly
 
@@ -54,9 +57,13 @@ class Tricks:
         found = []
         if self.repeated > LEAST_SHARE * self.images:
             of_all = f"{self.repeated:,} of {self.images:,} images"
-            found.append(f"{of_all} have the pixels of another one: the generator repeats itself, or these are copies.")
+            found.append(
+                f"{of_all} have the pixels of another one: the generator repeats itself, or these are copies."
+            )
         if self.in_files > LEAST_SHARE * self.images:
-            found.append(f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files.")
+            found.append(
+                f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files."
+            )
         text, times = self.most_frequent
         if self.is_frequent:
             found.append(f"One text, {text!r}, comes {times:,} times in {self.images:,} images.")
@@ -76,10 +83,17 @@ class Tricks:
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
         skewed = [list(each) for each in self.skewed]
-        return {**vars(self), "skewed": skewed, "best_guess": self.best_guess, "findings": self.findings}
+        return {
+            **vars(self),
+            "skewed": skewed,
+            "best_guess": self.best_guess,
+            "findings": self.findings,
+        }
 
 
-def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_given: bool) -> Tricks:
+def find_tricks(
+    folder: Path, labels: Sequence[Label], alphabet: str, texts_are_given: bool
+) -> Tricks:
     """Look for what makes reading unnecessary. texts_are_given: whether the audit chose the texts itself.
 
     UsageError if the images do not show their texts: too many have the pixels of one with another text.
@@ -95,7 +109,9 @@ def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_
             continue
         same_pixels[pixel_hash(image)].append(label)
         in_files += holds(path.read_bytes(), label.text)
-    contradictory = [group for group in same_pixels.values() if len({label.text for label in group}) > 1]
+    contradictory = [
+        group for group in same_pixels.values() if len({label.text for label in group}) > 1
+    ]
     count = sum(map(len, contradictory))
     if count > MOST_CONTRADICTORY * len(labels):
         pair = " and ".join(label.file for label in contradictory[0][:2])
@@ -109,7 +125,9 @@ def find_tricks(folder: Path, labels: Sequence[Label], alphabet: str, texts_are_
         images=len(labels),
         repeated=repeated,
         in_files=in_files,
-        in_names=0 if texts_are_given else sum(text in name for text, name in zip(texts, names, strict=True)),
+        in_names=0
+        if texts_are_given
+        else sum(text in name for text, name in zip(texts, names, strict=True)),
         most_frequent=Counter(texts).most_common(1)[0],
         skewed=() if texts_are_given else tuple(skewed_places(texts, alphabet)),
         even_guess=guess_rate(texts, alphabet),
@@ -131,7 +149,10 @@ def holds(data: bytes, text: str) -> bool:
     if len(text) < LEAST_TEXT:
         return False
     found = ""
-    with suppress(OSError, ValueError, SyntaxError), Image.open(io.BytesIO(data)) as image:  # of damaged metadata
+    with (
+        suppress(OSError, ValueError, SyntaxError),
+        Image.open(io.BytesIO(data)) as image,
+    ):  # of damaged metadata
         found = repr(image.info)
     return text in found or text.encode() in outside_pixels(data)
 
@@ -162,7 +183,9 @@ def skewed_places(texts: Sequence[str], alphabet: str) -> list[tuple[int, str, f
         if total < LEAST_TEXTS:
             continue
         observed = sum(count**2 for count in counts.values())
-        fair = rng.multinomial(total, [1 / len(alphabet)] * len(alphabet), size=SIMULATIONS)  # (SIMULATIONS, alphabet)
+        fair = rng.multinomial(
+            total, [1 / len(alphabet)] * len(alphabet), size=SIMULATIONS
+        )  # (SIMULATIONS, alphabet)
         squares = (fair.astype(np.float64) ** 2).sum(axis=1)
         limit = squares.mean() + normal_limit(max(lengths)) * squares.std()
         if observed > limit:
@@ -187,5 +210,7 @@ def best_guess(texts: Sequence[str]) -> float:
     """Return the share that the most likely text solves if the places are independent."""
     length, times = Counter(map(len, texts)).most_common(1)[0]
     fitting = [text for text in texts if len(text) == length]
-    most = [Counter(column).most_common(1)[0][1] / len(fitting) for column in zip(*fitting, strict=True)]
+    most = [
+        Counter(column).most_common(1)[0][1] / len(fitting) for column in zip(*fitting, strict=True)
+    ]
     return float(times / len(texts) * math.prod(most))

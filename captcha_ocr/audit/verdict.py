@@ -37,7 +37,8 @@ class Attack:
         labels = self.labels * PRICE_OF_LABEL
         training = self.training_s / 3600 * PRICE_OF_CORE_HOUR
         readings = [
-            SOLVED * attempts(p) * MILLISECONDS / 3.6e6 * PRICE_OF_CORE_HOUR for p in (self.share, *self.interval)
+            SOLVED * attempts(p) * MILLISECONDS / 3.6e6 * PRICE_OF_CORE_HOUR
+            for p in (self.share, *self.interval)
         ]
         whole, most, least = ((labels + training + reading) / SOLVED * 1000 for reading in readings)
         return {
@@ -77,7 +78,8 @@ def attacks_of(
     found = [Attack("general", 0, right / tested, wilson_interval(right, tested), 0.0)]
     for start, curve in curves.items():
         found += [
-            Attack(start, each.labels, each.share, each.interval, seconds[start, each.labels]) for each in curve.scores
+            Attack(start, each.labels, each.share, each.interval, seconds[start, each.labels])
+            for each in curve.scores
         ]
     return found
 
@@ -86,19 +88,28 @@ def verdict_of(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
     """Return the verdict. A share is a lower bound on the best attacker, so it never says that a captcha is safe."""
     if findings:
         return Verdict("trick", findings[0])
-    cheap = [attack for attack in attacks if attack.interval[0] >= MOSTLY and attack.cost["for_1000"] < PRICE_OF_PEOPLE]
+    cheap = [
+        attack
+        for attack in attacks
+        if attack.interval[0] >= MOSTLY and attack.cost["for_1000"] < PRICE_OF_PEOPLE
+    ]
     if cheap:
         best = best_of(cheap)
-        return Verdict("cheaply", f"{sentence(best)}. 1,000 solved cost {money(best.cost['for_1000'])}.")
+        return Verdict(
+            "cheaply", f"{sentence(best)}. 1,000 solved cost {money(best.cost['for_1000'])}."
+        )
     best = max(attacks, key=lambda attack: attack.interval[0])
     if best.interval[0] >= BROKEN:
         return Verdict("broken", f"{sentence(best)}.")
     highest = max(attacks, key=lambda attack: attack.interval[1])
     if highest.interval[1] >= BROKEN:
-        return Verdict("undecided", f"{sentence(highest)}: the interval includes {100 * BROKEN:g} %.")
+        return Verdict(
+            "undecided", f"{sentence(highest)}: the interval includes {100 * BROKEN:g} %."
+        )
     most = max(attack.labels for attack in attacks)
     return Verdict(
-        "holds", f"With up to {most:,} labels it read fewer than {100 * highest.interval[1]:.1f} % of the images."
+        "holds",
+        f"With up to {most:,} labels it read fewer than {100 * highest.interval[1]:.1f} % of the images.",
     )
 
 

@@ -30,7 +30,12 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "machine": ("bench", "doctor"),
 }
 UNDER_TORCHRUN = ("train", "doctor")
-RESUMED = ("generate", "train", "curve", "audit")  # after a signal the same command continues what is begun
+RESUMED = (
+    "generate",
+    "train",
+    "curve",
+    "audit",
+)  # after a signal the same command continues what is begun
 BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")  # it starts over
 
 
@@ -49,8 +54,14 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, names in COMMANDS.items():
             with formatter.section(group.capitalize()):
-                commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
-                formatter.write_dl([(str(command.name), summary_and_example(command)) for command in commands])
+                commands = [
+                    command
+                    for name in names
+                    if (command := self.get_command(ctx, name)) is not None
+                ]
+                formatter.write_dl(
+                    [(str(command.name), summary_and_example(command)) for command in commands]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -58,7 +69,9 @@ class CommandGroup(click.Group):
         found = super().resolve_command(ctx, args)
         ctx.meta[ARGUMENTS] = list(found[2])  # click empties it
         if found[0] not in UNDER_TORCHRUN and rank_and_world_size()[1] > 1:
-            raise UsageError(f"{found[0]} does not share its work over the processes of torchrun; start it once")
+            raise UsageError(
+                f"{found[0]} does not share its work over the processes of torchrun; start it once"
+            )
         return found
 
     def main(self, *args: Any, **settings: Any) -> Any:
@@ -82,7 +95,9 @@ class CommandGroup(click.Group):
             leave(130, f"interrupted{after_a_signal(ctx.invoked_subcommand)}")
         except SystemExit as leaving:
             if leaving.code == 128 + signal.SIGTERM:
-                click.echo(f"captcha-ocr: terminated{after_a_signal(ctx.invoked_subcommand)}", err=True)
+                click.echo(
+                    f"captcha-ocr: terminated{after_a_signal(ctx.invoked_subcommand)}", err=True
+                )
             raise
         except BrokenPipeError:  # the reader of our output left (`| head`)
             silence_output()
@@ -157,7 +172,10 @@ def on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="captcha-ocr", message="%(prog)s %(version)s")
 def main() -> None:
     """Read text captchas, or train a small ResNet-18 on your own.

@@ -32,14 +32,37 @@ MIN_BUDGET = 5  # minutes
 @main.command()
 @click.argument("folder", type=FOLDER, required=False)
 @option("--design", help="Audit a design: a named one or a TOML file (docs/designs.md).")
-@option("--command", metavar="'…'", help="Audit a command that draws: with {text} and {out}, or {list} and {folder}.")
-@option("--call", metavar="MODULE:FUNCTION", help="Audit a Python function of a text and a seed that draws.")
+@option(
+    "--command",
+    metavar="'…'",
+    help="Audit a command that draws: with {text} and {out}, or {list} and {folder}.",
+)
+@option(
+    "--call",
+    metavar="MODULE:FUNCTION",
+    help="Audit a Python function of a text and a seed that draws.",
+)
 @charset_option("Characters of the texts. Needed with --command and --call.")
 @length_option("Characters per text. Needed with --command and --call.")
-@option("--knobs", type=FILE, help="Levels of what can be changed, in [knobs] of a TOML file, the present one first.")
-@option("--budget", type=click.IntRange(MIN_BUDGET), default=60, metavar="MINUTES", help="Minutes it may take in all.")
+@option(
+    "--knobs",
+    type=FILE,
+    help="Levels of what can be changed, in [knobs] of a TOML file, the present one first.",
+)
+@option(
+    "--budget",
+    type=click.IntRange(MIN_BUDGET),
+    default=60,
+    metavar="MINUTES",
+    help="Minutes it may take in all.",
+)
 @option("--people", type=FOLDER, help="Answers to the same images: the --out of label --blind.")
-@option("--out", type=NEW_FILE, default=PAGE, help="The page. The work is in a folder of that name without .html.")
+@option(
+    "--out",
+    type=NEW_FILE,
+    default=PAGE,
+    help="The page. The work is in a folder of that name without .html.",
+)
 @add_options(seed_option, quiet_option, json_option)
 def audit(
     folder: Path | None,
@@ -78,22 +101,45 @@ def audit(
     source: Source | Path
     if folder is not None:
         check(knobs is None, "--knobs needs a source that draws: --design, --command or --call")
-        check(charset is None and lengths is None, f"--charset and --length are for what draws; {folder} has its texts")
+        check(
+            charset is None and lengths is None,
+            f"--charset and --length are for what draws; {folder} has its texts",
+        )
         work, images = out.with_suffix("").resolve(), folder.resolve()
         apart = not work.is_relative_to(images) and not images.is_relative_to(work)
-        check(apart, f"--out {out} would put the work among the images of {folder}; choose another name or place")
+        check(
+            apart,
+            f"--out {out} would put the work among the images of {folder}; choose another name or place",
+        )
         source = folder
     elif design is not None:
         source = DesignSource(design, charset, lengths)
     else:
         if charset is None or lengths is None:
-            raise UsageError("--command and --call need --charset and --length: the audit chooses the texts")
+            raise UsageError(
+                "--command and --call need --charset and --length: the audit chooses the texts"
+            )
         make = CommandSource.from_template if command is not None else CommandSource.from_function
         source = make(command or call or "", characters_of(charset), lengths)
-    options = audits.AuditOptions(60 * budget, seed, read_knobs(knobs) if knobs else {}, people, quiet)
+    options = audits.AuditOptions(
+        60 * budget, seed, read_knobs(knobs) if knobs else {}, people, quiet
+    )
     knobs_text = knobs.read_text("utf-8") if knobs else ""
     results = audits.audit(source, out.with_suffix(""), options)
-    words = [*given("design", "command", "call", "charset", "lengths", "knobs", "budget", "people", "out", "seed")]
+    words = [
+        *given(
+            "design",
+            "command",
+            "call",
+            "charset",
+            "lengths",
+            "knobs",
+            "budget",
+            "people",
+            "out",
+            "seed",
+        )
+    ]
     repeat = command_line("audit", *([str(folder)] if folder else []), *words)
     write_atomic(out, page_of(results, repeat, knobs_text).encode())
     if as_json:

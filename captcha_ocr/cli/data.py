@@ -38,10 +38,24 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
-from captcha_ocr.config import FEWEST, MAX_FOLDS, OFTEN, PRESETS, RARE, SPLITS, PrepareConfig, preset_for
+from captcha_ocr.config import (
+    FEWEST,
+    MAX_FOLDS,
+    OFTEN,
+    PRESETS,
+    RARE,
+    SPLITS,
+    PrepareConfig,
+    preset_for,
+)
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
-from captcha_ocr.inference.model_folder import default_model, find_model_folder, name_of_model, read_model_config
+from captcha_ocr.inference.model_folder import (
+    default_model,
+    find_model_folder,
+    name_of_model,
+    read_model_config,
+)
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -51,7 +65,15 @@ if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
 
 LEAST = 4  # images that prepare and train need
-LABEL_OPTIONS = ("labels", "corrections", "max_bytes", "label_pattern", "charset", "lengths", "case_sensitive")
+LABEL_OPTIONS = (
+    "labels",
+    "corrections",
+    "max_bytes",
+    "label_pattern",
+    "charset",
+    "lengths",
+    "case_sensitive",
+)
 DESIGN_HELP = "The look: see docs/designs.md; LEVEL is easy, medium or hard."
 WARP_HELP = "Warp of the captcha package, or the stronger one of its versions before 0.7.1."
 RENDERER_HELP = "Code that draws the design captcha: ours, or that of the captcha package."
@@ -61,25 +83,55 @@ RENDERER_HELP = "Code that draws the design captcha: ours, or that of the captch
 drawing_options = add_options(
     length_option("Characters per text, or their minimum and maximum.  [default: the design's]"),
     charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: the design's]"),
-    option("--fonts", type=PATH, multiple=True, help="A font file, or a folder of fonts; may be repeated."),
+    option(
+        "--fonts",
+        type=PATH,
+        multiple=True,
+        help="A font file, or a folder of fonts; may be repeated.",
+    ),
 )
 
 
 @main.command()
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
 @option("--count", default=GeneratorConfig.count, help="Number of images.")
-@option("--start", default=GeneratorConfig.start, help="Number of the first image, to share work over machines.")
-@option("--design", default=GeneratorConfig.design, metavar="NAME|FILE|random[:LEVEL]", help=DESIGN_HELP)
+@option(
+    "--start",
+    default=GeneratorConfig.start,
+    help="Number of the first image, to share work over machines.",
+)
+@option(
+    "--design", default=GeneratorConfig.design, metavar="NAME|FILE|random[:LEVEL]", help=DESIGN_HELP
+)
 @drawing_options
 @option(
-    "--designs", type=click.IntRange(1), help="Draw so many random designs and reuse them.  [default: one an image]"
+    "--designs",
+    type=click.IntRange(1),
+    help="Draw so many random designs and reuse them.  [default: one an image]",
 )
-@option("--save-designs", type=NEW_FILE, help="Write the random designs to this file, which --design takes again.")
+@option(
+    "--save-designs",
+    type=NEW_FILE,
+    help="Write the random designs to this file, which --design takes again.",
+)
 @size_option
-@option("--often", metavar="CHARACTERS", help=f"Characters that come {OFTEN} times as often as others, such as 0O.")
-@option("--font-sizes", callback=parse_numbers(","), help="Font sizes to choose from.  [default: the design's]")
+@option(
+    "--often",
+    metavar="CHARACTERS",
+    help=f"Characters that come {OFTEN} times as often as others, such as 0O.",
+)
+@option(
+    "--font-sizes",
+    callback=parse_numbers(","),
+    help="Font sizes to choose from.  [default: the design's]",
+)
 @option("--warp", type=click.Choice(get_args(Warp)), default=GeneratorConfig.warp, help=WARP_HELP)
-@option("--renderer", type=click.Choice(get_args(Renderer)), default=GeneratorConfig.renderer, help=RENDERER_HELP)
+@option(
+    "--renderer",
+    type=click.Choice(get_args(Renderer)),
+    default=GeneratorConfig.renderer,
+    help=RENDERER_HELP,
+)
 @add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def generate(
     out: Path,
@@ -110,8 +162,14 @@ def generate(
         with ProgressBar("designs", quiet) as bar:
             synth.save_designs(config, save_designs, workers, bar.show)
     if done.redrawn and not quiet:
-        left = f"; {counted(done.illegible, 'image')} could not be read after some tries" if done.illegible else ""
-        click.echo(f"legible   {counted(done.redrawn, 'illegible image')} drawn again{left}", err=True)
+        left = (
+            f"; {counted(done.illegible, 'image')} could not be read after some tries"
+            if done.illegible
+            else ""
+        )
+        click.echo(
+            f"legible   {counted(done.redrawn, 'illegible image')} drawn again{left}", err=True
+        )
     drawn = f"{counted(done.drawn, 'image')} drawn" if done.drawn else "all existed"
     report(
         as_json,
@@ -146,23 +204,42 @@ def following_training(out: Path, manifest: "Manifest", folds: int | None) -> st
     from captcha_ocr.system.files import unused
 
     # `default` is the size that any preset takes: train chooses one by the number of images.
-    words = place(out, SHARDS, "--data") + [word for word in given("preset") if word != "--preset=default"]
+    words = place(out, SHARDS, "--data") + [
+        word for word in given("preset") if word != "--preset=default"
+    ]
     part = "fold-1" if folds else ""
     if (RUN / part / "run.json").exists():
         with suppress(CaptchaOcrError):
-            if read_json(RUN / part / "run.json").get("data") != Dataset((out / part,), (manifest,)).sha256:
+            if (
+                read_json(RUN / part / "run.json").get("data")
+                != Dataset((out / part,), (manifest,)).sha256
+            ):
                 words += ["--out", str(unused(RUN))]
     return next_command("train", *["--cross-validate"] * bool(folds), *words)
 
 
 label_options = add_options(
-    option("--labels", type=FILE, help="CSV with filename,text[,split].  [default: labels.csv in the folder]"),
-    option("--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."),
+    option(
+        "--labels",
+        type=FILE,
+        help="CSV with filename,text[,split].  [default: labels.csv in the folder]",
+    ),
+    option(
+        "--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."
+    ),
     max_bytes_option,
-    option("--label-pattern", metavar="REGEX", help="Regular expression that finds the text in a file name."),
+    option(
+        "--label-pattern",
+        metavar="REGEX",
+        help="Regular expression that finds the text in a file name.",
+    ),
     charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
     length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
-    option("--case-sensitive", is_flag=True, help="Distinguish upper and lower case if the labels have both."),
+    option(
+        "--case-sensitive",
+        is_flag=True,
+        help="Distinguish upper and lower case if the labels have both.",
+    ),
 )
 
 
@@ -176,9 +253,22 @@ label_options = add_options(
     help=f"Its input size is used.  [default: finetune below {FEWEST:,} labels, else default]",
 )
 @size_option
-@option("--channels", type=click.Choice(["1", "3"]), help="Grey or colour.  [default: colour if it is needed]")
-@option("--split", default="80/10/10", callback=parse_numbers("/"), help="Percentages for training/validation/test.")
-@option("--folds", type=click.IntRange(2, MAX_FOLDS), help="Make this many folds for train --cross-validate.")
+@option(
+    "--channels",
+    type=click.Choice(["1", "3"]),
+    help="Grey or colour.  [default: colour if it is needed]",
+)
+@option(
+    "--split",
+    default="80/10/10",
+    callback=parse_numbers("/"),
+    help="Percentages for training/validation/test.",
+)
+@option(
+    "--folds",
+    type=click.IntRange(2, MAX_FOLDS),
+    help="Make this many folds for train --cross-validate.",
+)
 @option("--strict", is_flag=True, help="Exit with 1 if an image or a label is left out.")
 @add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def prepare(
@@ -212,7 +302,11 @@ def prepare(
 
     width, height = size or (None, None)
     config = PrepareConfig(
-        preset=preset, width=width, height=height, channels=int(channels) if channels else None, **options
+        preset=preset,
+        width=width,
+        height=height,
+        channels=int(channels) if channels else None,
+        **options,
     )
     with ProgressBar("prepare", quiet) as bar:
         how = preparation.PrepareOptions(labels, corrections, workers, force, bar.show)
@@ -223,11 +317,18 @@ def prepare(
             # Every fold leaves out the same files, but only a fold that was made now lists all of them.
             prepared = next((fold for fold in (first, *others) if not fold.already_there), first)
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
-    rows += [("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons]
+    rows += [
+        ("left out", line) for line in in_groups(prepared.problems) or prepared.manifest.reasons
+    ]
     advice = advice_on_tables(prepared.found, [label.text for label in prepared.found.labels])
     rows += [("advice", line) for line in advice]
     if preset_for(prepared.manifest.count("train"), prepared.manifest.size) == "finetune":
-        rows.append(("preset", f"finetune: fewer than {FEWEST:,} images train from the model in the package"))
+        rows.append(
+            (
+                "preset",
+                f"finetune: fewer than {FEWEST:,} images train from the model in the package",
+            )
+        )
     if copies := prepared.manifest.copies:
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:
@@ -238,15 +339,28 @@ def prepare(
         sys.exit(1)
 
 
-def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | None, as_json: bool) -> None:
+def report_shards(
+    images: Path, out: Path, prepared: "Prepared", folds: int | None, as_json: bool
+) -> None:
     """Print the result of prepare."""
     manifest = prepared.manifest
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
     case = manifest.charset.case
-    facts = {"left_out": manifest.left_out, "copies": manifest.copies, "charset": manifest.charset.characters}
+    facts = {
+        "left_out": manifest.left_out,
+        "copies": manifest.copies,
+        "charset": manifest.charset.characters,
+    }
     report(
         as_json,
-        {"out": str(out), "folds": folds, **counts, **facts, "fold": case, "length": str(manifest.lengths)},
+        {
+            "out": str(out),
+            "folds": folds,
+            **counts,
+            **facts,
+            "fold": case,
+            "length": str(manifest.lengths),
+        },
         f"{out}: {f'{folds} folds, in the first ' if folds else ''}"
         f"{', '.join(f'{count:,} {split}' for split, count in counts.items())}; "
         f"{manifest.left_out:,} left out; {manifest.size}\n"
@@ -262,7 +376,9 @@ def report_shards(images: Path, out: Path, prepared: "Prepared", folds: int | No
 @main.command(name="inspect")
 @click.argument("folder", type=FOLDER, default=IMAGES)
 @label_options
-@option("--model", "model_folder", type=MODEL, help="List the images that this model reads differently.")
+@option(
+    "--model", "model_folder", type=MODEL, help="List the images that this model reads differently."
+)
 @option("--out", type=FOLDER, default=Path("runs/inspect"), help="The folder for the pictures.")
 @add_options(device_option, workers_option, quiet_option, json_option)
 def inspect_images(
@@ -294,16 +410,28 @@ def inspect_images(
         from captcha_ocr.system.files import unused, writing_to
         from captcha_ocr.training.advice import advice_on_run
 
-    check(not out.resolve().is_relative_to(folder.resolve()), f"{out} lies in {folder}; choose another --out")
+    check(
+        not out.resolve().is_relative_to(folder.resolve()),
+        f"{out} lies in {folder}; choose another --out",
+    )
     config = PrepareConfig(**options)
     with ProgressBar("inspect", quiet) as bar:
-        found = inspection.inspect(folder, config, PrepareOptions(labels, corrections, workers, progress=bar.show))
-    recognizer = None if model_folder is None else Recognizer(model_folder, device, max_bytes=config.max_bytes)
+        found = inspection.inspect(
+            folder, config, PrepareOptions(labels, corrections, workers, progress=bar.show)
+        )
+    recognizer = (
+        None
+        if model_folder is None
+        else Recognizer(model_folder, device, max_bytes=config.max_bytes)
+    )
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     advice = facts["advice"]
     with writing_to(out):
-        tiles = [Tile(folder / label.file, label.file, label.text) for label in inspection.sample(found.labels)]
+        tiles = [
+            Tile(folder / label.file, label.file, label.text)
+            for label in inspection.sample(found.labels)
+        ]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
         if model_folder is not None and recognizer is not None and found.texts:
             facts["wrong"], wrong_lines = list_wrong(recognizer, found, out, quiet)
@@ -313,11 +441,20 @@ def inspect_images(
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
         table = ["--out", str(unused(folder / LABELS_FILE))]
-        words = [*table, *given("model_folder", "max_bytes", "device"), *narrowing(model_folder, config)]
+        words = [
+            *table,
+            *given("model_folder", "max_bytes", "device"),
+            *narrowing(model_folder, config),
+        ]
         following = next_command("eval", *place(folder), *words)
     elif model_folder is not None:  # the table in which labels are corrected
         table = ["--out", str(unused(Path("corrections.csv")))]
-        words = ["--model", *place(Path(name_of_model(model_folder))), *table, *given("max_bytes", "device")]
+        words = [
+            "--model",
+            *place(Path(name_of_model(model_folder))),
+            *table,
+            *given("max_bytes", "device"),
+        ]
         following = next_command("eval", *place(folder), *words, *narrowing(model_folder, config))
     elif len(found.labels) >= LEAST:
         following = following_preparation(folder, *given(*LABEL_OPTIONS))
@@ -351,10 +488,18 @@ def list_wrong(
         wrong = read_wrong(recognizer, found, bar.show)
     rows = [(each.file, each.label, each.reading.text, each.reading.confidence) for each in wrong]
     lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
-    lines += [f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}" for file, label, text, confidence in rows]
+    lines += [
+        f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}"
+        for file, label, text, confidence in rows
+    ]
     if wrong:
         normalize = recognizer.config.charset.normalize
-        tiles = [Tile(found.folder / file, file, normalize(label), text, score) for file, label, text, score in rows]
+        tiles = [
+            Tile(found.folder / file, file, normalize(label), text, score)
+            for file, label, text, score in rows
+        ]
         draw_sheet(tiles, out / WRONG_FILE, recognizer.max_bytes)
         lines.append(f"{'picture':14}{out / WRONG_FILE}")
-    return [dict(zip(("file", "label", "text", "confidence"), row, strict=True)) for row in rows], lines
+    return [
+        dict(zip(("file", "label", "text", "confidence"), row, strict=True)) for row in rows
+    ], lines

@@ -8,7 +8,15 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.data import drawing_options
-from captcha_ocr.cli.options import NEW_FILE, add_options, json_option, next_command, option, report, seed_option
+from captcha_ocr.cli.options import (
+    NEW_FILE,
+    add_options,
+    json_option,
+    next_command,
+    option,
+    report,
+    seed_option,
+)
 from captcha_ocr.generation.config import RANDOM, GeneratorConfig
 from captcha_ocr.system.signals import deferred
 
@@ -55,6 +63,14 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
     words = [f"{out}: {counted(config.count, 'image')} of {config.kind}"]
     if redrawn:
         words.append(f"{counted(redrawn, 'illegible image')} drawn again")
-    words += [f"{number} still illegible: {reason} ({ADVICE[reason]})" for reason, number in reasons.items()]
-    facts = {"out": str(out), "images": config.count, "redrawn": redrawn, "illegible": sum(reasons.values())}
+    words += [
+        f"{number} still illegible: {reason} ({ADVICE[reason]})"
+        for reason, number in reasons.items()
+    ]
+    facts = {
+        "out": str(out),
+        "images": config.count,
+        "redrawn": redrawn,
+        "illegible": sum(reasons.values()),
+    }
     report(as_json, facts, "; ".join(words), next_command("generate", "--design", name))

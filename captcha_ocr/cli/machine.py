@@ -13,7 +13,12 @@ from captcha_ocr.system.signals import deferred
 
 
 @main.command()
-@option("--preset", type=click.Choice(list(PRESETS)), default="default", help="Its network and batch size are used.")
+@option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="default",
+    help="Its network and batch size are used.",
+)
 @threads_option
 @json_option
 def bench(preset: str, threads: int | None, as_json: bool) -> None:
@@ -38,11 +43,18 @@ def bench(preset: str, threads: int | None, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(asdict(speed)))
         else:
-            click.echo(speeds.row(f"{speed.device:44}", f"{speed.training:,.0f}", f"{speed.reading:,.0f}"))
+            click.echo(
+                speeds.row(f"{speed.device:44}", f"{speed.training:,.0f}", f"{speed.reading:,.0f}")
+            )
 
 
 @main.command()
-@option("--model", "model_folder", type=MODEL, help="A model or run folder, or pretrained.  [default: as for eval]")
+@option(
+    "--model",
+    "model_folder",
+    type=MODEL,
+    help="A model or run folder, or pretrained.  [default: as for eval]",
+)
 @json_option
 def doctor(model_folder: Path | None, as_json: bool) -> None:
     """Print the devices and versions of this machine, and the model that eval uses.

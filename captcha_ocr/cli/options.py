@@ -29,7 +29,9 @@ ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's contex
 class ModelFolder(click.Path):
     """The folder of a model or a run; `pretrained` is the model in the package."""
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
         """Return the folder."""
         folder = super().convert(value, parameter, context)
         return folder_named(value) if isinstance(value, str) else folder
@@ -55,14 +57,22 @@ def add_options(*added: Callable[[Command], Command]) -> Callable[[Command], Com
     return add
 
 
-workers_option = option("--workers", type=click.IntRange(1, 256), help="Processes.  [default: one per processor]")
+workers_option = option(
+    "--workers", type=click.IntRange(1, 256), help="Processes.  [default: one per processor]"
+)
 threads_option = option(
-    "--threads", type=click.IntRange(1, MAX_THREADS), help="Threads to compute with.  [default: one per processor]"
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Threads to compute with.  [default: one per processor]",
 )
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
-force_option = option("--force", is_flag=True, help="Replace what an earlier run with other options wrote.")
+force_option = option(
+    "--force", is_flag=True, help="Replace what an earlier run with other options wrote."
+)
 quiet_option = option("--quiet", is_flag=True, help="Print no progress and no next command.")
-max_bytes_option = option("--max-bytes", type=int, default=MAX_BYTES, help="Refuse larger image files.")
+max_bytes_option = option(
+    "--max-bytes", type=int, default=MAX_BYTES, help="Refuse larger image files."
+)
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 reading_model_option = option(
     "--model",
@@ -71,12 +81,19 @@ reading_model_option = option(
     help=f"A model or run folder, or pretrained.  [default: {MODEL_VARIABLE}, else {RUN}, else pretrained]",
 )
 engine_option = option(
-    "--engine", type=click.Choice(get_args(EngineName)), default="auto", help="auto: onnx if model.onnx exists."
+    "--engine",
+    type=click.Choice(get_args(EngineName)),
+    default="auto",
+    help="auto: onnx if model.onnx exists.",
 )
-device_option = option("--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute.")
+device_option = option(
+    "--device", default="auto", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]", help="Where to compute."
+)
 
 
-def parse_size(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
+def parse_size(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
     """Parse WIDTHxHEIGHT as (width, height)."""
     if text is None:
         return None
@@ -86,13 +103,19 @@ def parse_size(context: click.Context, parameter: click.Parameter, text: str | N
     return int(sides[1]), int(sides[2])
 
 
-def parse_numbers(separator: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[int, ...]]:
+def parse_numbers(
+    separator: str,
+) -> Callable[[click.Context, click.Parameter, str | None], tuple[int, ...]]:
     """Return a click callback that parses integers between separators."""
 
-    def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    def parse(
+        context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> tuple[int, ...]:
         parts = text.split(separator) if text else []
         if not all(re.fullmatch(r" *[0-9]{1,9} *", part) for part in parts):
-            raise click.BadParameter(f"{(text or '')[:40]!r} is not whole numbers separated by {separator!r}")
+            raise click.BadParameter(
+                f"{(text or '')[:40]!r} is not whole numbers separated by {separator!r}"
+            )
         return tuple(int(part) for part in parts)
 
     return parse
@@ -103,7 +126,9 @@ def named_option(
 ) -> Callable[[click.Context, click.Parameter, str | None], Parsed | None]:
     """Return a click callback that parses a value; what is wrong with it is said with the option's name."""
 
-    def callback(context: click.Context, parameter: click.Parameter, text: str | None) -> Parsed | None:
+    def callback(
+        context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> Parsed | None:
         try:
             return None if text is None else parse(text)
         except UsageError as error:
@@ -126,11 +151,18 @@ def charset_option(help_text: str, **settings: Any) -> Callable[[Command], Comma
 def length_option(help_text: str, **settings: Any) -> Callable[[Command], Command]:
     """Return an option for the number of characters of a text."""
     return option(
-        "--length", "lengths", metavar="N|N-M", callback=named_option(Lengths.parse), help=help_text, **settings
+        "--length",
+        "lengths",
+        metavar="N|N-M",
+        callback=named_option(Lengths.parse),
+        help=help_text,
+        **settings,
     )
 
 
-size_option = option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels.")
+size_option = option(
+    "--size", metavar="WIDTHxHEIGHT", callback=parse_size, help="Size of the images in pixels."
+)
 
 
 def report(as_json: bool, document: dict[str, Any], text: str, following: str | None) -> None:
@@ -173,7 +205,12 @@ def read_command(model: Path, images: Path | None) -> str:
     found = []
     if images is not None and images.is_dir():
         found = [images / file for file in find_images(images).images[:1]]
-    return next_command("eval", *(place(file)[0] for file in found), *words, *given("device", "threads", "max_bytes"))
+    return next_command(
+        "eval",
+        *(place(file)[0] for file in found),
+        *words,
+        *given("device", "threads", "max_bytes"),
+    )
 
 
 def escape(path: str) -> str:

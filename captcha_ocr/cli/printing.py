@@ -54,8 +54,15 @@ class Printer:
         """Print one reading, without its text unless it is accepted."""
         text = reading.text if accepted else None
         if self.as_json:
-            characters = [asdict(character) for character in reading.characters] if accepted else None
-            row = {"path": path, "text": text, "confidence": reading.confidence, "characters": characters}
+            characters = (
+                [asdict(character) for character in reading.characters] if accepted else None
+            )
+            row = {
+                "path": path,
+                "text": text,
+                "confidence": reading.confidence,
+                "characters": characters,
+            }
             click.echo(json.dumps(row | {"model": reading.model or None}, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
@@ -73,7 +80,9 @@ class Printer:
 
     def print_models(self) -> None:
         """Print how many images each of the models in the package has read."""
-        counts = ", ".join(f"{model} {count:,}" for model, count in sorted(self.models.items()) if model and count)
+        counts = ", ".join(
+            f"{model} {count:,}" for model, count in sorted(self.models.items()) if model and count
+        )
         if counts:
             click.echo(f"read by    {counts}", err=True)
 
@@ -82,7 +91,8 @@ class Printer:
         if self.min_confidence:
             total = self.read + self.unread
             click.echo(
-                f"{self.unread:,} of {total:,} left unread, with a confidence below {self.min_confidence:g}", err=True
+                f"{self.unread:,} of {total:,} left unread, with a confidence below {self.min_confidence:g}",
+                err=True,
             )
 
 
@@ -96,7 +106,11 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
     images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
     table = os.path.join(images, LABELS_FILE)
     first = "Train on" if is_narrowed else "Say what to expect (--charset, --length), or train on"
-    others = [] if labels is None or os.path.realpath(labels) == os.path.realpath(table) else ["--labels", str(labels)]
+    others = (
+        []
+        if labels is None or os.path.realpath(labels) == os.path.realpath(table)
+        else ["--labels", str(labels)]
+    )
     commands = [command_line("prepare", images, *others), command_line("train")]
     if labels or os.path.exists(table):
         what = "these labels"
@@ -129,5 +143,7 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
         return failed
     write_atomic(out, table.encode("utf-8", "surrogateescape"))
     to_do = "; correct them, then delete the column confidence"
-    click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True)
+    click.echo(
+        f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True
+    )
     return failed

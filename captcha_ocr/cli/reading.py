@@ -52,7 +52,10 @@ from captcha_ocr.system.signals import deferred
 if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
 
-PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other formats have a NUL in theirs
+PNG_LINE = (
+    "\udc89PNG",
+    "\x89PNG",
+)  # the first line of a PNG; the other formats have a NUL in theirs
 
 
 @main.command(name="eval")
@@ -65,8 +68,17 @@ PNG_LINE = ("\udc89PNG", "\x89PNG")  # the first line of a PNG; the other format
 @option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
 @engine_option
 @add_options(max_bytes_option, device_option, threads_option, quiet_option, json_option)
-@option("--csv", "as_csv", is_flag=True, help="Print a table filename,text,confidence, least confident first.")
-@option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the table of --csv to this file.")
+@option(
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print a table filename,text,confidence, least confident first.",
+)
+@option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the table of --csv to this file.",
+)
 def evaluate(
     paths: tuple[str, ...],
     model_folder: Path | None,
@@ -92,18 +104,28 @@ def evaluate(
     Example: captcha-ocr eval data/samples --json
     """
     as_csv = as_csv or out is not None
-    check(not (as_csv and (as_json or labels is not None)), "--csv and --out go with neither --json nor --labels")
+    check(
+        not (as_csv and (as_json or labels is not None)),
+        "--csv and --out go with neither --json nor --labels",
+    )
     if out is not None:  # before the reading, which may take hours
         check(out.parent.is_dir(), f"--out {out}: {out.parent} is not a folder")
         check(not os.path.lexists(out), f"--out {out} exists; remove it, or choose another file")
-    check(0 <= min_confidence <= 1, "--min-confidence must be a number from 0 to 1")  # nan passes click's range
-    check(sys.stdin is not None or bool(paths or labels), "there is no PATH, and no standard input to read paths from")
+    check(
+        0 <= min_confidence <= 1, "--min-confidence must be a number from 0 to 1"
+    )  # nan passes click's range
+    check(
+        sys.stdin is not None or bool(paths or labels),
+        "there is no PATH, and no standard input to read paths from",
+    )
     folder = find_model_folder(model_folder or default_model(RUN))
     length = None if lengths is None else (lengths.shortest, lengths.longest)
     with deferred():
         from captcha_ocr.recognizer import Recognizer
     with memory_errors(folder, device, engine):
-        recognizer = Recognizer(folder, device, engine, charset, length, max_bytes, threads, fold_case)
+        recognizer = Recognizer(
+            folder, device, engine, charset, length, max_bytes, threads, fold_case
+        )
         if not quiet:
             click.echo(f"model      {describe_model(folder)}", err=True)
             click.echo(f"device     {recognizer.engine}", err=True)
@@ -118,12 +140,18 @@ def evaluate(
         else:
             sources = list(expand(paths, quiet)) if paths else expand(lines_of_stdin(), quiet)
             results = with_progress(read_paths(recognizer, iter(sources)), sources, hidden)
-            failed = print_table(results, printer, out) if as_csv else sum(printer(*result) for result in results)
+            failed = (
+                print_table(results, printer, out)
+                if as_csv
+                else sum(printer(*result) for result in results)
+            )
         if not quiet:
             printer.print_models()
         printer.print_counts()
         if folder == PRETRAINED and printer.is_unsure and not quiet:
-            click.echo(what_to_do(paths, labels, charset is not None or lengths is not None), err=True)
+            click.echo(
+                what_to_do(paths, labels, charset is not None or lengths is not None), err=True
+            )
     if failed:
         sys.exit(1)
 
@@ -153,9 +181,13 @@ def lines_of_stdin() -> Iterator[str]:
         sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
     for line in sys.stdin or ():
         if "\0" in line or line.rstrip() in PNG_LINE:
-            raise UsageError(f"standard input holds no paths; to read an image from it: {command_line('eval', '-')}")
+            raise UsageError(
+                f"standard input holds no paths; to read an image from it: {command_line('eval', '-')}"
+            )
         path = line.rstrip("\r\n")
-        if path := path if os.path.lexists(path) else path.strip().strip('"'):  # Windows copies paths in quotes
+        if (
+            path := path if os.path.lexists(path) else path.strip().strip('"')
+        ):  # Windows copies paths in quotes
             yield path
 
 
@@ -183,7 +215,9 @@ def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
             yield path
 
 
-def with_progress(results: Iterator[Result], sources: Iterable[str], quiet: bool) -> Iterator[Result]:
+def with_progress(
+    results: Iterator[Result], sources: Iterable[str], quiet: bool
+) -> Iterator[Result]:
     """Yield results, and show on a terminal how many of the sources are read if that number is known."""
     if quiet or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
         yield from results
@@ -199,8 +233,13 @@ def with_progress(results: Iterator[Result], sources: Iterable[str], quiet: bool
 def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
     """Yield each path with its reading; `-` is the image on standard input."""
     names, sources = tee(paths)
-    limit = 2 * recognizer.max_bytes  # standard input may be endless, and base64 is a third longer than its image
-    contents = ((sys.stdin.buffer.read(limit) if sys.stdin else b"") if path == "-" else path for path in sources)
+    limit = (
+        2 * recognizer.max_bytes
+    )  # standard input may be endless, and base64 is a third longer than its image
+    contents = (
+        (sys.stdin.buffer.read(limit) if sys.stdin else b"") if path == "-" else path
+        for path in sources
+    )
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 
@@ -229,7 +268,9 @@ def score_files(
     from captcha_ocr.system.console import in_groups
 
     sources = list(expand(paths, quiet)) if paths else []
-    folders = [Path(path) if os.path.isdir(path) else Path(path).parent for path in (*paths, *sources)]
+    folders = [
+        Path(path) if os.path.isdir(path) else Path(path).parent for path in (*paths, *sources)
+    ]
     folder, rows, problems = labels_to_score(labels_file, [labels_file.parent, *folders])
     sources = sources or [str(folder / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
@@ -265,8 +306,14 @@ def score_files(
 @main.command()
 @click.argument("images", type=FOLDER, default=IMAGES)
 @option("--model", "model_folder", type=MODEL, default=RUN, help="A model folder, or a run folder.")
-@option("--labels", type=FILE, help="CSV with filename,text.  [default: labels.csv in the folder, else file names]")
-@option("--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy.")
+@option(
+    "--labels",
+    type=FILE,
+    help="CSV with filename,text.  [default: labels.csv in the folder, else file names]",
+)
+@option(
+    "--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy."
+)
 @add_options(max_bytes_option, threads_option, json_option)
 def export(
     images: Path,

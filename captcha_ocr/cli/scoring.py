@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
     """Print how many labels the model can never read, for their length or their characters."""
     impossible = sum(
-        len(split_characters(text)) not in config.lengths or bool(config.charset.unknown_characters(text))
+        len(split_characters(text)) not in config.lengths
+        or bool(config.charset.unknown_characters(text))
         for text in truths
     )
     if impossible:
@@ -30,7 +31,9 @@ def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
         )
 
 
-def labels_to_score(labels_file: Path, folders: Iterable[Path]) -> "tuple[Path, list[Label], Problems]":
+def labels_to_score(
+    labels_file: Path, folders: Iterable[Path]
+) -> "tuple[Path, list[Label], Problems]":
     """Read a labels file whose names are relative to one of these folders, the first in which all of its images are.
 
     Return that folder, the labels and why rows are left out. UsageError if no folder has any of the images.
@@ -50,7 +53,10 @@ def labels_to_score(labels_file: Path, folders: Iterable[Path]) -> "tuple[Path, 
             break
     here, folder, rows, problems = max(tried, key=lambda each: each[0])
     command = command_line("eval", "FOLDER", "--labels", str(labels_file))
-    check(not rows or here > 0, f"{labels_file} names no image in {folder}; name the folder of images: {command}")
+    check(
+        not rows or here > 0,
+        f"{labels_file} names no image in {folder}; name the folder of images: {command}",
+    )
     return folder, rows, problems
 
 

@@ -48,7 +48,9 @@ from captcha_ocr.system.signals import deferred
 from captcha_ocr.training.draw_options import DrawOptions, draw_option
 
 
-def training_option(name: str, field: str, help_text: str, **settings: Any) -> Callable[[Command], Command]:
+def training_option(
+    name: str, field: str, help_text: str, **settings: Any
+) -> Callable[[Command], Command]:
     """Return an option of `train` that overrides the preset; its help shows the value of every preset."""
     values = [getattr(preset.training, field) for preset in PRESETS.values()]
     defaults = " or ".join(dict.fromkeys(str(value) for value in values if value is not None))
@@ -65,20 +67,53 @@ def with_draw(help_text: str, default: object = None) -> str:
 NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 DRAWING = ("lengths", "charset", "case_sensitive", "fonts", "size", "channels", "repeat", "workers")
 draw_options = add_options(
-    option("--draw", metavar="DESIGN", multiple=True, help="Draw images of this design; designs take turns."),
+    option(
+        "--draw",
+        metavar="DESIGN",
+        multiple=True,
+        help="Draw images of this design; designs take turns.",
+    ),
     length_option(with_draw("characters per text.", "the design's")),
     charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", "the design's")),
     option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
-    option("--fonts", type=PATH, multiple=True, help=with_draw("a font file, or a folder of fonts; may be repeated.")),
-    option("--size", metavar="WIDTHxHEIGHT", callback=parse_size, help=with_draw("the network's input.", "as prepare")),
-    option("--channels", type=click.Choice(["1", "3"]), help=with_draw("grey or colour input.", "as prepare")),
-    option("--repeat", type=click.IntRange(1), help=with_draw("epochs that show an image.", DrawOptions.repeat)),
-    option("--workers", type=click.IntRange(1, 256), help=with_draw("processes that draw.", "one per processor")),
+    option(
+        "--fonts",
+        type=PATH,
+        multiple=True,
+        help=with_draw("a font file, or a folder of fonts; may be repeated."),
+    ),
+    option(
+        "--size",
+        metavar="WIDTHxHEIGHT",
+        callback=parse_size,
+        help=with_draw("the network's input.", "as prepare"),
+    ),
+    option(
+        "--channels",
+        type=click.Choice(["1", "3"]),
+        help=with_draw("grey or colour input.", "as prepare"),
+    ),
+    option(
+        "--repeat",
+        type=click.IntRange(1),
+        help=with_draw("epochs that show an image.", DrawOptions.repeat),
+    ),
+    option(
+        "--workers",
+        type=click.IntRange(1, 256),
+        help=with_draw("processes that draw.", "one per processor"),
+    ),
 )
 
 
 @main.command()
-@option("--data", type=FOLDER, default=(SHARDS,), multiple=True, help="A folder of shards; may be repeated.")
+@option(
+    "--data",
+    type=FOLDER,
+    default=(SHARDS,),
+    multiple=True,
+    help="A folder of shards; may be repeated.",
+)
 @draw_options
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
 @click.option(
@@ -86,26 +121,57 @@ draw_options = add_options(
     type=click.Choice(list(PRESETS)),
     help=f"Network and training options.  [default: as prepare, few below {FEW:,} training images, else default]",
 )
-@training_option("--epochs", "epochs", "Maximum number of epochs.  [default: from the number of images]", type=int)
-@training_option("--patience", "patience", "Stop after so many epochs without a better validation.", type=int)
+@training_option(
+    "--epochs",
+    "epochs",
+    "Maximum number of epochs.  [default: from the number of images]",
+    type=int,
+)
+@training_option(
+    "--patience", "patience", "Stop after so many epochs without a better validation.", type=int
+)
 @training_option("--batch-size", "batch_size", "Images per step.", type=int)
 @training_option("--lr", "learning_rate", "Maximum learning rate.", type=float)
-@training_option("--schedule", "schedule", "Learning rate schedule.", type=click.Choice(get_args(Schedule)))
-@training_option("--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss)))
+@training_option(
+    "--schedule", "schedule", "Learning rate schedule.", type=click.Choice(get_args(Schedule))
+)
+@training_option(
+    "--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss))
+)
 @training_option(
     "--images",
     "images",
     f"Train on the first so many images, or draw so many.  [default: all, or {DrawOptions.images:,}]",
     type=int,
 )
-@option("--cross-validate", is_flag=True, help="Train on each fold that prepare --folds made, and score all test sets.")
-@option("--init", type=MODEL, help="Start from a trained model of any alphabet, length and size, or pretrained.")
-@option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
-@option("--stream", is_flag=True, help="Read images from disk in every epoch.  [default: if memory is short]")
-@training_option(
-    "--precision", "precision", "auto: bf16 if native to the device.", type=click.Choice(get_args(Precision))
+@option(
+    "--cross-validate",
+    is_flag=True,
+    help="Train on each fold that prepare --folds made, and score all test sets.",
 )
-@option("--keep-every", type=click.IntRange(1), metavar="N", help="Keep the checkpoint of every Nth epoch.")
+@option(
+    "--init",
+    type=MODEL,
+    help="Start from a trained model of any alphabet, length and size, or pretrained.",
+)
+@option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
+@option(
+    "--stream",
+    is_flag=True,
+    help="Read images from disk in every epoch.  [default: if memory is short]",
+)
+@training_option(
+    "--precision",
+    "precision",
+    "auto: bf16 if native to the device.",
+    type=click.Choice(get_args(Precision)),
+)
+@option(
+    "--keep-every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep the checkpoint of every Nth epoch.",
+)
 @option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, into OUT.")
 @add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def train(
@@ -140,7 +206,9 @@ def train(
         from captcha_ocr.training.run import TrainOptions
         from captcha_ocr.training.run_folder import BEST
 
-    if cross_validate and (len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")):
+    if cross_validate and (
+        len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")
+    ):
         raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
     drawing = drawing_of(draw, options)
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
@@ -169,7 +237,9 @@ def drawing_of(designs: tuple[str, ...], options: dict[str, Any]) -> DrawOptions
         taken["length"] = str(taken.pop("lengths"))
     if not designs:
         for name in taken:
-            raise UsageError(f"{draw_option(name)} is for images that --draw draws; add --draw, or leave it out")
+            raise UsageError(
+                f"{draw_option(name)} is for images that --draw draws; add --draw, or leave it out"
+            )
         return None
     for name in NOT_WITH_DRAW:
         if given(name):
@@ -202,7 +272,10 @@ def score_line(test: Mapping[str, Any] | None) -> str:
 
 
 def recipe(
-    preset: str | None, data: Sequence[Path] | DrawOptions, init: Path | None, options: dict[str, Any]
+    preset: str | None,
+    data: Sequence[Path] | DrawOptions,
+    init: Path | None,
+    options: dict[str, Any],
 ) -> TrainConfig:
     """Return the training options: those given, else those of the preset; the number of images may select it."""
     from dataclasses import replace
@@ -215,11 +288,17 @@ def recipe(
             config = config.for_fine_tuning(isinstance(data, DrawOptions))
         return config.with_options(**options)
 
-    config = with_options(preset or "default")  # raises errors in the options before anything is read
+    config = with_options(
+        preset or "default"
+    )  # raises errors in the options before anything is read
     if preset is not None:
         return config
     if isinstance(data, DrawOptions):
-        return with_options(preset_for(data.different(derive_epochs(replace(config, epochs=None), data.images) or 1)))
+        return with_options(
+            preset_for(
+                data.different(derive_epochs(replace(config, epochs=None), data.images) or 1)
+            )
+        )
     dataset = read_dataset(data)
     return with_options(preset_for(options["images"] or dataset.count("train"), dataset.size))
 
@@ -227,9 +306,22 @@ def recipe(
 @main.command()
 @click.argument("data", type=FOLDER, default=SHARDS)
 @option("--out", type=FOLDER, default=Path("runs/curve"), help="The folder to write.")
-@option("--images", callback=parse_numbers(","), metavar="N,N,…", help="Numbers of images.  [default: 100,300,1000,…]")
-@option("--epochs", type=int, help="Maximum number of epochs, each time.  [default: from the number of images]")
-@option("--init", type=MODEL, help="Start each time from the weights of this trained model, or of pretrained.")
+@option(
+    "--images",
+    callback=parse_numbers(","),
+    metavar="N,N,…",
+    help="Numbers of images.  [default: 100,300,1000,…]",
+)
+@option(
+    "--epochs",
+    type=int,
+    help="Maximum number of epochs, each time.  [default: from the number of images]",
+)
+@option(
+    "--init",
+    type=MODEL,
+    help="Start each time from the weights of this trained model, or of pretrained.",
+)
 @add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
 def curve(
     data: Path,
@@ -263,6 +355,8 @@ def curve(
     report(
         as_json,
         {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook},
-        "\n".join([curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]),
+        "\n".join(
+            [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
+        ),
         read_command(out / f"images-{points[-1].images}", source_of(data)),
     )

@@ -41,10 +41,18 @@ HTTP_PORT = 80
 
 @main.command()
 @reading_model_option
-@option("--host", default="127.0.0.1", help="The address to listen on. Any but the loopback needs --token.")
+@option(
+    "--host",
+    default="127.0.0.1",
+    help="The address to listen on. Any but the loopback needs --token.",
+)
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes a free one.")
 @option("--token", help="Requests must send it: Authorization: Bearer TOKEN. `new` makes one.")
-@option("--concurrency", type=click.IntRange(1, MAX_THREADS), help="Images read at once.  [default: processors]")
+@option(
+    "--concurrency",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Images read at once.  [default: processors]",
+)
 @engine_option
 @add_options(device_option, quiet_option)
 def serve(
@@ -65,7 +73,10 @@ def serve(
     """
     check(host in LOOPBACK or bool(token), f"--host {host} lets other machines ask; set a --token")
     token = secrets.token_urlsafe(24) if token == "new" else token
-    check(token is None or re.fullmatch("[!-~]+", token) is not None, "--token must be ASCII without blanks")
+    check(
+        token is None or re.fullmatch("[!-~]+", token) is not None,
+        "--token must be ASCII without blanks",
+    )
     folder = find_model_folder(model_folder or default_model(RUN))
     with deferred():
         needs_web("serve")
@@ -82,7 +93,10 @@ def serve(
         "model": describe_model(folder),
         "sha256": read_config(folder)["sha256"],
         "alphabet": recognizer.config.charset.characters,
-        "length": {"shortest": recognizer.config.lengths.shortest, "longest": recognizer.config.lengths.longest},
+        "length": {
+            "shortest": recognizer.config.lengths.shortest,
+            "longest": recognizer.config.lengths.longest,
+        },
         "engine": str(recognizer.engine),
     }
     hosts = None if host in ANY_ADDRESS else hosts_of(host, port)
@@ -90,14 +104,26 @@ def serve(
     if not quiet:
         click.echo(f"model      {facts['model']}\ndevice     {recognizer.engine}", err=True)
     shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
-    click.echo(f"page       http://{shown}:{port}/{f'#token={quote(token)}' if token else ''}", err=True)
+    click.echo(
+        f"page       http://{shown}:{port}/{f'#token={quote(token)}' if token else ''}", err=True
+    )
     run(app, listener)
 
 
 @main.command()
 @click.argument("folder", type=FOLDER)
-@option("--model", "model_folder", type=MODEL, default=None, help="The model that guesses.  [default: as for eval]")
-@option("--blind", is_flag=True, help="Show no guesses: measure how well people read. Writes OUT/answers.csv.")
+@option(
+    "--model",
+    "model_folder",
+    type=MODEL,
+    default=None,
+    help="The model that guesses.  [default: as for eval]",
+)
+@option(
+    "--blind",
+    is_flag=True,
+    help="Show no guesses: measure how well people read. Writes OUT/answers.csv.",
+)
 @option("--port", type=click.IntRange(0, 65535), default=8001, help="0 takes a free one.")
 @option(
     "--out",
@@ -106,7 +132,13 @@ def serve(
 )
 @add_options(device_option, quiet_option)
 def label(
-    folder: Path, model_folder: Path | None, blind: bool, port: int, out: Path | None, device: str, quiet: bool
+    folder: Path,
+    model_folder: Path | None,
+    blind: bool,
+    port: int,
+    out: Path | None,
+    device: str,
+    quiet: bool,
 ) -> None:
     """Label the images of a FOLDER in the browser, with the guesses of a model that learns meanwhile.
 
@@ -134,11 +166,14 @@ def label(
         hosts = hosts_of("127.0.0.1", port)
         if not quiet:
             click.echo(
-                f"images     {len(store.entries):,} in {folder}, {session.labelled:,} of them labelled", err=True
+                f"images     {len(store.entries):,} in {folder}, {session.labelled:,} of them labelled",
+                err=True,
             )
             click.echo(f"model      {session.model}", err=True)
             if store.left_out:
-                what = f"{counted(len(store.left_out), 'image')} whose name no table can hold, such as"
+                what = (
+                    f"{counted(len(store.left_out), 'image')} whose name no table can hold, such as"
+                )
                 click.echo(f"left out   {what} {store.left_out[0]!r}", err=True)
         click.echo(f"page       http://127.0.0.1:{port}/#token={token}", err=True)
         session.start()
@@ -149,7 +184,9 @@ def label(
         progress = session.progress()
         people = session.people() if blind else ""
     if not quiet:
-        click.echo(f"labelled   {progress['labelled']:,} of {progress['images']:,} images", err=True)
+        click.echo(
+            f"labelled   {progress['labelled']:,} of {progress['images']:,} images", err=True
+        )
         if progress["commands"]:
             click.echo("next       " + "\n           ".join(progress["commands"]), err=True)
     if people:
@@ -170,5 +207,11 @@ def needs_web(command: str) -> None:
 
 def hosts_of(host: str, port: int) -> frozenset[str]:
     """Return the values of the header Host by which this server is called; port 80 is left out of them."""
-    names = ("127.0.0.1", "localhost", "[::1]") if host in LOOPBACK else (host.lower(), f"[{host.lower()}]")
-    return frozenset(name for each in names for name in (f"{each}:{port}", *[each] * (port == HTTP_PORT)))
+    names = (
+        ("127.0.0.1", "localhost", "[::1]")
+        if host in LOOPBACK
+        else (host.lower(), f"[{host.lower()}]")
+    )
+    return frozenset(
+        name for each in names for name in (f"{each}:{port}", *[each] * (port == HTTP_PORT))
+    )

@@ -32,7 +32,11 @@ class FileNames:
         name = PurePosixPath(name.replace("\\", "/")).as_posix()
         for path in (f"{self.beside}/{name}", name) if self.beside not in (None, ".") else (name,):
             composed = unicodedata.normalize("NFC", path)
-            found = path if path in self.files else self.composed.get(composed) or self.by_stem.get(composed)
+            found = (
+                path
+                if path in self.files
+                else self.composed.get(composed) or self.by_stem.get(composed)
+            )
             if found is not None:
                 return found
         return name if self.folder is None else file_in_folder(self.folder, name)
@@ -51,4 +55,8 @@ def file_in_folder(folder: Path | None, file: str) -> str:
         return file
     path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
     # `exists` comes last, so that nothing outside the folder is looked for.
-    return path.relative_to(inside).as_posix() if path.is_relative_to(inside) and os.path.exists(path) else file
+    return (
+        path.relative_to(inside).as_posix()
+        if path.is_relative_to(inside) and os.path.exists(path)
+        else file
+    )

@@ -12,13 +12,22 @@ from captcha_ocr.system.files import writing_to
 
 
 def prepare_folds(
-    images: Path, out: Path, folds: int, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
+    images: Path,
+    out: Path,
+    folds: int,
+    config: PrepareConfig,
+    options: PrepareOptions = PrepareOptions(),
 ) -> list[Prepared]:
     """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold; errors as `prepare`."""
-    check(not (out / MANIFEST_FILE).exists(), f"{out} holds shards that are no folds; choose another --out")
+    check(
+        not (out / MANIFEST_FILE).exists(),
+        f"{out} holds shards that are no folds; choose another --out",
+    )
     present = folds_in(out)
     way_out = "choose another --out, or replace them with --force"
-    check(options.force or belong_to(present, folds), f"{out} holds {len(present)} folds; {way_out}")
+    check(
+        options.force or belong_to(present, folds), f"{out} holds {len(present)} folds; {way_out}"
+    )
     with writing_to(out):
         prepared = [
             prepare(images, out / f"fold-{fold}", replace(config, fold=(fold, folds)), options)
@@ -27,7 +36,10 @@ def prepare_folds(
         for folder in present[folds:]:
             with writing_to(folder):
                 clear(folder)
-            check(not folder.exists(), f"{folder} holds files that prepare did not write; move them elsewhere")
+            check(
+                not folder.exists(),
+                f"{folder} holds files that prepare did not write; move them elsewhere",
+            )
     return prepared
 
 
@@ -36,7 +48,9 @@ def belong_to(present: list[Path], folds: int) -> bool:
     for number, folder in enumerate(present, 1):
         try:
             fold = read_manifest(folder).options.get("fold")
-        except CaptchaOcrError:  # unfinished or damaged: `prepare` completes it or reports the damage
+        except (
+            CaptchaOcrError
+        ):  # unfinished or damaged: `prepare` completes it or reports the damage
             continue
         if fold != [number, folds]:
             return False

@@ -22,7 +22,14 @@ from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from captcha_ocr.config import MAX_AREA, MAX_BYTES
-from captcha_ocr.data.sanitize import START, check_sides, check_size, is_image, open_sanitized, orientation_of
+from captcha_ocr.data.sanitize import (
+    START,
+    check_sides,
+    check_size,
+    is_image,
+    open_sanitized,
+    orientation_of,
+)
 from captcha_ocr.errors import ImageError
 from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.system.files import open_regular
@@ -35,11 +42,33 @@ class Readable(Protocol):
         """Return at most `size` bytes."""
 
 
-Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
+Source = (
+    str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
+)
 
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff")
+EXTENSIONS = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".gif",
+    ".bmp",
+    ".dib",
+    ".webp",
+    ".tif",
+    ".tiff",
+)
 GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
-BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")  # of each format
+BASE64_STARTS = (
+    b"iVBORw0KGgo",
+    b"/9j/",
+    b"R0lGOD",
+    b"Qk",
+    b"UklGR",
+    b"SUkqA",
+    b"TU0AK",
+)  # of each format
 MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
@@ -89,7 +118,10 @@ def fit(image: Image.Image, size: InputSize) -> np.ndarray:
 
 def of_width(pixels: np.ndarray, width: int) -> np.ndarray:
     """Return an image (C, H, W) uint8 at another width."""
-    planes = [Image.fromarray(plane).resize((width, pixels.shape[1]), Image.Resampling.BILINEAR) for plane in pixels]
+    planes = [
+        Image.fromarray(plane).resize((width, pixels.shape[1]), Image.Resampling.BILINEAR)
+        for plane in pixels
+    ]
     return np.stack([np.asarray(plane) for plane in planes])
 
 
@@ -132,13 +164,18 @@ def open_image(source: Source, max_bytes: int = MAX_BYTES) -> Image.Image:
     return decode(file_in(source, max_bytes), max_bytes)
 
 
-def file_in(source: str | os.PathLike[str] | bytes | bytearray | memoryview | Readable, max_bytes: int) -> bytes:
+def file_in(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview | Readable, max_bytes: int
+) -> bytes:
     """Return the bytes of an image file, given as a path, an open file, bytes or base64."""
     if isinstance(source, (str, os.PathLike)):
         encoded = bytes_of_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        stream, source = source, all_of(source, 2 * max_bytes)  # it may be base64, which is a third longer
+        stream, source = (
+            source,
+            all_of(source, 2 * max_bytes),
+        )  # it may be base64, which is a third longer
         if not source and position_of(stream):
             raise ImageError("the file was read to its end before; rewind it with seek(0)")
     if not isinstance(source, (bytes, bytearray, memoryview)):
@@ -161,7 +198,9 @@ def all_of(stream: Readable, most: int) -> bytes:
     try:
         while len(found) < most and (part := stream.read(most - len(found))):
             if not isinstance(part, (bytes, bytearray, memoryview)):
-                raise TypeError(f"an image file is read in binary mode; its read() returned {type(part).__name__}")
+                raise TypeError(
+                    f"an image file is read in binary mode; its read() returned {type(part).__name__}"
+                )
             found += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
@@ -178,8 +217,14 @@ def position_of(stream: Readable) -> int:
 
 def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
     """Return the image file that a text contains as base64 or as a `data:` URI; None for a path."""
-    data = from_base64(source.encode("ascii", "replace"), max_bytes) if isinstance(source, str) else None
-    return None if data is None or os.path.exists(source) else data  # `exists` runs only if it may be base64
+    data = (
+        from_base64(source.encode("ascii", "replace"), max_bytes)
+        if isinstance(source, str)
+        else None
+    )
+    return (
+        None if data is None or os.path.exists(source) else data
+    )  # `exists` runs only if it may be base64
 
 
 def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
@@ -189,7 +234,9 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     unchanged, since it is not a path either.
     """
     text = text.strip()
-    head = unescape(text[:LONGEST_HEAD]).lstrip(BESIDE_BASE64)  # of an image file, too: the whole would take long
+    head = unescape(text[:LONGEST_HEAD]).lstrip(
+        BESIDE_BASE64
+    )  # of an image file, too: the whole would take long
     mark = BASE64_MARK.match(head)
     start = mark.end() if mark else 0
     if len(text) >= LEAST_BASE64 and head[start:].translate(OF_URLS).startswith(BASE64_STARTS):
@@ -246,11 +293,17 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
-            return stream.read(max_bytes + 1) or b""  # it may grow meanwhile; a file of the kernel may return None
+            return (
+                stream.read(max_bytes + 1) or b""
+            )  # it may grow meanwhile; a file of the kernel may return None
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
-        why = "neither a path nor base64 of an image" if error.errno == errno.ENAMETOOLONG else error.strerror
+        why = (
+            "neither a path nor base64 of an image"
+            if error.errno == errno.ENAMETOOLONG
+            else error.strerror
+        )
         raise ImageError(why or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
@@ -276,7 +329,9 @@ def best_frame(image: ImageFile, orientation: int) -> Image.Image:
     best, most, frames = load(image, orientation), None, 1
     if image.format in ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
         best = best.copy()  # which also frees a decoder's memory
-        with suppress(*DECODING_ERRORS, ImageError):  # EOFError after the last frame; a damaged one ends it, too
+        with suppress(
+            *DECODING_ERRORS, ImageError
+        ):  # EOFError after the last frame; a damaged one ends it, too
             while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
                 image.seek(frames)
                 frame = load(image, orientation)
@@ -326,7 +381,9 @@ def image_of(pixels: np.ndarray) -> Image.Image:
         pixels = pixels[:, :, 0]
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
     if pixels.dtype != np.uint8 or not fits or 0 in pixels.shape:
-        raise ImageError(f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}")
+        raise ImageError(
+            f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}"
+        )
     check_sides(pixels.shape[1], pixels.shape[0])
     return Image.fromarray(pixels)
 
@@ -341,14 +398,18 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
             background = Image.new("RGBA", image.size, background_of(image))
-            image = Image.alpha_composite(background, image if image.mode == "RGBA" else image.convert("RGBA"))
+            image = Image.alpha_composite(
+                background, image if image.mode == "RGBA" else image.convert("RGBA")
+            )
         return image if image.mode == mode else image.convert(mode)
 
 
 def background_of(image: Image.Image) -> str:
     """Return the colour for transparent pixels: white, or black if that has twice the contrast, as for white text."""
     step = 1 + image.width * image.height // MAX_SAMPLED
-    image = image.resize((-(-image.width // step), image.height), Image.Resampling.NEAREST).convert("RGBA")
+    image = image.resize((-(-image.width // step), image.height), Image.Resampling.NEAREST).convert(
+        "RGBA"
+    )
     if image.getchannel("A").getextrema()[0] == 255:  # nothing is transparent
         return "white"
     on_white, on_black = (
@@ -391,7 +452,9 @@ def find_images(folder: Path) -> ImageFiles:
         prefix = "" if below == Path() else below.as_posix() + "/"
         for name in names:
             if not name.startswith("."):
-                is_image = name.lower().endswith(EXTENSIONS) or starts_as_image(os.path.join(parent, name))
+                is_image = name.lower().endswith(EXTENSIONS) or starts_as_image(
+                    os.path.join(parent, name)
+                )
                 (images if is_image else others).append(prefix + name)
     return ImageFiles(sorted(images), sorted(others))
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from captcha_ocr.charset import characters_of, how_they_differ, look_alike, split_characters, standard_form
+from captcha_ocr.charset import (
+    characters_of,
+    how_they_differ,
+    look_alike,
+    split_characters,
+    standard_form,
+)
 from captcha_ocr.config import PrepareConfig, Split
 from captcha_ocr.data.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.images import ImageFiles, find_images
@@ -20,7 +26,14 @@ LABELS_FILE = "labels.csv"
 OPTIONS_FILE = "generator.json"  # by `generate`
 TABLE_EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".xlsx", ".xls", ".ods")
 # In either case; metadata as Hugging Face's datasets have it.
-TABLES = (LABELS_FILE, "labels.tsv", "labels.json", "labels.jsonl", "metadata.jsonl", "metadata.csv")
+TABLES = (
+    LABELS_FILE,
+    "labels.tsv",
+    "labels.json",
+    "labels.jsonl",
+    "metadata.jsonl",
+    "metadata.csv",
+)
 MANY_TEXT_FILES = 3  # more are no tables
 TO_CONVERT = (".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd")
 SPLITS_OF: dict[Split, set[str]] = {  # the usual names, of folders and in tables
@@ -32,7 +45,9 @@ NO_TEXT_FOLDER = re.compile(
     r"(?:batch|part|set|folder|dir|group|class|new folder)[-_ ]*\(?(?:\d*|[a-z])\)?", re.IGNORECASE
 )
 LEADS_OUT = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|\Z)|.*\0", re.DOTALL)  # a path, of Windows, too
-BOX = re.compile(r"\d+(?: \d?\.\d+| [01]){4,5}")  # as YOLO writes them: a class, the middle and the sides
+BOX = re.compile(
+    r"\d+(?: \d?\.\d+| [01]){4,5}"
+)  # as YOLO writes them: a class, the middle and the sides
 IMAGES_OF_A_TEXT = 5  # at most, on average, in folders named after texts of several characters
 Problems = dict[str, str]  # file name -> the reason why it is left out
 
@@ -88,7 +103,9 @@ class Found:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
-        splits: Mapping[str, int] = Counter(label.split for label in self.labels if label.split is not None)
+        splits: Mapping[str, int] = Counter(
+            label.split for label in self.labels if label.split is not None
+        )
         readings = {"a model's readings, to be checked": self.readings} if self.readings else {}
         kinds_of = {
             "labels from": self.sources,
@@ -97,7 +114,9 @@ class Found:
             "other files": self.others,
         }
         rows = [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
-        return rows + [("not read", hint) for hint in self.hints if self.labels]  # else they are part of the advice
+        return rows + [
+            ("not read", hint) for hint in self.hints if self.labels
+        ]  # else they are part of the advice
 
     def check(self) -> "Found":
         """Return this; UsageError if no image has a label."""
@@ -119,14 +138,18 @@ def find_labels(
     text files beside the images, else from the names of the files, else from those of their folders.
     corrections: a labels file whose rows replace other labels; a row with an empty text leaves its image out.
     """
-    check(images.is_dir(), f"{images} is not a folder; make images with: {command_line('generate')}")
+    check(
+        images.is_dir(), f"{images} is not a folder; make images with: {command_line('generate')}"
+    )
     both = labels_file is not None and config.label_pattern is not None
     check(not both, "--labels and --label-pattern exclude each other")
     files = find_images(images)
     if not files.images:
         others = f", but {count_kinds(files.kinds())}" if files.others else ""
         raise UsageError(f"{images} holds no PNG, JPEG, GIF, BMP, WEBP or TIFF files{others}")
-    labels, problems, sources, used, has_table = find_first_labels(images, files, labels_file, config)
+    labels, problems, sources, used, has_table = find_first_labels(
+        images, files, labels_file, config
+    )
     if corrections is not None:
         corrected, refused = read_labels(corrections, images, files.images)
         check_rows(corrections, corrected, refused, images, files.images)
@@ -136,7 +159,9 @@ def find_labels(
         problems = {file: reason for file, reason in problems.items() if file not in new} | refused
         replaced = [label for label in labels if label.file in new]
         changed = sum(label.text != new[label.file].text for label in replaced)
-        name = corrections.name + (f" (changes {changed:,} of {len(replaced):,} labels)" if replaced else "")
+        name = corrections.name + (
+            f" (changes {changed:,} of {len(replaced):,} labels)" if replaced else ""
+        )
         labels, sources = [*kept, *new.values()], {**sources, name: len(new)}
     labels = split_by_folders(sorted(labels, key=lambda label: label.file))
     unused = [file for file in files.others if file not in used]
@@ -149,15 +174,26 @@ def hints_on(images: Path, others: list[str], has_table: bool) -> Iterator[str]:
     """Yield what to do with the files in a folder that are neither images that are read nor labels."""
     text_files = [file for file in others if file.lower().endswith(".txt")]
     ignored = set(text_files) if len(text_files) > MANY_TEXT_FILES else set()
-    table = next((file for file in others if file.lower().endswith(TABLE_EXTENSIONS) and file not in ignored), None)
+    table = next(
+        (
+            file
+            for file in others
+            if file.lower().endswith(TABLE_EXTENSIONS) and file not in ignored
+        ),
+        None,
+    )
     if table is not None and not has_table:
         yield f"if {images / table} has the texts, name it with --labels"
-    kinds = sorted({suffix for file in others if (suffix := PurePosixPath(file).suffix.lower()) in TO_CONVERT})
+    kinds = sorted(
+        {suffix for file in others if (suffix := PurePosixPath(file).suffix.lower()) in TO_CONVERT}
+    )
     if kinds:
         yield f"convert {' and '.join(kinds)} to PNG to use these images"
 
 
-def find_first_labels(images: Path, files: ImageFiles, labels_file: Path | None, config: PrepareConfig) -> FoundLabels:
+def find_first_labels(
+    images: Path, files: ImageFiles, labels_file: Path | None, config: PrepareConfig
+) -> FoundLabels:
     """Find the labels before corrections."""
     if config.label_pattern is not None:
         return labels_from_pattern(files.images, config.label_pattern)
@@ -175,7 +211,9 @@ def tables_in(images: Path, files: ImageFiles) -> list[Path]:
     """Return the tables with a usual name in a folder, else those in the folders below it."""
     tables = [file for file in files.others if PurePosixPath(file).name.lower() in TABLES]
     at_top = min(
-        (file for file in tables if "/" not in file), key=lambda file: TABLES.index(file.lower()), default=None
+        (file for file in tables if "/" not in file),
+        key=lambda file: TABLES.index(file.lower()),
+        default=None,
     )
     return [images / file for file in ([at_top] if at_top else tables)]
 
@@ -193,7 +231,10 @@ def labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> F
             for label in found
             if label.file not in all_files
         }
-        found, problems = [label for label in found if label.file not in gone], problems | refused | gone
+        found, problems = (
+            [label for label in found if label.file not in gone],
+            problems | refused | gone,
+        )
         labels += found
         sources[in_folder(images, table) or table.name] = len(found)
     known = {label.file for label in labels} | set(problems)
@@ -203,7 +244,9 @@ def labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> F
     return FoundLabels(labels, problems, sources, used, has_table=True)
 
 
-def read_labels(path: Path, folder: Path | None = None, files: Iterable[str] = ()) -> tuple[list[Label], Problems]:
+def read_labels(
+    path: Path, folder: Path | None = None, files: Iterable[str] = ()
+) -> tuple[list[Label], Problems]:
     """Read a table of labels; return the labels and the reasons why rows are left out.
 
     The output of `eval --csv` and `eval --json` is such a table, too. folder: the folder of images; names are relative
@@ -248,7 +291,9 @@ def split_named(name: str) -> Split | None:
     return next((split for split, names in SPLITS_OF.items() if name.lower() in names), None)
 
 
-def check_rows(table: Path, labels: list[Label], refused: Problems, images: Path, files: list[str]) -> None:
+def check_rows(
+    table: Path, labels: list[Label], refused: Problems, images: Path, files: list[str]
+) -> None:
     """Raise UsageError if a labels file has rows, but none of them names one of the files below `images`."""
     named = [label.file for label in labels] + list(refused)
     if named and set(files).isdisjoint(named):
@@ -265,7 +310,12 @@ def labels_from_pattern(files: list[str], pattern: str) -> FoundLabels:
     for file in files:
         try:
             labels.append(
-                Label(file, label_from_pattern(file if "/" in pattern else PurePosixPath(file).name, compiled))
+                Label(
+                    file,
+                    label_from_pattern(
+                        file if "/" in pattern else PurePosixPath(file).name, compiled
+                    ),
+                )
             )
         except LabelError as error:
             problems[file] = str(error)
@@ -277,7 +327,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
-        raise UsageError(f"--label-pattern {excerpt(pattern)!r} is no regular expression: {error}") from None
+        raise UsageError(
+            f"--label-pattern {excerpt(pattern)!r} is no regular expression: {error}"
+        ) from None
 
 
 def label_from_pattern(name: str, pattern: re.Pattern[str]) -> str:
@@ -311,7 +363,10 @@ def text_files(files: ImageFiles) -> dict[str, str]:
 
 def labels_from_text_files(images: Path, files: ImageFiles, text_of: dict[str, str]) -> FoundLabels:
     """Return the label in the text file of each image; an image without one has no label."""
-    labels, problems = [], {file: "it has no text file" for file in files.images if file not in text_of}
+    labels, problems = (
+        [],
+        {file: "it has no text file" for file in files.images if file not in text_of},
+    )
     owners = Counter(text_of.values())
     for file, name in text_of.items():
         try:
@@ -334,7 +389,11 @@ def labels_from_names(files: list[str], allowed: Test | None = None) -> FoundLab
     """Return the label in each file's name, and the reason why others have none."""
     stems = [PurePosixPath(file).stem for file in files]
     if recur_in_folders(files, stems):
-        return FoundLabels([], dict.fromkeys(files, f"names recur in the folders, so they hold no texts; {HINT}"), {})
+        return FoundLabels(
+            [],
+            dict.fromkeys(files, f"names recur in the folders, so they hold no texts; {HINT}"),
+            {},
+        )
     reader = NameReader(stems, allowed)
     labels, problems, ways = [], {}, Counter[str]()
     for file, stem in zip(files, stems, strict=True):
@@ -353,7 +412,13 @@ def fits(config: PrepareConfig) -> Test | None:
     if config.charset is None and config.lengths is None:
         return None
     given = None if config.charset is None else characters_of(config.charset)
-    both = "" if given is None else given if config.case_sensitive else given + given.lower() + given.upper()
+    both = (
+        ""
+        if given is None
+        else given
+        if config.case_sensitive
+        else given + given.lower() + given.upper()
+    )
     known = None if given is None else set(split_characters(both))
 
     def fits_both(text: str) -> bool:
@@ -373,18 +438,28 @@ def labels_from_folders(files: list[str], allowed: Test | None = None) -> FoundL
     """
     names = {file: PurePosixPath(file).parent.name for file in files}
     distinct = set(names.values())
-    no_texts = [name for name in distinct if NO_TEXT.fullmatch(name) or NO_TEXT_FOLDER.fullmatch(name)]
+    no_texts = [
+        name for name in distinct if NO_TEXT.fullmatch(name) or NO_TEXT_FOLDER.fullmatch(name)
+    ]
     if len(distinct) < 2 or "" in distinct or no_texts or any(map(split_named, distinct)):
         return None
-    are_certain = all(map(allowed, distinct)) if allowed else all(len(name) == 1 for name in distinct)
+    are_certain = (
+        all(map(allowed, distinct)) if allowed else all(len(name) == 1 for name in distinct)
+    )
     if not are_certain and len(files) > IMAGES_OF_A_TEXT * len(distinct):
         return None
-    return FoundLabels([Label(file, name) for file, name in names.items()], {}, {"folder names": len(files)})
+    return FoundLabels(
+        [Label(file, name) for file, name in names.items()], {}, {"folder names": len(files)}
+    )
 
 
 def split_by_folders(labels: list[Label]) -> list[Label]:
     """Give images the splits that the folders at the top are named after, if they name more than one."""
-    split_of = {label.file: split_named(PurePosixPath(label.file).parts[0]) for label in labels if "/" in label.file}
+    split_of = {
+        label.file: split_named(PurePosixPath(label.file).parts[0])
+        for label in labels
+        if "/" in label.file
+    }
     if any(label.split for label in labels) or len(set(split_of.values()) - {None}) < 2:
         return labels
     return [replace(label, split=split_of.get(label.file)) for label in labels]

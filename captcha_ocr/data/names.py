@@ -37,7 +37,9 @@ COPY = re.compile(  # names that a browser or a file manager gives to a copy
 GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
 SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
 SHARE = 20  # such names are no accident if 1 in 20 matches
-FULL = 0.9  # numbers count the images if they fill as much of the range from the least to the greatest
+FULL = (
+    0.9  # numbers count the images if they fill as much of the range from the least to the greatest
+)
 FEW = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
 ENOUGH = 20  # names for such a share
 SHORT = 2  # digits of a counter of copies, beside a longer part
@@ -73,7 +75,11 @@ class NameReader:
         for stem in stems:
             parts = parts_of(stem)
             names[parts.separators].append(parts.values)
-        self.rules = {separators: PartRules(separators, values) for separators, values in names.items() if separators}
+        self.rules = {
+            separators: PartRules(separators, values)
+            for separators, values in names.items()
+            if separators
+        }
 
     def text_of(self, stem: str) -> str:
         """Return the text in a name; LabelError if there is none, or if the name can be read in two ways."""
@@ -85,15 +91,23 @@ class NameReader:
             return generated[1]
         parts = parts_of(stem)
         if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
-            raise LabelError(f"its name holds a number, a date or an identifier instead of a text; {HINT}")
+            raise LabelError(
+                f"its name holds a number, a date or an identifier instead of a text; {HINT}"
+            )
         if allowed:
             return stem
         if not parts.separators:
             return stem.strip("_. ")
-        rules = self.rules.get(parts.separators) or PartRules(parts.separators, [parts.values])  # of a copy
+        rules = self.rules.get(parts.separators) or PartRules(
+            parts.separators, [parts.values]
+        )  # of a copy
         possible = rules.possible(parts.values)
         if not possible:
-            why = "a word and a number, which may count the images" if rules.are_numbered else "no text"
+            why = (
+                "a word and a number, which may count the images"
+                if rules.are_numbered
+                else "no text"
+            )
             raise LabelError(f"its name holds {why}; {HINT}")
         clear = [place for place in possible if place in rules.clear] or possible
         found = self.fitting(parts, clear) or self.fitting(parts, possible)
@@ -114,7 +128,11 @@ class NameReader:
             return []
         found, last = dict[str, None](), -1
         for start in places:
-            ends = [end for end in places if end >= start and set(range(start, end + 1)).issubset(places)]
+            ends = [
+                end
+                for end in places
+                if end >= start and set(range(start, end + 1)).issubset(places)
+            ]
             texts = {end: parts.text(start, end) for end in reversed(ends) if start > last}
             end = next((end for end, text in texts.items() if self.fits(text)), None)
             if end is not None:
@@ -133,12 +151,24 @@ class PartRules:
         self.tests = [text_test(column, 3) for column in columns]
         if set(separators) == {"."} and all(all(map(str.isdecimal, column)) for column in columns):
             self.tests = [str.isdecimal for _ in columns]  # 0.399 may be a number
-        candidates = [place for place, column in enumerate(columns) if any(map(self.tests[place], column))]
-        words = all(is_word(column) for place, column in enumerate(columns) if place not in candidates)
-        self.are_numbered = len(candidates) == 1 and words and all(map(str.isdecimal, columns[candidates[0]]))
+        candidates = [
+            place for place, column in enumerate(columns) if any(map(self.tests[place], column))
+        ]
+        words = all(
+            is_word(column) for place, column in enumerate(columns) if place not in candidates
+        )
+        self.are_numbered = (
+            len(candidates) == 1 and words and all(map(str.isdecimal, columns[candidates[0]]))
+        )
         self.clear = set(candidates)
-        if not any(may_count(columns[place]) for place in candidates):  # 0037_7: the text may be 0037 or 7
-            self.clear -= {place for place in candidates if counts_copies(columns, place, candidates, separators)}
+        if not any(
+            may_count(columns[place]) for place in candidates
+        ):  # 0037_7: the text may be 0037 or 7
+            self.clear -= {
+                place
+                for place in candidates
+                if counts_copies(columns, place, candidates, separators)
+            }
 
     def possible(self, values: Sequence[str]) -> list[int]:
         """Return the places of a name's parts that can be its text."""
@@ -169,7 +199,10 @@ def text_test(values: Sequence[str], least: int) -> Test:
 
     def is_text(value: str) -> bool:
         return not (
-            not value or recurs or ((counts or times) and value.isdecimal()) or (usual and NO_TEXT.fullmatch(value))
+            not value
+            or recurs
+            or ((counts or times) and value.isdecimal())
+            or (usual and NO_TEXT.fullmatch(value))
         )
 
     return is_text
@@ -179,7 +212,9 @@ def have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
     pairs = zip(min(distinct), max(distinct), strict=False)
-    word = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip("0123456789")
+    word = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip(
+        "0123456789"
+    )
     if (
         not any(map(str.isalnum, word))
         or SEPARATORS.intersection(word)
@@ -197,7 +232,9 @@ def is_word(values: Sequence[str]) -> bool:
 
 def may_count(values: Sequence[str]) -> bool:
     """Tell whether values may be numbers that count the images, some of which are elsewhere."""
-    return all(value.isdecimal() and len(value) > SHORT for value in values) and len(set(values)) == len(values)
+    return all(value.isdecimal() and len(value) > SHORT for value in values) and len(
+        set(values)
+    ) == len(values)
 
 
 def is_short(values: Sequence[str]) -> bool:
@@ -206,7 +243,10 @@ def is_short(values: Sequence[str]) -> bool:
 
 
 def counts_copies(
-    columns: Sequence[Sequence[str]], place: int, candidates: Sequence[int], separators: Sequence[str]
+    columns: Sequence[Sequence[str]],
+    place: int,
+    candidates: Sequence[int],
+    separators: Sequence[str],
 ) -> bool:
     """Tell whether a part numbers the copies of each text: a short number after longer parts, as in AB12_1.
 

@@ -36,7 +36,14 @@ from captcha_ocr.errors import DamagedError, ImageError, UsageError, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
 from captcha_ocr.system.console import command_line, counted, in_groups
 from captcha_ocr.system.documents import is_ours
-from captcha_ocr.system.files import TEMPORARY, remove_files, room_for, sha256, sync_folder, writing_to
+from captcha_ocr.system.files import (
+    TEMPORARY,
+    remove_files,
+    room_for,
+    sha256,
+    sync_folder,
+    writing_to,
+)
 from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
 
 Progress = Callable[[int, int], None]  # called with the number of decoded images and the total
@@ -47,7 +54,9 @@ MAX_REASONS, MAX_REASON = 20, 300  # lines, and characters of one, that the mani
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
 MIN_INPUT_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
-MIN_RESIZING = 0.85  # an image that would be scaled by a factor between this and its inverse keeps its size
+MIN_RESIZING = (
+    0.85  # an image that would be scaled by a factor between this and its inverse keeps its size
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,10 @@ class Plan:
     def fingerprint(self, hashes: list[str | None]) -> str:
         """Return a hash of the inputs: the names, contents, texts and splits of the images."""
         rows = zip(self.labels, hashes, strict=True)
-        lines = [f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}" for label, file_sha256 in rows]
+        lines = [
+            f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}"
+            for label, file_sha256 in rows
+        ]
         return sha256("\n".join(lines + sorted(self.problems)).encode("utf-8", "surrogateescape"))
 
 
@@ -131,7 +143,9 @@ class PixelsFile:
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
 
 
-def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Prepared:
+def prepare(
+    images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
+) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
     The result lists the files that cannot be read or have no label. A finished folder of the same images and options
@@ -146,13 +160,17 @@ def prepare(images: Path, out: Path, config: PrepareConfig, options: PrepareOpti
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
                 inputs = plan.fingerprint(hash_files(plan))
-                existing = finished_manifest(out, replace(plan.manifest, inputs_sha256=inputs), options.force)
+                existing = finished_manifest(
+                    out, replace(plan.manifest, inputs_sha256=inputs), options.force
+                )
                 if existing is not None:
                     return Prepared(existing, plan.found, {}, already_there=True)
             return carry_out(plan, out, workers, options.progress)
 
 
-def plan_preparation(images: Path, found: Found, config: PrepareConfig, options: PrepareOptions) -> Plan:
+def plan_preparation(
+    images: Path, found: Found, config: PrepareConfig, options: PrepareOptions
+) -> Plan:
     """Derive the alphabet, the lengths and the input size from the labels."""
     selected = select_labels(found.labels, config)
     kind = kind_of(images, selected.labels, config.max_bytes)
@@ -168,7 +186,9 @@ def plan_preparation(images: Path, found: Found, config: PrepareConfig, options:
         left_out=0,
         corrections=None if options.corrections is None else printable(options.corrections),
     )
-    return Plan(images, found, selected.labels, found.problems | selected.problems, config, manifest)
+    return Plan(
+        images, found, selected.labels, found.problems | selected.problems, config, manifest
+    )
 
 
 def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Prepared:
@@ -179,7 +199,11 @@ def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Pr
     try:
         pixels = PixelsFile(staging / PIXELS_FILE, len(labels), manifest.size)
         decoded = decode_all(plan, pixels, workers, progress)
-        unreadable = {label.file: image.reason for label, image in zip(labels, decoded, strict=True) if image.reason}
+        unreadable = {
+            label.file: image.reason
+            for label, image in zip(labels, decoded, strict=True)
+            if image.reason
+        }
         readable = [None if image.reason else image.sha256 for image in decoded]
         kept = drop_copies(labels, readable, manifest.charset)
         problems = plan.problems | unreadable | kept.problems
@@ -190,7 +214,9 @@ def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Pr
             raise UsageError(f"{few} ({why})" if why else few)
         shards = write_shards(staging, pixels, rows_of, plan, workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
-        reasons = tuple(in_one_line(line[:MAX_REASON]) for line in in_groups(problems)[:MAX_REASONS])
+        reasons = tuple(
+            in_one_line(line[:MAX_REASON]) for line in in_groups(problems)[:MAX_REASONS]
+        )
         manifest = replace(manifest, left_out=len(problems), reasons=reasons, copies=kept.copies)
         manifest = replace(manifest, inputs_sha256=inputs, shards=tuple(shards))
         write_manifest(staging, manifest)
@@ -219,13 +245,18 @@ def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
 def with_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
     """Return a copy with the preset whose input size to use, if it names none."""
     learnt = sum(label.split != "test" for label in selected.labels)
-    return replace(config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind))
+    return replace(
+        config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind)
+    )
 
 
 def preset_of(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
     """Return the preset whose input size to use: few images train from the model in the package, if it fits them."""
     is_free = config.height is None and config.channels is None
-    is_wide = ANY_DESIGN.width_of(kind.width, kind.height) >= MIN_INPUT_WIDTH_PER_CHARACTER * lengths.longest
+    is_wide = (
+        ANY_DESIGN.width_of(kind.width, kind.height)
+        >= MIN_INPUT_WIDTH_PER_CHARACTER * lengths.longest
+    )
     return "finetune" if labels < FEWEST and is_free and is_wide else "default"
 
 
@@ -239,7 +270,10 @@ def derived_size(images: ImageKind, longest: int) -> ImageKind:
     if MIN_RESIZING < scale < 1 / MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), MIN_INPUT_WIDTH_PER_CHARACTER * longest)
-    height, width = (max(MIN_INPUT_SIDE, min(MAX_INPUT_SIDE, side)) for side in (round(images.height * scale), width))
+    height, width = (
+        max(MIN_INPUT_SIDE, min(MAX_INPUT_SIDE, side))
+        for side in (round(images.height * scale), width)
+    )
     return ImageKind(height, width, images.channels)
 
 
@@ -250,7 +284,13 @@ def printable(path: Path) -> str:
 
 def options_of(config: PrepareConfig) -> dict[str, object]:
     """Return the options of a preparation as JSON types, for the manifest."""
-    elsewhere = ("preset", "width", "height", "channels", "lengths")  # the manifest has the size itself
+    elsewhere = (
+        "preset",
+        "width",
+        "height",
+        "channels",
+        "lengths",
+    )  # the manifest has the size itself
     options = {name: value for name, value in asdict(config).items() if name not in elsewhere}
     if config.max_bytes == MAX_BYTES:  # manifests written before --max-bytes existed do not have it
         del options["max_bytes"]
@@ -275,8 +315,12 @@ def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
 def label_words(manifest: Manifest) -> list[str]:
     """Return the options with which prepare found the labels, which are also options of inspect."""
     tables = {"--labels": manifest.labels, "--corrections": manifest.corrections}
-    words = [word for option, table in tables.items() if table is not None for word in (option, table)]
-    return words + option_words(manifest, ("max_bytes", "label_pattern", "charset", "length", "case_sensitive"))
+    words = [
+        word for option, table in tables.items() if table is not None for word in (option, table)
+    ]
+    return words + option_words(
+        manifest, ("max_bytes", "label_pattern", "charset", "length", "case_sensitive")
+    )
 
 
 def option_words(manifest: Manifest, names: Iterable[str]) -> list[str]:
@@ -319,7 +363,11 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
     except DamagedError as error:
         if force:
             return None
-        way_out = "make the shards again with --force" if is_ours(path, MANIFEST_FORMAT) else "choose another --out"
+        way_out = (
+            "make the shards again with --force"
+            if is_ours(path, MANIFEST_FORMAT)
+            else "choose another --out"
+        )
         raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
@@ -329,8 +377,12 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
         f"--{name.replace('_', '-')}: {shown(existing.options.get(name))} -> {shown(planned.options.get(name))}"
         for name in names
     ]
-    changed += [f"input size: {existing.size} -> {planned.size}"] if existing.size != planned.size else []
-    if existing.inputs_sha256 != planned.inputs_sha256 and not names:  # other options choose other labels
+    changed += (
+        [f"input size: {existing.size} -> {planned.size}"] if existing.size != planned.size else []
+    )
+    if (
+        existing.inputs_sha256 != planned.inputs_sha256 and not names
+    ):  # other options choose other labels
         changed.append("the images or labels differ")
     raise UsageError(
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
@@ -351,7 +403,9 @@ def clear(out: Path) -> None:
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 
-def decode_all(plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progress) -> list[Decoded]:
+def decode_all(
+    plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progress
+) -> list[Decoded]:
     """Decode every labelled image into its row of the pixels file."""
     pixels.create()
     jobs = []
@@ -398,7 +452,9 @@ def write_shards(
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
             part = rows[first : first + SAMPLES_PER_SHARD]
-            ids = plan.manifest.charset.encode([plan.labels[row].text for row in part], plan.manifest.lengths.longest)
+            ids = plan.manifest.charset.encode(
+                [plan.labels[row].text for row in part], plan.manifest.lengths.longest
+            )
             jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
     return workers.start(shard_job, jobs).finish()
 

@@ -32,18 +32,53 @@ MOST_TAGS = 100  # of a TIFF, or of EXIF data, in which the orientation is searc
 ORIENTATION = 0x0112
 PNG_TRANSPARENCY = {0: {2}, 2: {6}, 3: set(range(1, 257))}  # bytes of tRNS, by the colour type
 PNG_FRAMES = (b"fcTL", b"fdAT")  # of an animation
-JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)  # its marker and its length
-JPEG_PIXELS = {*range(0xC0, 0xD0), 0xDB, 0xDD, 0xE0, 0xEE}  # frame, tables, restart interval; JFIF and Adobe: colours
+JPEG_SEGMENT = re.compile(
+    rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL
+)  # its marker and its length
+JPEG_PIXELS = {
+    *range(0xC0, 0xD0),
+    0xDB,
+    0xDD,
+    0xE0,
+    0xEE,
+}  # frame, tables, restart interval; JFIF and Adobe: colours
 JPEG_SCAN, JPEG_END = b"\xff\xda", b"\xff\xd9"
 JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
 BMP_RUN_LENGTHS = (1, 2)
-TIFF_PIXELS = {*range(256, 260), 262, 266, 273, 277, 278, 279, 284, *range(317, 326), 338, 339, 347, *range(529, 533)}
-TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}  # of a value, by its type; others: 1
+TIFF_PIXELS = {
+    *range(256, 260),
+    262,
+    266,
+    273,
+    277,
+    278,
+    279,
+    284,
+    *range(317, 326),
+    338,
+    339,
+    347,
+    *range(529, 533),
+}
+TIFF_BYTES = {
+    3: 2,
+    4: 4,
+    5: 8,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+}  # of a value, by its type; others: 1
 TIFF_SINGLE = {256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323, 531}  # tags of one value
 TIFF_TILE = (322, 323)  # its width and height
 WEBP_PIXELS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
 
-Kept = tuple[list[bytes], bytes]  # a smaller file of the same format, or several with equal pixels; the EXIF data
+Kept = tuple[
+    list[bytes], bytes
+]  # a smaller file of the same format, or several with equal pixels; the EXIF data
 
 
 def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
@@ -76,13 +111,19 @@ def is_image(start: bytes) -> bool:
 def check_size(size: int, max_bytes: int) -> None:
     """Refuse a file of more bytes."""
     if size > max_bytes:
-        raise ImageError(f"larger than {max_bytes:,} bytes; a larger max_bytes (--max-bytes) admits it")
+        raise ImageError(
+            f"larger than {max_bytes:,} bytes; a larger max_bytes (--max-bytes) admits it"
+        )
 
 
 def check_sides(width: int, height: int) -> None:
     """Refuse an image whose sides or area, in pixels, are out of bounds."""
-    if not (0 < width <= MAX_IMAGE_SIDE and 0 < height <= MAX_IMAGE_SIDE and width * height <= MAX_AREA):
-        raise ImageError(f"{width}x{height} pixels; at most {MAX_IMAGE_SIDE} a side and {MAX_AREA:,} in all are read")
+    if not (
+        0 < width <= MAX_IMAGE_SIDE and 0 < height <= MAX_IMAGE_SIDE and width * height <= MAX_AREA
+    ):
+        raise ImageError(
+            f"{width}x{height} pixels; at most {MAX_IMAGE_SIDE} a side and {MAX_AREA:,} in all are read"
+        )
 
 
 def too_many(most: int = MOST_PARTS) -> ImageError:
@@ -94,12 +135,17 @@ def keep_png(data: bytes) -> Kept:
     """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
     first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf"), b""), [], 8
     for _ in range(MOST_PARTS):
-        kind, end = data[place + 4 : place + 8], place + 12 + int.from_bytes(data[place : place + 4])
+        kind, end = (
+            data[place + 4 : place + 8],
+            place + 12 + int.from_bytes(data[place : place + 4]),
+        )
         chunk = data[place:end]
         if kind in (b"IEND", b""):
             break
         intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
-        if kind == b"IDAT" and not intact and end <= len(data):  # Pillow finds out whether a cut file lacks pixels
+        if (
+            kind == b"IDAT" and not intact and end <= len(data)
+        ):  # Pillow finds out whether a cut file lacks pixels
             raise ImageError("damaged image: the checksum of its pixels is wrong")
         if kind == b"IDAT" or (intact and kind in PNG_FRAMES):
             pixels.append(chunk)
@@ -150,7 +196,9 @@ def keep_jpeg(data: bytes) -> Kept:
                 raise too_many(MOST_SCANS)
             if sum(map(len, kept)) > MOST_TABLES:
                 raise ImageError(f"damaged image: it has more than {MOST_TABLES:,} bytes of tables")
-            return [b"".join([*kept, pixels, fill]) for fill in (JPEG_FILLS if end < 0 else (b"",))], exif
+            return [
+                b"".join([*kept, pixels, fill]) for fill in (JPEG_FILLS if end < 0 else (b"",))
+            ], exif
         segment = data[place : place + 2 + int.from_bytes(found[2])]
         if segment[4:10] == b"Exif\0\0":
             exif = exif or segment[10:]
@@ -174,7 +222,10 @@ def keep_gif(data: bytes) -> Kept:
         elif byte == 0x21:
             start, place = place, place + 2
         elif byte == 0x2C:
-            screen, frame = struct.unpack_from("<2H", data, 6), struct.unpack_from("<4H", data, place + 1)
+            screen, frame = (
+                struct.unpack_from("<2H", data, 6),
+                struct.unpack_from("<4H", data, place + 1),
+            )
             right, bottom = max(screen[0], frame[0] + frame[2]), max(screen[1], frame[1] + frame[3])
             check_sides(right, bottom)
             return [header + control + data[place : end_of_frames(data, place, right, bottom)]], b""
@@ -199,7 +250,11 @@ def end_of_frames(data: bytes, first: int, right: int, bottom: int) -> int:
             x, y, width, height, flags = struct.unpack_from("<4HB", data, place + 1)
             if x + width > right or y + height > bottom:
                 return place
-            start, place, in_blocks = place, place + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0), True
+            start, place, in_blocks = (
+                place,
+                place + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0),
+                True,
+            )
         elif byte == 0x3B:
             return place + 1
         else:
@@ -214,7 +269,9 @@ def keep_bmp(data: bytes) -> Kept:
     if data[14] > 12:  # the oldest kind of header has no compression
         width, height, compression = struct.unpack_from("<ii4xI", data, 18)
         if compression in BMP_RUN_LENGTHS and abs(width * height) + len(data) > MOST_RUNS:
-            raise ImageError("a run-length encoded BMP that takes too long to decode; save it as PNG")
+            raise ImageError(
+                "a run-length encoded BMP that takes too long to decode; save it as PNG"
+            )
     return [data], b""
 
 
@@ -225,7 +282,10 @@ def keep_webp(data: bytes) -> Kept:
         if place >= len(data):
             body = data[8:12] + b"".join(chunk for chunks in kept.values() for chunk in chunks)
             return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
-        kind, end = data[place : place + 4], place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
+        kind, end = (
+            data[place : place + 4],
+            place + 8 + int.from_bytes(data[place + 4 : place + 8], "little"),
+        )
         if kind == b"EXIF":
             exif = exif or data[place + 8 : end]
         elif kind in WEBP_PIXELS and end <= len(data) and (kind == b"ANMF" or kind not in kept):
@@ -242,15 +302,25 @@ def keep_tiff(data: bytes) -> Kept:
     if count > MOST_TAGS:
         raise too_many(MOST_TAGS)
     tags = [data[start : start + 12] for start in range(place + 2, place + 2 + 12 * count, 12)]
-    kept = [tag for tag in tags if len(tag) == 12 and struct.unpack_from(f"{order}H", tag)[0] in TIFF_PIXELS]
+    kept = [
+        tag
+        for tag in tags
+        if len(tag) == 12 and struct.unpack_from(f"{order}H", tag)[0] in TIFF_PIXELS
+    ]
     for tag in kept:
         number, kind, values, start = struct.unpack_from(f"{order}HHII", tag)
         if values > MOST_PARTS:  # strips of pixels
             raise too_many()
         size = TIFF_BYTES.get(kind, 1) * values
-        if (size > 4 and start + size > len(data)) or (values != 1 and number in TIFF_SINGLE):  # Pillow warns
+        if (size > 4 and start + size > len(data)) or (
+            values != 1 and number in TIFF_SINGLE
+        ):  # Pillow warns
             raise ImageError("damaged image: its tags are damaged")
-    tile = [tiff_number(tag, order) for tag in kept if struct.unpack_from(f"{order}H", tag)[0] in TIFF_TILE]
+    tile = [
+        tiff_number(tag, order)
+        for tag in kept
+        if struct.unpack_from(f"{order}H", tag)[0] in TIFF_TILE
+    ]
     if tile:  # the decoder holds a whole tile, however small the image is
         check_sides(*tile)
     entries = struct.pack(f"{order}H", len(kept)) + b"".join(kept) + bytes(4)

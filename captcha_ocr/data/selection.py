@@ -23,7 +23,9 @@ class Selection(NamedTuple):
 def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     """Select the labels whose length and characters fit; UsageError if there is nothing to learn."""
     lengths = config.lengths or usual_lengths(len(split_characters(label.text)) for label in labels)
-    problems = {label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))}
+    problems = {
+        label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))
+    }
     fit = [label for label in labels if label.file not in problems]
     if not fit:
         raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
@@ -32,7 +34,9 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     for label in fit:
         unknown = charset.unknown_characters(label.text)
         if unknown:
-            problems[label.file] = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+            problems[label.file] = (
+                f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+            )
         else:
             selected.append(label)
     if not selected:
@@ -48,7 +52,9 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
 def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
     """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     characters = split_characters(text)
-    unreadable = "".join(dict.fromkeys(character for character in characters if not can_be_read(character)))
+    unreadable = "".join(
+        dict.fromkeys(character for character in characters if not can_be_read(character))
+    )
     if unreadable:
         return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
     if len(characters) in lengths:
@@ -64,6 +70,10 @@ def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
 def usual_lengths(lengths: Iterable[int]) -> Lengths:
     """Return the range of the lengths that at least 1 in `RARE` texts have; others may be typing errors."""
     counts = Counter(lengths)
-    usual = [length for length, count in counts.items() if count * RARE >= counts.total() and length <= MAX_LENGTH]
+    usual = [
+        length
+        for length, count in counts.items()
+        if count * RARE >= counts.total() and length <= MAX_LENGTH
+    ]
     check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
     return Lengths(min(usual), max(usual))

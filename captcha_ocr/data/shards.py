@@ -47,7 +47,10 @@ class Shard:
     def __post_init__(self) -> None:
         check(self.split in SPLITS, f"unknown split {self.split!r}")
         check(bool(SHARD_FILE.fullmatch(self.file)), f"{self.file!r} is not the name of a shard")
-        check(is_int(self.count, 1, SAMPLES_PER_SHARD), f"{self.file} cannot hold {self.count} samples")
+        check(
+            is_int(self.count, 1, SAMPLES_PER_SHARD),
+            f"{self.file} cannot hold {self.count} samples",
+        )
         check(isinstance(self.sha256, str), f"the sha256 of {self.file} must be a text")
 
 
@@ -74,20 +77,40 @@ class Manifest:
     copies: int = 0
 
     def __post_init__(self) -> None:
-        texts = (self.source, self.inputs_sha256, self.labels or "", self.corrections or "", *self.reasons)
-        check(all(isinstance(text, str) for text in texts), "what is written for people must be texts")
-        check(isinstance(self.options, dict) and is_int(self.left_out, 0, 10**12), "options or left_out is malformed")
+        texts = (
+            self.source,
+            self.inputs_sha256,
+            self.labels or "",
+            self.corrections or "",
+            *self.reasons,
+        )
+        check(
+            all(isinstance(text, str) for text in texts), "what is written for people must be texts"
+        )
+        check(
+            isinstance(self.options, dict) and is_int(self.left_out, 0, 10**12),
+            "options or left_out is malformed",
+        )
         check(is_int(self.copies, 0, 10**12), "copies is malformed")
-        size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest  # bytes a sample
+        size = (
+            self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
+        )  # bytes a sample
         for shard in self.shards:
             limit = shard.count * size + MAX_HEADER_BYTES
-            check(is_int(shard.payload_bytes, 1, limit), f"{shard.file} cannot have {shard.payload_bytes} bytes")
-        check(len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice")
+            check(
+                is_int(shard.payload_bytes, 1, limit),
+                f"{shard.file} cannot have {shard.payload_bytes} bytes",
+            )
+        check(
+            len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON types; without newer fields that are empty, so that older hashes are the same."""
         document = {**asdict(self), "charset": self.charset.to_dict(), "size": self.size.to_dict()}
-        return {name: value for name, value in document.items() if value or name not in NEWER_FIELDS}
+        return {
+            name: value for name, value in document.items() if value or name not in NEWER_FIELDS
+        }
 
     @property
     def content(self) -> "Manifest":
@@ -120,16 +143,25 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
-            for name, word in (("charset", "alphabet"), ("lengths", "text length"), ("size", "input size")):
+            for name, word in (
+                ("charset", "alphabet"),
+                ("lengths", "text length"),
+                ("size", "input size"),
+            ):
                 first, other = getattr(self, name), getattr(manifest, name)
                 differ = f"the {word} is {first} in {self.folders[0]} and {other} in {folder}"
                 differ += how_they_differ(str(first), str(other))
                 check(first == other, f"{differ}; name folders in which it is the same")
-        number_of: dict[str, int] = {}  # by the hash of the inputs, which may be split in two ways, or of a shard
+        number_of: dict[
+            str, int
+        ] = {}  # by the hash of the inputs, which may be split in two ways, or of a shard
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
             for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
                 other = number_of.setdefault(content, number)
-                check(other == number, f"{folder} holds the same images as {self.folders[other]}; name one of them")
+                check(
+                    other == number,
+                    f"{folder} holds the same images as {self.folders[other]}; name one of them",
+                )
 
     @property
     def sha256(self) -> str:
@@ -156,7 +188,11 @@ class Dataset:
     def of_split(self, split: Split) -> list[ShardRef]:
         """Return the shards of one split, folder by folder."""
         folders = zip(self.folders, self.manifests, strict=True)
-        return [ShardRef(folder, manifest, shard) for folder, manifest in folders for shard in manifest.of_split(split)]
+        return [
+            ShardRef(folder, manifest, shard)
+            for folder, manifest in folders
+            for shard in manifest.of_split(split)
+        ]
 
     def count(self, split: Split) -> int:
         """Return the number of samples in one split."""
@@ -179,11 +215,17 @@ def read_manifest(folder: Path) -> Manifest:
     """Read manifest.json; UsageError if there is none, DamagedError if it is damaged."""
     path = folder / MANIFEST_FILE
     if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
-        raise UsageError(f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one")
+        raise UsageError(
+            f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one"
+        )
     if not path.exists():
         if folder.is_dir() and find_images(folder).images:
-            raise UsageError(f"{folder} holds images; make shards with: {command_line('prepare', str(folder))}")
-        raise UsageError(f"{folder} holds no finished shards; prepare makes them from a folder of images")
+            raise UsageError(
+                f"{folder} holds images; make shards with: {command_line('prepare', str(folder))}"
+            )
+        raise UsageError(
+            f"{folder} holds no finished shards; prepare makes them from a folder of images"
+        )
     document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
     try:
         return Manifest(
@@ -207,7 +249,9 @@ def read_manifest(folder: Path) -> Manifest:
 def write_shard(path: Path, split: Split, images: np.ndarray, labels: np.ndarray) -> Shard:
     """Write images, (N, C, H, W) uint8, and labels, (N, L); equal contents give equal bytes."""
     payload = safetensors.numpy.save({"images": images, "labels": labels.astype(np.int16)})
-    data = zlib.compress(payload, GZIP_LEVEL, wbits=31)  # gzip without a time or a name: the same bytes always
+    data = zlib.compress(
+        payload, GZIP_LEVEL, wbits=31
+    )  # gzip without a time or a name: the same bytes always
     write_atomic(path, data)
     return Shard(path.name, split, len(images), sha256(data), len(payload))
 
@@ -218,13 +262,19 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     DamagedError unless the file and its arrays match the manifest.
     """
     path = folder / shard.file
-    payload = decompress(path, read_checked(path, shard.sha256, max_bytes_of(shard)), shard.payload_bytes)
+    payload = decompress(
+        path, read_checked(path, shard.sha256, max_bytes_of(shard)), shard.payload_bytes
+    )
     size = manifest.size
     image_shape = (shard.count, size.channels, size.height, size.width)
     try:
         tensors = safetensors.numpy.load(payload)
         images, labels = tensors["images"], tensors["labels"]
-    except (SafetensorError, KeyError, ValueError) as error:  # ValueError: a shape that numpy refuses
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+    ) as error:  # ValueError: a shape that numpy refuses
         raise DamagedError(f"{path} does not hold images and labels ({error})") from None
     fits = images.shape == image_shape and labels.shape == (shard.count, manifest.lengths.longest)
     if not fits or images.dtype != np.uint8 or labels.dtype != np.int16:
@@ -246,7 +296,9 @@ def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
     except zlib.error as error:
         raise DamagedError(f"{path} is not a gzip file ({error})") from None
     if len(payload) != payload_bytes or not stream.eof:
-        raise DamagedError(f"{path} does not decompress to the {payload_bytes} bytes that the manifest names")
+        raise DamagedError(
+            f"{path} does not decompress to the {payload_bytes} bytes that the manifest names"
+        )
     return payload
 
 

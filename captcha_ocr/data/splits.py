@@ -38,22 +38,33 @@ def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset)
     for rows in rows_of.values():
         texts = {charset.normalize(labels[row].text) for row in rows}
         if len(texts) > 1:
-            names = " and ".join(labels[row].file for row in rows[:NAMED]) + (" and others" if rows[NAMED:] else "")
-            problems |= {labels[row].file: f"{names} are byte-identical, but labelled differently" for row in rows}
+            names = " and ".join(labels[row].file for row in rows[:NAMED]) + (
+                " and others" if rows[NAMED:] else ""
+            )
+            problems |= {
+                labels[row].file: f"{names} are byte-identical, but labelled differently"
+                for row in rows
+            }
             continue
         kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
         copies += len(rows) - 1
     return Deduplicated(sorted(kept), copies, problems)
 
 
-def split_rows(rows: list[int], labels: list[Label], config: PrepareConfig) -> dict[Split, list[int]]:
+def split_rows(
+    rows: list[int], labels: list[Label], config: PrepareConfig
+) -> dict[Split, list[int]]:
     """Return the rows of each split, in a random order that depends on the seed: by the labels, else at random."""
-    order = [rows[position] for position in np.random.default_rng(config.seed).permutation(len(rows))]
+    order = [
+        rows[position] for position in np.random.default_rng(config.seed).permutation(len(rows))
+    ]
     _, val_percent, test_percent = config.split
     split: dict[Split, list[int]] = {name: [] for name in SPLITS}
     if config.fold is not None:
         fold, folds = config.fold
-        check(folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds")
+        check(
+            folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds"
+        )
         first, last = (len(order) * number // folds for number in (fold - 1, fold))
         split["train"], split["test"] = order[:first] + order[last:], order[first:last]
     elif any(label.split for label in labels):

@@ -21,19 +21,47 @@ MARKS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of U
     codecs.BOM_UTF16_BE: "utf-16",
 }
 COLUMNS = {  # the usual names of a column, in one word
-    "filename": {"filename", "filepath", "file", "path", "image", "imagename", "imagepath", "images"}
+    "filename": {
+        "filename",
+        "filepath",
+        "file",
+        "path",
+        "image",
+        "imagename",
+        "imagepath",
+        "images",
+    }
     | {"img", "id", "name"},
-    "text": {"text", "label", "labels", "word", "words", "transcription", "code", "captcha", "solution", "answer"}
+    "text": {
+        "text",
+        "label",
+        "labels",
+        "word",
+        "words",
+        "transcription",
+        "code",
+        "captcha",
+        "solution",
+        "answer",
+    }
     | {"target", "groundtruth", "gt"},
     "split": {"split", "subset", "set"},
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
 FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
-MORE_TEXT = ("text", "transcript", "solution", "answer", "correction")  # ends of names of other columns with texts
+MORE_TEXT = (
+    "text",
+    "transcript",
+    "solution",
+    "answer",
+    "correction",
+)  # ends of names of other columns with texts
 WEAK = {"id", "name"}  # of a column of numbers, beside one of file names
 INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
-EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')  # ="0012" and '0012: how people make a spreadsheet keep zeros
+EXCEL_TEXT = re.compile(
+    r'="(.*)"|\'(?=[\d=+-])(.*)'
+)  # ="0012" and '0012: how people make a spreadsheet keep zeros
 Key = TypeVar("Key")
 MAX_EXCERPT = 100  # characters of foreign text in a message
 
@@ -73,7 +101,9 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         what = (
-            "is a spreadsheet: save it as CSV" if data.startswith(b"PK") else f"is not text in UTF-8 ({error.reason})"
+            "is a spreadsheet: save it as CSV"
+            if data.startswith(b"PK")
+            else f"is not text in UTF-8 ({error.reason})"
         )
         raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
     if "\0" in text:
@@ -104,11 +134,17 @@ def rows_of_json(text: str) -> Iterator[Row]:
         if not error.msg.startswith("Extra data"):
             raise
         found = [json.loads(line) for line in io.StringIO(text, newline=None) if line.strip()]
-    lists = [value for value in found.values() if isinstance(value, list)] if isinstance(found, dict) else []
+    lists = (
+        [value for value in found.values() if isinstance(value, list)]
+        if isinstance(found, dict)
+        else []
+    )
     if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
         found = lists[0]  # {"images": [{…}, {…}]}
     if isinstance(found, dict) and not columns_of({key: key for key in found}):
-        found = [{"filename": name, "text": value} for name, value in found.items() if name != "summary"]
+        found = [
+            {"filename": name, "text": value} for name, value in found.items() if name != "summary"
+        ]
     for number, document in enumerate(found if isinstance(found, list) else [found], 1):
         if not isinstance(document, dict):
             raise ValueError(f"item {number} is no JSON object")
@@ -136,10 +172,16 @@ def columns_of(names: Mapping[Key, str]) -> dict[str, Key]:
         found = [key for key in found if normal[key] not in WEAK] or found
         exact = [key for key in found if normal[key] == column]
         if len(found) > 1 and len(exact) != 1:
-            raise ValueError(f"its columns {' and '.join(repr(names[key]) for key in found)} both mean the {column}")
+            raise ValueError(
+                f"its columns {' and '.join(repr(names[key]) for key in found)} both mean the {column}"
+            )
         if found:
             columns[column] = (exact or found)[0]
-    others = [key for key, name in normal.items() if name.endswith(MORE_TEXT) and name not in COLUMNS["text"]]
+    others = [
+        key
+        for key, name in normal.items()
+        if name.endswith(MORE_TEXT) and name not in COLUMNS["text"]
+    ]
     if "text" in columns and others:  # a class beside the text, or a text beside its correction
         both = f"{names[columns['text']]!r} and {names[others[0]]!r}"
         raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
@@ -186,7 +228,9 @@ def rows_of_csv(text: str) -> Iterator[Row]:
     first = next(filter(None, stripped), "")
     separator = max(",;\t", key=first.count)  # spreadsheets use the separator of the user's country
     if separator in first:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+        reader = csv.reader(
+            io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True
+        )
         lines = [(reader.line_num, [field.strip() for field in line]) for line in reader]
     else:
         lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]

@@ -37,7 +37,9 @@ class Speed:
     reading: float
 
 
-def measure_speed(device_name: str, preset_name: str = "default", threads: int | None = None) -> Speed:
+def measure_speed(
+    device_name: str, preset_name: str = "default", threads: int | None = None
+) -> Speed:
     """Train on generated captchas, and read them, for some seconds; UsageError if there is no such device."""
     set_threads(threads)
     device, preset = choose_device(device_name), preset_named(preset_name)
@@ -62,14 +64,21 @@ def measure_speed(device_name: str, preset_name: str = "default", threads: int |
         return float(row["images_per_s"])
 
     rate = run_epoch(4 * training.batch_size)
-    for seconds in (SECONDS / 6, SECONDS):  # twice: the first steps are slow, so their rate gives too few images
+    for seconds in (
+        SECONDS / 6,
+        SECONDS,
+    ):  # twice: the first steps are slow, so their rate gives too few images
         rate = run_epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
     files: list[Source] = []
     for each in drawn:
         stream = io.BytesIO()
         each.image.save(stream, format="PNG")
         files.append(stream.getvalue())
-    return Speed(describe_device(device), rate, reading_speed(Recognizer(TorchEngine(trainer.model, device)), files))
+    return Speed(
+        describe_device(device),
+        rate,
+        reading_speed(Recognizer(TorchEngine(trainer.model, device)), files),
+    )
 
 
 def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:

@@ -25,7 +25,10 @@ GAP = 10  # pixels between tiles
 NAME_SIZE, TEXT_SIZE = 12, 16  # pixels, of fonts
 LEADING = 1.3  # height of a line, in sizes of its font
 INDENT = 46  # pixels, for the words before texts
-GREY, MARK = "#555555", "#FFC45C"  # what differs stands on orange and is underlined: it takes no eye for colours
+GREY, MARK = (
+    "#555555",
+    "#FFC45C",
+)  # what differs stands on orange and is underlined: it takes no eye for colours
 
 Fonts = dict[str, FontEntry]
 
@@ -54,16 +57,27 @@ class Block:
     before: tuple[str, ...] = ()
 
 
-def draw_sheet(tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES, rows: int = ROWS) -> None:
+def draw_sheet(
+    tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES, rows: int = ROWS
+) -> None:
     """Write a PNG of the first tiles, as many as fit; the image stays empty if its file cannot be read."""
     tiles = tiles[: COLUMNS * rows]
     blocks = [blocks_of(tile) for tile in tiles]
     fonts = fonts_for(
-        {*chain.from_iterable("".join(column) for tile in blocks for each in tile for column in each.columns)}
+        {
+            *chain.from_iterable(
+                "".join(column) for tile in blocks for each in tile for column in each.columns
+            )
+        }
     )
     pieces = [[piece for each in tile for piece in wrap(each, fonts)] for tile in blocks]
-    lines = [range(first, min(first + COLUMNS, len(tiles))) for first in range(0, len(tiles), COLUMNS)]
-    heights = [TILE[1] + max(sum(map(height_of, pieces[number])) for number in line) + GAP for line in lines]
+    lines = [
+        range(first, min(first + COLUMNS, len(tiles))) for first in range(0, len(tiles), COLUMNS)
+    ]
+    heights = [
+        TILE[1] + max(sum(map(height_of, pieces[number])) for number in line) + GAP
+        for line in lines
+    ]
     sheet = Image.new("RGB", (len(lines[0]) * (TILE[0] + GAP) + GAP, sum(heights) + GAP), "white")
     draw = ImageDraw.Draw(sheet)
     y = GAP
@@ -73,8 +87,14 @@ def draw_sheet(tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES, ro
             draw.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
             with suppress(ImageError):
                 source = tiles[number].image
-                image = fit(flatten(open_image(source, max_bytes), "RGB") if isinstance(source, Path) else source)
-                sheet.paste(image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2))
+                image = fit(
+                    flatten(open_image(source, max_bytes), "RGB")
+                    if isinstance(source, Path)
+                    else source
+                )
+                sheet.paste(
+                    image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
+                )
             below = y + TILE[1] + 2
             for piece in pieces[number]:
                 write(draw, x, below, piece, fonts)
@@ -96,7 +116,9 @@ def blocks_of(tile: Tile) -> list[Block]:
     name = Block([(cluster,) for cluster in split_characters(tile.name)], NAME_SIZE, GREY)
     if tile.read is None:
         return [name, Block([(cluster,) for cluster in split_characters(tile.text)])]
-    confidence = Block([(character,) for character in f"confidence {tile.confidence:.2f}"], NAME_SIZE, GREY)
+    confidence = Block(
+        [(character,) for character in f"confidence {tile.confidence:.2f}"], NAME_SIZE, GREY
+    )
     return [name, Block(align(tile.text, tile.read), before=("label", "read")), confidence]
 
 
@@ -152,7 +174,9 @@ def width_of(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
 
 def font_of(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    return load_font(fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0]), size)
+    return load_font(
+        fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0]), size
+    )
 
 
 load_font = lru_cache(ImageFont.truetype)
@@ -165,8 +189,12 @@ def write(draw: ImageDraw.ImageDraw, x: int, y: int, piece: Block, fonts: Fonts)
     for word, baseline in zip(piece.before, baselines, strict=False):
         draw.text((x, baseline), word, fill=GREY, font=font_of(word, NAME_SIZE, fonts), anchor="ls")
     columns = piece.columns
-    if len(baselines) == 1:  # written together: the characters of many scripts are joined, or run from right to left
-        runs = groupby((text for (text,) in columns), key=lambda text: font_of(text, piece.size, fonts))
+    if (
+        len(baselines) == 1
+    ):  # written together: the characters of many scripts are joined, or run from right to left
+        runs = groupby(
+            (text for (text,) in columns), key=lambda text: font_of(text, piece.size, fonts)
+        )
         columns = [("".join(run),) for _, run in runs]
     left = float(x + INDENT * bool(piece.before))
     for column in columns:
@@ -178,5 +206,7 @@ def write(draw: ImageDraw.ImageDraw, x: int, y: int, piece: Block, fonts: Fonts)
             start = left + (width - font.getlength(text)) / 2
             draw.text((start, baseline), text, fill=piece.colour, font=font, anchor="ls")
             if len(set(column)) > 1:
-                draw.line((left, baseline + 3, left + width - 1, baseline + 3), fill="black", width=2)
+                draw.line(
+                    (left, baseline + 3, left + width - 1, baseline + 3), fill="black", width=2
+                )
         left += width

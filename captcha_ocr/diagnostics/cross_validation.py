@@ -20,7 +20,9 @@ FOLDS = Table({"fold": 10, "exact match": 13, "tested": 9, "95 % interval": 20})
 RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
 
 
-def cross_validate(data: Path, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()) -> Scores:
+def cross_validate(
+    data: Path, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()
+) -> Scores:
     """Train on every fold that `prepare --folds` made in `data`, and add up the scores of their test sets.
 
     Each fold has a run folder, `out`/fold-1 …: finished runs are left as they are, an unfinished one resumes. The total
@@ -52,7 +54,9 @@ def find_folds(data: Path) -> list[Path]:
     made = [manifest.options.get("fold") for manifest in manifests]
     if made != [[number, len(folds)] for number in range(1, len(folds) + 1)]:
         command = prepare_command(manifests[0], folds[0], "default")
-        raise UsageError(f"{data} does not hold all folds of one set; make them again with: {command}")
+        raise UsageError(
+            f"{data} does not hold all folds of one set; make them again with: {command}"
+        )
     return folds
 
 
@@ -61,5 +65,9 @@ def command_for_folds(data: Path) -> str:
     if not (data / MANIFEST_FILE).exists():
         return command_line("prepare", "--folds", "5", "--out", str(data))
     manifest = read_manifest(data)
-    of_folds = replace(manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)})
-    return prepare_command(of_folds, unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default")
+    of_folds = replace(
+        manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)}
+    )
+    return prepare_command(
+        of_folds, unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
+    )

@@ -35,12 +35,17 @@ def examine(model: Path) -> dict[str, Any]:
     """Return versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
     set_threads()
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in PACKAGES},
+        },
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "devices": [examine_device(name) for name in available_devices()],
         "threads": torch.get_num_threads(),
         "processors": available_workers(),
-        "backends": [name for name in ("nccl", "xccl", "gloo") if getattr(dist, f"is_{name}_available")()],
+        "backends": [
+            name for name in ("nccl", "xccl", "gloo") if getattr(dist, f"is_{name}_available")()
+        ],
         "launcher": {name: os.environ[name] for name in LAUNCHER if name in os.environ},
         "hidden": hidden_devices(),
         "model": examine_model(model),
@@ -82,7 +87,9 @@ def hidden_devices() -> dict[str, Any] | None:
     hiding = {name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ}
     if not hiding:
         return None
-    environment = {name: value for name, value in os.environ.items() if name not in VISIBILITY_VARIABLES}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in VISIBILITY_VARIABLES
+    }
     command = [sys.executable, "-c", COUNT_DEVICES]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     count = int(result.stdout) if result.returncode == 0 else torch.cuda.device_count()
@@ -99,7 +106,11 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
         config = load_model(found).config
     except CaptchaOcrError as error:
         return facts | {"error": str(error)}
-    return facts | {"length": str(config.lengths), "charset": config.charset.characters, "size": str(config.size)}
+    return facts | {
+        "length": str(config.lengths),
+        "charset": config.charset.characters,
+        "size": str(config.size),
+    }
 
 
 def format_facts(facts: dict[str, Any]) -> str:
@@ -108,7 +119,9 @@ def format_facts(facts: dict[str, Any]) -> str:
     lines = [f"versions   {versions}", f"system     {facts['system']}"]
     for device in facts["devices"]:
         free = device["free_memory"]
-        memory = f"{device['memory'] / 1e9:.1f} GB" + ("" if free is None else f", {free / 1e9:.1f} GB free")
+        memory = f"{device['memory'] / 1e9:.1f} GB" + (
+            "" if free is None else f", {free / 1e9:.1f} GB free"
+        )
         bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
         parts = [device["name"], memory, device["capability"], bf16]
         lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
@@ -118,15 +131,23 @@ def format_facts(facts: dict[str, Any]) -> str:
         lines.append(f"launcher   {format_variables(facts['launcher'])}")
     if facts["hidden"] is not None:
         hidden = facts["hidden"]
-        lines.append(f"hidden     {format_variables(hidden['variables'])} hides {hidden['devices']} of the GPUs")
+        lines.append(
+            f"hidden     {format_variables(hidden['variables'])} hides {hidden['devices']} of the GPUs"
+        )
     model = facts["model"]
     if model is None:
         return "\n".join([*lines, f"model      none; make one with: {command_line('train')}"])
-    folder = "the one in the package" if model["folder"] == str(PRETRAINED.resolve()) else model["folder"]
+    folder = (
+        "the one in the package"
+        if model["folder"] == str(PRETRAINED.resolve())
+        else model["folder"]
+    )
     if "error" in model:
         lines.append(f"model      {folder} cannot be used: {model['error']}")
     else:
-        lines.append(f"model      {folder}: texts of {model['length']} of {shorten(model['charset'])}, {model['size']}")
+        lines.append(
+            f"model      {folder}: texts of {model['length']} of {shorten(model['charset'])}, {model['size']}"
+        )
     return "\n".join(lines)
 
 

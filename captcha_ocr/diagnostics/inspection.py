@@ -12,7 +12,13 @@ from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_cha
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.images import oddities_of, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
-from captcha_ocr.data.prepare import IMAGES_PER_JOB, PrepareOptions, derived_size, kind_of, with_preset
+from captcha_ocr.data.prepare import (
+    IMAGES_PER_JOB,
+    PrepareOptions,
+    derived_size,
+    kind_of,
+    with_preset,
+)
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
 from captcha_ocr.inference.decoding import Reading
@@ -36,7 +42,9 @@ REWRITTEN = re.compile(
     r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}([./])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"  # dates, times
     r"|#[A-Z/¡]+[!?]?|#{3,}"  # #NAME?, ########
 )
-MAX_SHARE_REWRITTEN = 0.5  # of the different texts; more, and they are the design, but for numbers that end with .0
+MAX_SHARE_REWRITTEN = (
+    0.5  # of the different texts; more, and they are the design, but for numbers that end with .0
+)
 MAX_LISTED = 8  # items in a line; the others are counted
 
 
@@ -84,7 +92,9 @@ class Inspection:
     @property
     def characters(self) -> Counter[str]:
         """The number of texts with each character, in the order of the alphabet."""
-        counts = Counter(character for text in self.texts for character in set(split_characters(text)))
+        counts = Counter(
+            character for text in self.texts for character in set(split_characters(text))
+        )
         return Counter(dict(sorted(counts.items())))
 
     def summary(self) -> dict[str, Any]:
@@ -93,7 +103,9 @@ class Inspection:
             "images": len(self.labels),
             "labels": len(self.texts),
             "problems": self.problems,
-            "sizes": {f"{width}x{height}": count for (width, height), count in self.sizes.most_common()},
+            "sizes": {
+                f"{width}x{height}": count for (width, height), count in self.sizes.most_common()
+            },
             "modes": dict(self.modes.most_common()),
             "oddities": dict(self.oddities.most_common()),
             "sources": self.found.sources,
@@ -109,13 +121,25 @@ class Inspection:
     def __str__(self) -> str:
         with_label = " with a label" if self.found.labels else ", none with a label"
         rows = [
-            ("images", f"{len(self.labels):,} readable{with_label}; {len(self.problems):,} left out"),
+            (
+                "images",
+                f"{len(self.labels):,} readable{with_label}; {len(self.problems):,} left out",
+            ),
             *self.found.rows(),
-            ("sizes", join_first([f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()])),
-            ("modes", join_first([f"{mode} {count:,}" for mode, count in self.modes.most_common()])),
+            (
+                "sizes",
+                join_first([f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()]),
+            ),
+            (
+                "modes",
+                join_first([f"{mode} {count:,}" for mode, count in self.modes.most_common()]),
+            ),
             ("odd images", count_kinds(self.oddities)),
             *(self.rows_on_texts() if self.texts else []),
-            ("copies", join_first([" = ".join(label.file for label in group) for group in self.copies])),
+            (
+                "copies",
+                join_first([" = ".join(label.file for label in group) for group in self.copies]),
+            ),
             *(("left out", line) for line in first_of(in_groups(self.problems), "more reasons")),
         ]
         return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows if words)
@@ -124,20 +148,36 @@ class Inspection:
         """Return what the labels hold, for people."""
         counts, of = list(self.characters.items()), "the number of texts"
         if len(counts) > MAX_SHOWN:
-            counts, of = sorted(counts, key=lambda each: each[1])[:SHOWN], "the rarest and their number of texts"
+            counts, of = (
+                sorted(counts, key=lambda each: each[1])[:SHOWN],
+                "the rarest and their number of texts",
+            )
         characters = " ".join(f"{character}:{count:,}" for character, count in counts)
-        groups = ("".join(character for character in self.characters if character in group) for group in LOOKALIKES)
-        conflicts = [" = ".join(f"{label.file} ({label.text})" for label in group) for group in self.conflicts]
+        groups = (
+            "".join(character for character in self.characters if character in group)
+            for group in LOOKALIKES
+        )
+        conflicts = [
+            " = ".join(f"{label.file} ({label.text})" for label in group)
+            for group in self.conflicts
+        ]
         return [
             ("for training", self.input_size),
-            ("lengths", join_first([f"{length} {count:,}" for length, count in sorted(self.lengths.items())])),
+            (
+                "lengths",
+                join_first(
+                    [f"{length} {count:,}" for length, count in sorted(self.lengths.items())]
+                ),
+            ),
             ("alphabet", f"{len(self.characters):,} characters, with {of}: {characters}"),
             ("look-alikes", join_first([group for group in groups if len(group) > 1])),
             ("conflicts", join_first(conflicts)),
         ]
 
 
-def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()) -> Inspection:
+def inspect(
+    folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
+) -> Inspection:
     """Read every labelled image below `folder`, or every image if none has a label; copies are kept and counted.
 
     Errors are those of `prepare`, but for a folder without labels.
@@ -145,15 +185,23 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
     found = find_labels(folder, options.labels_file, options.corrections, config)
     selected = select_labels(found.labels, config) if found.labels else None
     labels = selected.labels if selected else [Label(file, "") for file in found.images]
-    blocks = [labels[first : first + IMAGES_PER_JOB] for first in range(0, len(labels), IMAGES_PER_JOB)]
+    blocks = [
+        labels[first : first + IMAGES_PER_JOB] for first in range(0, len(labels), IMAGES_PER_JOB)
+    ]
     jobs = [(folder, [label.file for label in block], config.max_bytes) for block in blocks]
     files: list[File] = []
     for results in map_jobs(read_files, jobs, options.workers):
         files += results
         options.progress(len(files), len(labels))
-    unreadable = {label.file: file.reason for label, file in zip(labels, files, strict=True) if file.reason is not None}
+    unreadable = {
+        label.file: file.reason
+        for label, file in zip(labels, files, strict=True)
+        if file.reason is not None
+    }
     problems = (found.problems | selected.problems if selected else {}) | unreadable
-    pairs = [(label, file) for label, file in zip(labels, files, strict=True) if file.reason is None]
+    pairs = [
+        (label, file) for label, file in zip(labels, files, strict=True) if file.reason is None
+    ]
     if not pairs:
         name, reason = next(iter(unreadable.items()))
         raise UsageError(f"no image below {folder} can be read; {name}: {reason}")
@@ -172,7 +220,9 @@ def inspect(folder: Path, config: PrepareConfig, options: PrepareOptions = Prepa
         oddities=Counter(oddity for _, file in pairs for oddity in file.oddities),
         copies=[group for group in groups if len({label.text for label in group}) == 1],
         conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=describe_size(kind_of(folder, readable, config.max_bytes), config, selected) if selected else "",
+        input_size=describe_size(kind_of(folder, readable, config.max_bytes), config, selected)
+        if selected
+        else "",
     )
 
 
@@ -195,7 +245,9 @@ def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -
     config = with_preset(config, selected, seen)
     size = config.input_size(derived_size(seen, selected.lengths.longest))
     if config.preset == "finetune":
-        return f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"
+        return (
+            f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"
+        )
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
     is_same = (seen.width, seen.height) == (size.width, size.height)
     change = f"not resized, {size.colours}" if is_same else f"resized to {size}"
@@ -230,7 +282,9 @@ def advice_on_images(found: Inspection) -> list[str]:
         )
     if found.conflicts:
         times = counted(len(found.conflicts), "time")
-        advice.append(f"the same image has different labels, {times}: correct them; prepare leaves the image out")
+        advice.append(
+            f"the same image has different labels, {times}: correct them; prepare leaves the image out"
+        )
     proportions = [width / height for width, height in found.sizes]
     if max(proportions) > MAX_STRETCH * min(proportions):
         advice.append("the images have different proportions: all are stretched to one size")
@@ -262,7 +316,9 @@ def advice_on_typing_errors(found: Inspection) -> list[str]:
     if len(found.labels) < MANY_LABELS:
         return []
     single = {character for character, count in found.characters.items() if count == 1}
-    of = {c: label.file for label in found.labels for c in split_characters(label.text) if c in single}
+    of = {
+        c: label.file for label in found.labels for c in split_characters(label.text) if c in single
+    }
     places = [f"{character!r} ({file})" for character, file in sorted(of.items())]
     return [f"one text alone has {join_first(places)}: a typing error?"] if places else []
 
@@ -286,11 +342,15 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     shorter = sum(len(text) < longest for text in numbers)
     if are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9):
         few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
-        advice.append(f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}")
+        advice.append(
+            f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}"
+        )
     rewritten = list(dict.fromkeys(text for text in texts if REWRITTEN.fullmatch(text)))
     are_some = len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts))
     if rewritten and (are_some or all(text.endswith(".0") for text in rewritten)):
-        advice.append(f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}")
+        advice.append(
+            f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}"
+        )
     return advice
 
 
@@ -309,7 +369,9 @@ class WrongReading:
 
 
 def read_wrong(
-    recognizer: Recognizer, found: Inspection, progress: Callable[[int, int], None] = lambda done, total: None
+    recognizer: Recognizer,
+    found: Inspection,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[WrongReading]:
     """Return the images whose prediction is not their label, most confident first: the first are often wrong labels."""
     normalize = recognizer.config.charset.normalize

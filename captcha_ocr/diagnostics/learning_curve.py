@@ -19,7 +19,9 @@ from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
 
-IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))  # 100, 300, 1,000, …
+IMAGE_COUNTS = tuple(
+    digit * 10**power for power in range(2, 8) for digit in (1, 3)
+)  # 100, 300, 1,000, …
 TARGETS = (0.95, 0.99)
 MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
 MAX_EXTRAPOLATION = 100  # times the largest number of images
@@ -51,7 +53,9 @@ class Point:
     def __str__(self) -> str:
         low, high = self.interval
         interval = f"{low:.2%} to {high:.2%}"
-        return POINTS.row(f"{self.images:,}", f"{self.exact_match:.2%}", f"{self.tested:,}", interval)
+        return POINTS.row(
+            f"{self.images:,}", f"{self.exact_match:.2%}", f"{self.tested:,}", interval
+        )
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,16 @@ def learning_curve(
     check(dataset.count("test") > 0, f"{data} has no test set")
     fewer = takewhile(lambda count: count * MIN_STEP <= available, IMAGE_COUNTS)
     counts = sorted(set(counts)) or [*fewer, available]
-    check(counts[-1] <= available, f"{data} has only {counted(available, 'training image')}; use fewer --images")
+    check(
+        counts[-1] <= available,
+        f"{data} has only {counted(available, 'training image')}; use fewer --images",
+    )
     points = []
     with writing_to(out):
         runs = {out / f"images-{count}": recipe(count) for count in counts}
-        finished_runs = [is_finished(folder, dataset, config, options) for folder, config in runs.items()]
+        finished_runs = [
+            is_finished(folder, dataset, config, options) for folder, config in runs.items()
+        ]
         if not options.quiet:
             tell_plan(plan(dataset, list(runs.values()), finished_runs, options))
         for count, (folder, config) in zip(counts, runs.items(), strict=True):
@@ -116,7 +125,10 @@ def learning_curve(
             points.append(Point(count, finished.test["exact"], finished.test["images"]))
             say(f"{POINTS.header}\n{points[-1]}", options.quiet)
         law = fit_power_law(points)
-        found = {"points": [asdict(point) for point in points], "law": None if law is None else asdict(law)}
+        found = {
+            "points": [asdict(point) for point in points],
+            "law": None if law is None else asdict(law),
+        }
         write_atomic(out / CURVE_FILE, sealed({"format": CURVE_FORMAT, "version": 1, **found}))
         marks = [(point.images, point.exact_match, point.interval) for point in points]
         laws = [] if law is None else [law, *resampled_laws(points)]
@@ -128,11 +140,17 @@ def learning_curve(
 def is_finished(folder: Path, dataset: Dataset, config: TrainConfig, options: TrainOptions) -> bool:
     """Tell whether a run folder holds this run, finished; errors as `train`, such as for another run."""
     with ExitStack() as lock:
-        return inspect_folder(folder, dataset, config, options.starting(config), lock).finished is not None
+        return (
+            inspect_folder(folder, dataset, config, options.starting(config), lock).finished
+            is not None
+        )
 
 
 def plan(
-    dataset: Dataset, configs: Sequence[TrainConfig], finished: Sequence[bool], options: TrainOptions
+    dataset: Dataset,
+    configs: Sequence[TrainConfig],
+    finished: Sequence[bool],
+    options: TrainOptions,
 ) -> list[Planned]:
     """Return what each run of a curve takes; the rate of a preset is measured once, 0 s are left of a finished run."""
     rates: dict[str, float] = {}
@@ -151,7 +169,15 @@ def plan(
 def tell_plan(runs: Sequence[Planned]) -> None:
     """Print the runs of a curve, and how long all of them take."""
     whole = duration(sum(run.seconds for run in runs))
-    say("\n".join([PLAN.header, *map(str, runs), f"expected   about {whole} for {counted(len(runs), 'run')}"]))
+    say(
+        "\n".join(
+            [
+                PLAN.header,
+                *map(str, runs),
+                f"expected   about {whole} for {counted(len(runs), 'run')}",
+            ]
+        )
+    )
 
 
 def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:
@@ -162,9 +188,13 @@ def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:
     usable = [point for point in points if point.exact_match >= MIN_LEARNT]
     if len(usable) < 2:
         return None
-    errors = np.array([point.tested - point.exact + 0.5 for point in usable])  # + 0.5: 0 has no logarithm
+    errors = np.array(
+        [point.tested - point.exact + 0.5 for point in usable]
+    )  # + 0.5: 0 has no logarithm
     shares = errors / np.array([point.tested + 1 for point in usable])
-    slope, height = np.polyfit(np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors))
+    slope, height = np.polyfit(
+        np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors)
+    )
     return PowerLaw(math.exp(height), -float(slope)) if slope < -0.05 else None
 
 
@@ -176,7 +206,9 @@ def resampled_laws(points: Sequence[Point]) -> list[PowerLaw]:
     random = np.random.default_rng(0)
     laws = []
     for _ in range(RESAMPLES):
-        matches = [random.beta(point.exact + 0.5, point.tested - point.exact + 0.5) for point in points]
+        matches = [
+            random.beta(point.exact + 0.5, point.tested - point.exact + 0.5) for point in points
+        ]
         drawn = [
             Point(point.images, round(match * point.tested), point.tested)
             for point, match in zip(points, matches, strict=True)
@@ -197,7 +229,9 @@ def outlook(points: Sequence[Point]) -> list[str]:
         elif needed > MAX_EXTRAPOLATION * largest:
             sentence = "cannot be extrapolated from these points"
         else:
-            more = max(1, int(float(f"{max(0.0, needed - largest):.1e}")))  # two digits: it is not more precise
+            more = max(
+                1, int(float(f"{max(0.0, needed - largest):.1e}"))
+            )  # two digits: it is not more precise
             sentence = f"about {counted(more, 'more training image')}, extrapolated by a power law"
         sentences.append(f"exact match {target:.0%}: {sentence}")
     return sentences

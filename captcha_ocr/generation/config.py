@@ -10,7 +10,9 @@ from captcha_ocr.config import MAX_AREA, Lengths, check_seed
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.system.files import sha256
 
-if TYPE_CHECKING:  # numpy, on which the operators of designs stand, takes 0.2 s that `captcha-ocr --help` saves
+if (
+    TYPE_CHECKING
+):  # numpy, on which the operators of designs stand, takes 0.2 s that `captcha-ocr --help` saves
     from captcha_ocr.generation.design import Design
     from captcha_ocr.generation.random_design import Level
 
@@ -61,17 +63,32 @@ class GeneratorConfig:
         from captcha_ocr.generation.design import MAX_SIDE, MIN_SIDE
 
         check(is_int(self.count, 1, 10**9), f"--count must be 1 to 1,000,000,000, not {self.count}")
-        check(is_int(self.start, 0, 10**12), f"--start must be 0 to 1,000,000,000,000, not {self.start}")
+        check(
+            is_int(self.start, 0, 10**12),
+            f"--start must be 0 to 1,000,000,000,000, not {self.start}",
+        )
         check(self.warp in get_args(Warp), f"unknown warp {self.warp!r}")
         check(self.renderer in get_args(Renderer), f"unknown renderer {self.renderer!r}")
         check_seed(self.seed)
         is_default = self.design == DEFAULT_DESIGN
-        check(is_default or self.warp == "package", f"--warp is for the design {DEFAULT_DESIGN}, not for {self.design}")
-        check(is_default or self.renderer == "fast", f"--renderer package draws {DEFAULT_DESIGN}, not {self.design}")
-        for side, low in ((self.width, 1), (self.height, MIN_SIDE)):  # a width has another limit, below
+        check(
+            is_default or self.warp == "package",
+            f"--warp is for the design {DEFAULT_DESIGN}, not for {self.design}",
+        )
+        check(
+            is_default or self.renderer == "fast",
+            f"--renderer package draws {DEFAULT_DESIGN}, not {self.design}",
+        )
+        for side, low in (
+            (self.width, 1),
+            (self.height, MIN_SIDE),
+        ):  # a width has another limit, below
             fine = side == 0 or is_int(side, low, MAX_SIDE)
             check(fine, f"--size: a side must be {MIN_SIDE} to {MAX_SIDE} pixels, not {side}")
-        check(all(is_int(size, 4, 512) for size in self.font_sizes), "--font-sizes must be 4 to 512, such as 42,50")
+        check(
+            all(is_int(size, 4, 512) for size in self.font_sizes),
+            "--font-sizes must be 4 to 512, such as 42,50",
+        )
         if self.charset is not None:
             object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
             check(" " not in str(self.charset), "--charset has a space, which generate cannot draw")
@@ -105,9 +122,14 @@ class GeneratorConfig:
 
     def check_random(self) -> None:
         """Check the options of random designs, and name what their texts may have."""
-        for option, value in (("--size", self.width or self.height), ("--font-sizes", self.font_sizes)):
+        for option, value in (
+            ("--size", self.width or self.height),
+            ("--font-sizes", self.font_sizes),
+        ):
             check(not value, f"{option} is not for random designs, which have sizes of their own")
-        check(not self.often, "--often is not for random designs, which have characters of their own")
+        check(
+            not self.often, "--often is not for random designs, which have characters of their own"
+        )
         fine = self.designs is None or is_int(self.designs, 1, MAX_DESIGNS)
         check(fine, f"--designs must be 1 to {MAX_DESIGNS:,}, not {self.designs}")
 
@@ -140,7 +162,9 @@ class GeneratorConfig:
         own = parse_design(read_document(name), name)
         document = with_options(own, self)
         design = parse_design(document, name)
-        object.__setattr__(self, "document", json.dumps(document, sort_keys=True, ensure_ascii=False))
+        object.__setattr__(
+            self, "document", json.dumps(document, sort_keys=True, ensure_ascii=False)
+        )
         object.__setattr__(self, "charset", design.charset)
         object.__setattr__(self, "lengths", design.lengths)
         for side in ("width", "height"):
@@ -148,7 +172,10 @@ class GeneratorConfig:
             object.__setattr__(self, side, pixels if is_int(pixels, 1, MAX_AREA) else 0)
         if self.width and self.height:
             size = f"{self.width}x{self.height}"
-            check(self.width * self.height <= MAX_AREA, f"{place}: {size} is more than {MAX_AREA:,} pixels")
+            check(
+                self.width * self.height <= MAX_AREA,
+                f"{place}: {size} is more than {MAX_AREA:,} pixels",
+            )
 
     @property
     def text_kind(self) -> tuple[str, Lengths]:
@@ -165,7 +192,9 @@ class GeneratorConfig:
         """What the images are like, in words."""
         if not self.document:
             return f"{self.design if self.level is None else 'random'} designs"
-        sides = [f"{self.width} wide"] * (self.width > 0) + [f"{self.height} high"] * (self.height > 0)
+        sides = [f"{self.width} wide"] * (self.width > 0) + [f"{self.height} high"] * (
+            self.height > 0
+        )
         size = f"{self.width}x{self.height}" if len(sides) == 2 else "".join(sides) or "any size"
         return f"{self.lengths} characters, {size}"
 
@@ -174,8 +203,13 @@ def with_options(own: "Design", config: GeneratorConfig) -> dict[str, Any]:
     """Return the document of a design with the options filled in."""
     from captcha_ocr.generation.design import CANVAS, MAX_SIDE, design_names
 
-    document = {key: dict(value) if isinstance(value, dict) else value for key, value in own.document.items()}
-    canvas, text, fonts = (document.setdefault(section, {}) for section in ("canvas", "text", "fonts"))
+    document = {
+        key: dict(value) if isinstance(value, dict) else value
+        for key, value in own.document.items()
+    }
+    canvas, text, fonts = (
+        document.setdefault(section, {}) for section in ("canvas", "text", "fonts")
+    )
     for side in ("width", "height"):
         canvas.setdefault(side, CANVAS[side].default)
     if config.charset is not None:
@@ -185,14 +219,23 @@ def with_options(own: "Design", config: GeneratorConfig) -> dict[str, Any]:
     if config.lengths is not None:
         text["length"] = str(config.lengths)
         if is_int(canvas.get("width"), 1, MAX_AREA):
-            width = max(canvas["width"], round(canvas["width"] * config.lengths.longest / own.lengths.longest))
+            width = max(
+                canvas["width"],
+                round(canvas["width"] * config.lengths.longest / own.lengths.longest),
+            )
             fine = config.width > 0 or width <= MAX_SIDE
-            check(fine, f"--length {config.lengths} makes images {width:,} pixels wide; give a width with --size, too")
+            check(
+                fine,
+                f"--length {config.lengths} makes images {width:,} pixels wide; give a width with --size, too",
+            )
             canvas["width"] = width
     if config.width:
         canvas["width"] = config.width
         least = MIN_WIDTH_PER_CHARACTER * (config.lengths or own.lengths).longest
-        check(config.width >= least, f"the width in --size must be {least} pixels or more, not {config.width}")
+        check(
+            config.width >= least,
+            f"the width in --size must be {least} pixels or more, not {config.width}",
+        )
     if config.height:
         canvas["height"] = config.height
     if config.font_sizes:

@@ -15,12 +15,39 @@ from typing import Any
 from captcha_ocr.charset import NAMED, Charset, characters_of, split_characters
 from captcha_ocr.config import OFTEN, Lengths
 from captcha_ocr.errors import UsageError, check, is_int
-from captcha_ocr.generation.operators import glyph_marks, glyphs, layout, marks, pixels, under, warps
+from captcha_ocr.generation.operators import (
+    glyph_marks,
+    glyphs,
+    layout,
+    marks,
+    pixels,
+    under,
+    warps,
+)
 from captcha_ocr.generation.operators.registry import OPERATORS, Operator
-from captcha_ocr.generation.values import Color, Draw, Flag, Kind, Number, Once, Word, fixed, in_words, show
+from captcha_ocr.generation.values import (
+    Color,
+    Draw,
+    Flag,
+    Kind,
+    Number,
+    Once,
+    Word,
+    fixed,
+    in_words,
+    show,
+)
 from captcha_ocr.system.files import open_regular
 
-OPERATOR_MODULES = (glyphs, layout, marks, glyph_marks, under, warps, pixels)  # importing them fills OPERATORS
+OPERATOR_MODULES = (
+    glyphs,
+    layout,
+    marks,
+    glyph_marks,
+    under,
+    warps,
+    pixels,
+)  # importing them fills OPERATORS
 DESIGNS = files("captcha_ocr.generation") / "designs"
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_OPERATORS = 64
@@ -37,7 +64,9 @@ class CanvasSide(Number):
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a side in pixels; 0 means that of the text."""
         if isinstance(value, str) and value != "text":
-            raise UsageError(f'{field} must be a whole number of {self.limits}, a range or "text", not {show(value)}')
+            raise UsageError(
+                f'{field} must be a whole number of {self.limits}, a range or "text", not {show(value)}'
+            )
         return (lambda rng: 0) if value == "text" else super().parse_one(value, field)
 
 
@@ -116,12 +145,19 @@ class Design:
     def symbols(self) -> list[str]:
         """The characters that its texts are drawn from, each with its combining marks; frequent ones several times."""
         often = split_characters(self.often)
-        return [each for each in split_characters(self.charset) for _ in range(OFTEN if each in often else 1)]
+        return [
+            each
+            for each in split_characters(self.charset)
+            for _ in range(OFTEN if each in often else 1)
+        ]
 
     @cached_property
     def has_once(self) -> bool:
         """Whether a value is drawn once for all glyphs of an image."""
-        draws = [*self.text.values(), *(draw for step in self.steps for draw in step.draws.values())]
+        draws = [
+            *self.text.values(),
+            *(draw for step in self.steps for draw in step.draws.values()),
+        ]
         return any(isinstance(draw, Once) for draw in draws)
 
     def for_image(self, rng: random.Random) -> "Design":
@@ -129,7 +165,9 @@ class Design:
         if not self.has_once:
             return self
         text = {name: fixed(draw, rng) for name, draw in self.text.items()}
-        draws = [{name: fixed(draw, rng) for name, draw in step.draws.items()} for step in self.steps]
+        draws = [
+            {name: fixed(draw, rng) for name, draw in step.draws.items()} for step in self.steps
+        ]
         steps = [replace(step, draws=own) for step, own in zip(self.steps, draws, strict=True)]
         return replace(self, text=text, steps=steps)
 
@@ -152,17 +190,29 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
     """Check a document; UsageError that begins with `name` and names the field."""
     check_names(document, [*SECTIONS, "operators", "redraw_illegible", "number"], name, "section")
     for section, names in SECTIONS.items():
-        check(isinstance(document.get(section, {}), Mapping), f"{name}: {section} must be a table: [{section}]")
+        check(
+            isinstance(document.get(section, {}), Mapping),
+            f"{name}: {section} must be a table: [{section}]",
+        )
         check_names(document.get(section, {}), names, f"{name}: [{section}]", "field")
     canvas, text, fonts = (dict(document.get(section, {})) for section in SECTIONS)
     arithmetic = text.get("arithmetic", False)
-    check(isinstance(arithmetic, bool), f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}")
+    check(
+        isinstance(arithmetic, bool),
+        f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}",
+    )
     for field in {"length", "charset", "often"} & text.keys():
         check(not arithmetic, f"{name}: text.{field} cannot be used with text.arithmetic = true")
     redraw = document.get("redraw_illegible", True)
-    check(isinstance(redraw, bool), f"{name}: redraw_illegible must be true or false, not {show(redraw)}")
+    check(
+        isinstance(redraw, bool),
+        f"{name}: redraw_illegible must be true or false, not {show(redraw)}",
+    )
     number = document.get("number", 0)
-    check(is_int(number, 0, MAX_NUMBER), f"{name}: number must be 0 to {MAX_NUMBER:,}, not {show(number)}")
+    check(
+        is_int(number, 0, MAX_NUMBER),
+        f"{name}: number must be 0 to {MAX_NUMBER:,}, not {show(number)}",
+    )
     charset = ARITHMETIC if arithmetic else parse_charset(text.get("charset", "upper-alnum"), name)
     return Design(
         document=dict(document),
@@ -179,16 +229,23 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
     )
 
 
-def parse_fields(kinds: Mapping[str, Kind], values: Mapping[str, Any], place: str) -> dict[str, Draw]:
+def parse_fields(
+    kinds: Mapping[str, Kind], values: Mapping[str, Any], place: str
+) -> dict[str, Draw]:
     """Return what draws the value of each field; a field that is left out has its default."""
     draws = {name: kind.draw_default for name, kind in kinds.items()}
-    return draws | {name: kinds[name].parse(values[name], f"{place}.{name}") for name in values if name in kinds}
+    return draws | {
+        name: kinds[name].parse(values[name], f"{place}.{name}") for name in values if name in kinds
+    }
 
 
 def parse_steps(operators: Any, name: str) -> list[Step]:
     """Check the list of operators."""
     check(isinstance(operators, (list, tuple)), f"{name}: operators must be a list: [[operators]]")
-    check(len(operators) <= MAX_OPERATORS, f"{name}: operators has {len(operators)}; the maximum is {MAX_OPERATORS}")
+    check(
+        len(operators) <= MAX_OPERATORS,
+        f"{name}: operators has {len(operators)}; the maximum is {MAX_OPERATORS}",
+    )
     steps = []
     for number, fields in enumerate(operators, 1):
         place = f"{name}: operator {number}"
@@ -208,7 +265,11 @@ def parse_steps(operators: Any, name: str) -> list[Step]:
 
 def parse_probability(probability: Any, place: str) -> float:
     """Check a probability."""
-    if isinstance(probability, (int, float)) and not isinstance(probability, bool) and 0 <= probability <= 1:
+    if (
+        isinstance(probability, (int, float))
+        and not isinstance(probability, bool)
+        and 0 <= probability <= 1
+    ):
         return probability
     raise UsageError(f"{place} must be a number of 0 to 1, not {show(probability)}")
 
@@ -217,20 +278,31 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
     """Check the names of the fonts, and return them and their sha256, which is empty where it does not matter."""
     faces = fonts.get("faces", [])
     fine = isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces)
-    check(fine, f'{name}: fonts.faces must be a list of names such as "DejaVuSans.ttf", not {show(faces)}')
+    check(
+        fine,
+        f'{name}: fonts.faces must be a list of names such as "DejaVuSans.ttf", not {show(faces)}',
+    )
     digests = fonts.get("sha256", [""] * len(faces))
     fine = isinstance(digests, (list, tuple)) and all(isinstance(digest, str) for digest in digests)
-    check(fine and len(digests) == len(faces), f"{name}: fonts.sha256 must list a text for each of fonts.faces")
+    check(
+        fine and len(digests) == len(faces),
+        f"{name}: fonts.sha256 must list a text for each of fonts.faces",
+    )
     return tuple(faces), tuple(digests)
 
 
 def parse_charset(charset: Any, name: str) -> str:
     """Check the characters of the text."""
     named = in_words([*NAMED])
-    check(isinstance(charset, str) and charset != "", f"{name}: text.charset must be characters or one of {named}")
+    check(
+        isinstance(charset, str) and charset != "",
+        f"{name}: text.charset must be characters or one of {named}",
+    )
     span = re.search("[0-9]-[0-9]|[A-Z]-[A-Z]|[a-z]-[a-z]", charset)
     if span is not None and charset not in NAMED:
-        raise UsageError(f"{name}: text.charset: {span[0]} is not a range; list the characters, or name {named}")
+        raise UsageError(
+            f"{name}: text.charset: {span[0]} is not a range; list the characters, or name {named}"
+        )
     try:
         characters = Charset(characters_of(charset)).characters
     except UsageError as error:
@@ -244,14 +316,20 @@ def parse_often(often: Any, charset: str, name: str) -> str:
     if not isinstance(often, str):
         raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
     unknown = [each for each in split_characters(often) if each not in split_characters(charset)]
-    check(not unknown, f"{name}: text.often has {show(''.join(unknown))}, which text.charset does not have")
+    check(
+        not unknown,
+        f"{name}: text.often has {show(''.join(unknown))}, which text.charset does not have",
+    )
     return often
 
 
 def parse_lengths(length: Any, name: str) -> Lengths:
     """Check the number of characters: a number, or a string such as "4-6"."""
     fine = isinstance(length, (int, str)) and not isinstance(length, bool)
-    check(fine, f'{name}: text.length must be a number such as 4 or a string such as "4-6", not {show(length)}')
+    check(
+        fine,
+        f'{name}: text.length must be a number such as 4 or a string such as "4-6", not {show(length)}',
+    )
     try:
         return Lengths.parse(str(length))
     except UsageError as error:
@@ -269,7 +347,11 @@ def check_names(given: Any, known: Sequence[str], place: str, what: str) -> None
 
 def design_names() -> list[str]:
     """Return the names of the designs in the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in DESIGNS.iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in DESIGNS.iterdir()
+        if entry.name.endswith(".toml")
+    )
 
 
 def read_document(name: str) -> dict[str, Any]:
@@ -277,7 +359,9 @@ def read_document(name: str) -> dict[str, Any]:
     if name in design_names():
         return tomllib.loads((DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
     if not os.path.exists(name):
-        raise UsageError(f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}")
+        raise UsageError(
+            f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}"
+        )
     text = read_text(name)
     try:
         return tomllib.loads(text)
@@ -294,11 +378,14 @@ def read_saved(path: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             document = None
         check(
-            isinstance(document, dict), f"{path}, line {number} is not a design as JSON, such as --save-designs writes"
+            isinstance(document, dict),
+            f"{path}, line {number} is not a design as JSON, such as --save-designs writes",
         )
         documents.append(document)
     check(bool(documents), f"{path} holds no design")
-    parse_design(documents[0], f"{path}, line 1")  # the others when they are needed, since they may be many
+    parse_design(
+        documents[0], f"{path}, line 1"
+    )  # the others when they are needed, since they may be many
     return documents
 
 
@@ -306,9 +393,14 @@ def read_text(path: str) -> str:
     """Read a text file; UsageError if it cannot be read."""
     try:
         with open_regular(path) as stream:
-            check(os.fstat(stream.fileno()).st_size <= MAX_FILE_BYTES, f"{path} has more than {MAX_FILE_BYTES:,} bytes")
+            check(
+                os.fstat(stream.fileno()).st_size <= MAX_FILE_BYTES,
+                f"{path} has more than {MAX_FILE_BYTES:,} bytes",
+            )
             return stream.read().decode()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#x}") from None
+        raise UsageError(
+            f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#x}"
+        ) from None

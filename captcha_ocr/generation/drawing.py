@@ -66,7 +66,9 @@ class Drawer:
         """Draw an image again and again until it can be read."""
         paths = self.paths_of(design)
         for number in range(tries):
-            rng = random.Random(f"captcha-ocr {self.config.seed} {index}" + (f" {number}" if number else ""))
+            rng = random.Random(
+                f"captcha-ocr {self.config.seed} {index}" + (f" {number}" if number else "")
+            )
             text = design.write_text(rng)
             if self.config.renderer == "package":
                 return Drawn(text, render_by_package(self.config, in_visual_order(text), rng))
@@ -83,7 +85,9 @@ class Drawer:
         config = self.config
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {config.seed} design {number} {attempt}")
-            document = draw_design(rng, self.families, config.level or "mixed", config.charset, config.lengths)
+            document = draw_design(
+                rng, self.families, config.level or "mixed", config.charset, config.lengths
+            )
             design = parse_design(document, config.design)
             drawn = self.try_to_draw(design, number, 1)
             if drawn.illegible is None:

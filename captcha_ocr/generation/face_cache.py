@@ -18,7 +18,15 @@ from captcha_ocr.system.files import write_atomic
 FORMAT = "captcha-ocr faces"
 VERSION = 1  # raise it when `look_alikes.examine` finds something else
 
-KINDS = [int, int, str, str, str, str, bool]  # of an entry: size and time of the file, and the facts about it
+KINDS = [
+    int,
+    int,
+    str,
+    str,
+    str,
+    str,
+    bool,
+]  # of an entry: size and time of the file, and the facts about it
 
 Facts = list[Any]
 
@@ -64,7 +72,12 @@ class FaceCache:
         """Write the file if something has changed; forget the files that no longer exist."""
         if self.changed and self.path.is_absolute():  # it is not if the user has no home
             entries = {path: entry for path, entry in self.entries.items() if os.path.exists(path)}
-            document = {"format": FORMAT, "version": VERSION, "freetype": self.freetype, "faces": entries}
+            document = {
+                "format": FORMAT,
+                "version": VERSION,
+                "freetype": self.freetype,
+                "faces": entries,
+            }
             with contextlib.suppress(OSError, CaptchaOcrError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(self.path, sealed(document), durable=False)

@@ -54,13 +54,19 @@ def generate(
     UsageError if `out` holds something else; with `force` the files of another generate are removed first.
     """
     options = image_options(config)
-    drawer_of(config).draw(config.start)  # what cannot be drawn is refused before anything is written
+    drawer_of(config).draw(
+        config.start
+    )  # what cannot be drawn is refused before anything is written
     with writing_to(out):
         make_room(options, out, force)
         if not (out / OPTIONS_FILE).exists():
             write_atomic(out / OPTIONS_FILE, to_json(options))
         names = find_drawn(out, options)
-        missing = [index for index in range(config.start, config.start + config.count) if index not in names]
+        missing = [
+            index
+            for index in range(config.start, config.start + config.count)
+            if index not in names
+        ]
         starts = range(0, len(missing), IMAGES_PER_JOB)
         jobs = [(config, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
         redrawn = illegible = 0
@@ -83,8 +89,15 @@ def save_designs(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Write the random designs of a configuration to a file, one in each line, as JSON."""
-    numbers = range(config.designs) if config.designs else range(config.start, config.start + config.count)
-    jobs = [(config, numbers[first : first + IMAGES_PER_JOB]) for first in range(0, len(numbers), IMAGES_PER_JOB)]
+    numbers = (
+        range(config.designs)
+        if config.designs
+        else range(config.start, config.start + config.count)
+    )
+    jobs = [
+        (config, numbers[first : first + IMAGES_PER_JOB])
+        for first in range(0, len(numbers), IMAGES_PER_JOB)
+    ]
     lines: list[str] = []
     for some in map_jobs(find_designs, jobs, workers):
         lines += some
@@ -124,8 +137,17 @@ def image_options(config: GeneratorConfig) -> dict[str, Any]:
     """Return the options that determine the images as JSON types, for generator.json; they name every font."""
     drawer = drawer_of(config)
     charset, lengths = config.text_kind
-    options: dict[str, Any] = {"format": OPTIONS_FORMAT, "count": config.count, "start": config.start}
-    options |= {"seed": config.seed, "charset": charset, "length": str(lengths), "renderer": config.renderer}
+    options: dict[str, Any] = {
+        "format": OPTIONS_FORMAT,
+        "count": config.count,
+        "start": config.start,
+    }
+    options |= {
+        "seed": config.seed,
+        "charset": charset,
+        "length": str(lengths),
+        "renderer": config.renderer,
+    }
     if config.renderer == "package":
         options["captcha"] = version("captcha")
     else:
@@ -141,7 +163,9 @@ def image_options(config: GeneratorConfig) -> dict[str, Any]:
     return {**options, "fonts": manifest(drawer.faces)}
 
 
-def write_images(job: tuple[GeneratorConfig, Path, Sequence[int]]) -> list[tuple[int, str, int, bool]]:
+def write_images(
+    job: tuple[GeneratorConfig, Path, Sequence[int]],
+) -> list[tuple[int, str, int, bool]]:
     """Draw and write the images of one job; return the number and name of each, and how its drawing went."""
     config, out, indices = job
     drawer, written = drawer_of(config), []
@@ -175,7 +199,9 @@ def make_room(options: dict[str, Any], out: Path, force: bool) -> None:
         return
     if not force:
         way_out = "choose another --out, or replace them with --force"
-        raise UsageError(f"{out} holds images made with other options ({', '.join(changed)}); {way_out}")
+        raise UsageError(
+            f"{out} holds images made with other options ({', '.join(changed)}); {way_out}"
+        )
     try:
         written = find_drawn(out, old).values()
     except (UsageError, TypeError, ValueError) as error:
@@ -203,11 +229,18 @@ def find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
     that generate does not have, or a text that it would not write.
     """
     first, count = int(options["start"]), int(options["count"])
-    symbols, lengths = {*split_characters(str(options["charset"]))}, Lengths.parse(str(options["length"]))
+    symbols, lengths = (
+        {*split_characters(str(options["charset"]))},
+        Lengths.parse(str(options["length"])),
+    )
     found = {}
     for entry in os.scandir(out):  # not over the numbers, of which there may be a billion
         name = NAME.fullmatch(entry.name)
-        if name is None or not first <= int(name[1]) < first + count or not entry.stat(follow_symlinks=False).st_size:
+        if (
+            name is None
+            or not first <= int(name[1]) < first + count
+            or not entry.stat(follow_symlinks=False).st_size
+        ):
             continue
         text = split_characters(text_in(entry.name))
         if len(text) in lengths and symbols.issuperset(text):

@@ -23,7 +23,9 @@ def choose_faces(config: "GeneratorConfig") -> list[Face]:
     if config.is_saved:
         return named_in(read_saved(config.design), config.design, faces)
     if design is not None and design.faces:
-        faces = named_by(*parse_faces(design.document["fonts"], config.design), config.design, faces)
+        faces = named_by(
+            *parse_faces(design.document["fonts"], config.design), config.design, faces
+        )
     else:
         # A file that the user names is meant; in a folder there may be fonts of symbols.
         meant = {str(Path(font).absolute()) for font in config.fonts if Path(font).is_file()}
@@ -40,7 +42,9 @@ def choose_faces(config: "GeneratorConfig") -> list[Face]:
 
 def named_in(saved: Sequence[dict[str, Any]], path: str, faces: Sequence[Face]) -> list[Face]:
     """Return the fonts that saved designs name; UsageError for one that is missing, or that is another file."""
-    wanted: dict[tuple[str, str], str] = {}  # where a font is named first; many designs share some fonts
+    wanted: dict[
+        tuple[str, str], str
+    ] = {}  # where a font is named first; many designs share some fonts
     for line, document in enumerate(saved, 1):
         place, fonts = f"{path}, line {line}", document.get("fonts", {})
         check(isinstance(fonts, dict), f"{place}: fonts must be a table")
@@ -48,11 +52,17 @@ def named_in(saved: Sequence[dict[str, Any]], path: str, faces: Sequence[Face]) 
         check(bool(names), f"{place}: fonts.faces names no font")
         for pair in zip(names, digests, strict=True):
             wanted.setdefault(pair, place)
-    found = [face for (name, digest), place in wanted.items() for face in named_by([name], [digest], place, faces)]
+    found = [
+        face
+        for (name, digest), place in wanted.items()
+        for face in named_by([name], [digest], place, faces)
+    ]
     return list({face.name: face for face in found}.values())
 
 
-def named_by(names: Sequence[str], digests: Sequence[str], place: str, faces: Sequence[Face]) -> list[Face]:
+def named_by(
+    names: Sequence[str], digests: Sequence[str], place: str, faces: Sequence[Face]
+) -> list[Face]:
     """Return the fonts with these names and sha256; UsageError that begins with `place`."""
     try:
         found = faces_named(names, faces)
@@ -60,7 +70,10 @@ def named_by(names: Sequence[str], digests: Sequence[str], place: str, faces: Se
         raise UsageError(f"{place}: fonts.faces: {error}") from None
     for face, digest in zip(found, digests, strict=True):
         fine = digest in ("", face.sha256)
-        check(fine, f"{place}: fonts.sha256: the font {face.name} is another version than the design was made with")
+        check(
+            fine,
+            f"{place}: fonts.sha256: the font {face.name} is another version than the design was made with",
+        )
     return found
 
 
@@ -68,7 +81,9 @@ def check_complete(face: Face, characters: Iterable[str]) -> None:
     """Raise UsageError for a font that has no glyph for a character."""
     missing = lacking(face, characters)
     if missing:
-        raise UsageError(f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with --fonts")
+        raise UsageError(
+            f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with --fonts"
+        )
 
 
 def lacking(face: Face, characters: Iterable[str]) -> str:
@@ -78,6 +93,8 @@ def lacking(face: Face, characters: Iterable[str]) -> str:
     if others:
         font = ImageFont.truetype(face.path, 48)
         missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
-        drawn = {character for character in others if bytes(font.getmask(character)) != missing_glyph}
+        drawn = {
+            character for character in others if bytes(font.getmask(character)) != missing_glyph
+        }
         unknown = [character for character in unknown if character not in drawn]
     return "".join(unknown)

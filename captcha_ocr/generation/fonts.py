@@ -18,11 +18,15 @@ __all__ = ["ALPHABET", "PAIRED", "Face", "faces_named", "find_faces", "manifest"
 
 EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
-MAX_CASE_TWINS = 14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
+MAX_CASE_TWINS = (
+    14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
+)
 MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
 # Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the pixels that we tried
 # tells them from decorated letters. The last three are TeX's symbols, which matplotlib brings, and Zapf Dingbats.
-NO_LETTERS = re.compile("symbol|dingbat|wingding|webding|emoji|icons|cmsy10|cmmi10|d050000l", re.IGNORECASE)
+NO_LETTERS = re.compile(
+    "symbol|dingbat|wingding|webding|emoji|icons|cmsy10|cmmi10|d050000l", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,10 @@ def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
     """
     found = by_name(faces)
     for name in names:
-        check(name in found, f"the font {name} is not here; name the folder that holds it with --fonts FOLDER")
+        check(
+            name in found,
+            f"the font {name} is not here; name the folder that holds it with --fonts FOLDER",
+        )
     return [found[name] for name in names]
 
 
@@ -108,7 +115,9 @@ def faces_at(path: Path, cache: FaceCache) -> list[Face]:
         try:
             return [read_face(str(path), cache)]
         except FileNotFoundError:
-            raise UsageError(f"{path} does not exist; name a font file, or a folder of fonts") from None
+            raise UsageError(
+                f"{path} does not exist; name a font file, or a folder of fonts"
+            ) from None
         except OSError as error:
             raise UsageError(
                 f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
@@ -139,7 +148,13 @@ def read_face(path: str, cache: FaceCache) -> Face:
                 raise OSError(f"more than {MAX_FONT_BYTES:,} bytes")
             data = stream.read() or b""
         glyphs = examine(data)
-        facts = [sha256(data), glyphs.family, glyphs.characters, " ".join(glyphs.look_alikes), glyphs.framed]
+        facts = [
+            sha256(data),
+            glyphs.family,
+            glyphs.characters,
+            " ".join(glyphs.look_alikes),
+            glyphs.framed,
+        ]
         cache.put(path, status, facts)
     digest, family, characters, pairs, framed = facts
     return Face(path, file_name(path), family, digest, characters, tuple(pairs.split()), framed)
@@ -175,7 +190,9 @@ def installed_fonts() -> list[str]:
     for distribution in importlib.metadata.distributions():
         record = distribution.read_text("RECORD") or ""
         # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as long.
-        lines = [line for line in record.splitlines() if ".ttf" in line.lower() or ".otf" in line.lower()]
+        lines = [
+            line for line in record.splitlines() if ".ttf" in line.lower() or ".otf" in line.lower()
+        ]
         files = [row[0] for row in csv.reader(lines) if row[0].lower().endswith((".ttf", ".otf"))]
         paths += [str(distribution.locate_file(file)) for file in files]
     return paths

@@ -31,7 +31,9 @@ def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | Non
 
 def why_hidden(pixels: Pixels, owners: Mask, glyphs: int) -> str | None:
     """Return why one of the glyphs does not stand out from what surrounds it: `contrast` or `hidden`, or None."""
-    own = owners == np.arange(1, glyphs + 1, dtype=np.uint8)[:, None, None]  # (glyphs, height, width)
+    own = (
+        owners == np.arange(1, glyphs + 1, dtype=np.uint8)[:, None, None]
+    )  # (glyphs, height, width)
     around = reach(own.any(2))[:, :, None] & reach(own.any(1))[:, None, :] & (owners == 0)
     own, around = own.reshape(glyphs, -1), around.reshape(glyphs, -1)
     counts = np.stack([count(own), count(around)])

@@ -74,7 +74,9 @@ def draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, np.ndarray
     return kept, coverage[held] >= INK
 
 
-def draw_cell(pen: ImageDraw.ImageDraw, top: int, font: ImageFont.FreeTypeFont, character: str) -> None:
+def draw_cell(
+    pen: ImageDraw.ImageDraw, top: int, font: ImageFont.FreeTypeFont, character: str
+) -> None:
     """Draw a character into the cell that begins at the row `top`, if it fits."""
     with contextlib.suppress(OSError):  # a glyph that FreeType cannot read
         left, highest, right, lowest = font.getbbox(character, anchor="ls")
@@ -105,7 +107,9 @@ def alike(masks: np.ndarray) -> np.ndarray:
     full, empty = ink(full_blocks(masks)), ink(full_blocks(~masks))
     blocks = full @ empty.T
     least = np.minimum(area[:, None], area)
-    result: np.ndarray = (np.maximum(alone, alone.T) <= MAX_ALONE * least) & (blocks + blocks.T <= MAX_BLOCKS * least)
+    result: np.ndarray = (np.maximum(alone, alone.T) <= MAX_ALONE * least) & (
+        blocks + blocks.T <= MAX_BLOCKS * least
+    )
     return result
 
 
@@ -144,7 +148,9 @@ def widen(masks: np.ndarray) -> np.ndarray:
 
 def full_blocks(masks: np.ndarray) -> np.ndarray:
     """Return where masks have blocks of 2 x 2 pixels that are all true."""
-    blocks: np.ndarray = masks[:, :-1, :-1] & masks[:, 1:, :-1] & masks[:, :-1, 1:] & masks[:, 1:, 1:]
+    blocks: np.ndarray = (
+        masks[:, :-1, :-1] & masks[:, 1:, :-1] & masks[:, :-1, 1:] & masks[:, 1:, 1:]
+    )
     return blocks
 
 

@@ -16,7 +16,9 @@ FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
 package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
 
-def render_by_package(config: GeneratorConfig, text: Sequence[str], rng: random.Random) -> Image.Image:
+def render_by_package(
+    config: GeneratorConfig, text: Sequence[str], rng: random.Random
+) -> Image.Image:
     """Draw the characters of a text, from left to right; return an RGB image.
 
     Not thread-safe: the package's random source is replaced while it draws.
@@ -72,7 +74,9 @@ class ClassicCaptcha(captcha.image.ImageCaptcha):
         glyph = Image.new("RGBA", (int(width) + shift[0], int(height) + shift[1]))
         ImageDraw.Draw(glyph).text(shift, c, font=font, fill=color)
         glyph = glyph.crop(glyph.getbbox())
-        glyph = glyph.rotate(uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True)
+        glyph = glyph.rotate(
+            uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True
+        )
 
         reach_x = width * uniform(*self.character_warp_dx)
         reach_y = height * uniform(*self.character_warp_dy)
@@ -84,7 +88,10 @@ class ClassicCaptcha(captcha.image.ImageCaptcha):
         return glyph.transform((int(width), int(height)), Image.Transform.QUAD, corners)
 
 
-DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {"package": package.ImageCaptcha, "classic": ClassicCaptcha}
+DRAWERS: dict[Warp, type[captcha.image.ImageCaptcha]] = {
+    "package": package.ImageCaptcha,
+    "classic": ClassicCaptcha,
+}
 
 
 @lru_cache(maxsize=1)

@@ -41,7 +41,23 @@ ALPHABETS = {  # weights
     ARITHMETIC: 5,
 }
 UNCLEAR = "0Oo1lIi"  # characters that many generators leave out
-CASE_TWINS = ("Cc", "Kk", "Oo", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz", "0O", "0o", "1l", "1I", "Il")
+CASE_TWINS = (
+    "Cc",
+    "Kk",
+    "Oo",
+    "Pp",
+    "Ss",
+    "Uu",
+    "Vv",
+    "Ww",
+    "Xx",
+    "Zz",
+    "0O",
+    "0o",
+    "1l",
+    "1I",
+    "Il",
+)
 
 
 def draw_design(
@@ -74,7 +90,10 @@ def draw_design(
 
 
 def add_text(
-    draft: DesignDraft, families: Sequence[Sequence[Face]], charset: str | None, lengths: Lengths | None
+    draft: DesignDraft,
+    families: Sequence[Sequence[Face]],
+    charset: str | None,
+    lengths: Lengths | None,
 ) -> None:
     """Choose characters, lengths and fonts; characters that look alike in a font are not both asked for."""
     rng, text = draft.rng, draft.text
@@ -93,11 +112,15 @@ def add_text(
         characters = "".join(dict.fromkeys(characters.upper()))
     if charset is None and draft.chance(0.45):
         characters = "".join(c for c in characters if c not in UNCLEAR)
-    pairs = {pair for face in chosen for pair in face.look_alikes} | set(CASE_TWINS if len(chosen) > 1 else ())
+    pairs = {pair for face in chosen for pair in face.look_alikes} | set(
+        CASE_TWINS if len(chosen) > 1 else ()
+    )
     text["charset"] = without_twins(characters, sorted(pairs), rng)
     if lengths is None:
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
-        lengths = Lengths(shortest, min(max(LENGTHS), shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)))
+        lengths = Lengths(
+            shortest, min(max(LENGTHS), shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0))
+        )
     text["length"] = str(lengths)
 
 
@@ -107,8 +130,15 @@ def add_canvas(draft: DesignDraft) -> None:
     capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(SMALLEST, 0.9)
     size = capital * HEIGHT / CAPITAL
     length = int(str(text.get("length", 6)).rpartition("-")[2])
-    kind = rng.choices(("touching", "normal", "wide", "spread"), (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25))[0]
-    low, high = {"touching": (-0.2, -0.02), "normal": (0.0, 0.15), "wide": (0.15, 0.6), "spread": (0, 0.3)}[kind]
+    kind = rng.choices(
+        ("touching", "normal", "wide", "spread"), (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25)
+    )[0]
+    low, high = {
+        "touching": (-0.2, -0.02),
+        "normal": (0.0, 0.15),
+        "wide": (0.15, 0.6),
+        "spread": (0, 0.3),
+    }[kind]
     text["spacing"] = draft.part(low, high)
     text["spread"] = kind == "spread"
     needed = length * size * ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
@@ -137,7 +167,9 @@ def add_canvas(draft: DesignDraft) -> None:
 def add_colors(draft: DesignDraft) -> None:
     """Choose the colours of canvas and text: dark on light, light on dark, between, of different hues alone, or any."""
     rng, text = draft.rng, draft.text
-    polarity = rng.choices(("dark", "light", "middle", "hue", "any"), (0.61, 0.16, 0.06, 0.03, 0.14))[0]
+    polarity = rng.choices(
+        ("dark", "light", "middle", "hue", "any"), (0.61, 0.16, 0.06, 0.03, 0.14)
+    )[0]
     if polarity == "any":
         add_any_colors(draft)
         return
@@ -145,9 +177,17 @@ def add_colors(draft: DesignDraft) -> None:
     if polarity == "hue":
         hue, light = rng.randrange(360), rng.randint(90, 170)
         draft.canvas["color"] = {"hue": hue, "saturation": 0.8, "luminance": light}
-        text["color"] = {"hue": (hue + rng.randint(120, 240)) % 360, "saturation": 0.9, "luminance": light}
+        text["color"] = {
+            "hue": (hue + rng.randint(120, 240)) % 360,
+            "saturation": 0.9,
+            "luminance": light,
+        }
     else:
-        ground = {"dark": rng.randint(190, 255), "light": rng.randint(0, 60), "middle": rng.randint(90, 165)}[polarity]
+        ground = {
+            "dark": rng.randint(190, 255),
+            "light": rng.randint(0, 60),
+            "middle": rng.randint(90, 165),
+        }[polarity]
         sign = -1 if polarity == "dark" or (polarity == "middle" and draft.chance(0.5)) else 1
         draft.canvas["color"] = color_near(draft, ground, 0.35)
         text["color"] = color_near(draft, min(255, max(0, ground + sign * gap)), 0.9)
@@ -169,8 +209,14 @@ def add_any_colors(draft: DesignDraft) -> None:
     """Choose a strong colour for the canvas, and for the glyphs any that are lighter or darker, often each its own."""
     ground, gap = draft.rng.randint(0, 255), draft.rng.randint(40, 90)
     darker, lighter = [0, max(0, ground - gap)], [min(255, ground + gap), 255]
-    sides = [side for side in (darker, lighter) if side[1] - side[0] >= 20]  # one at least: both have 75 together
-    draft.canvas["color"] = {"hue": draft.rng.randrange(360), "saturation": draft.number(0, 1), "luminance": ground}
+    sides = [
+        side for side in (darker, lighter) if side[1] - side[0] >= 20
+    ]  # one at least: both have 75 together
+    draft.canvas["color"] = {
+        "hue": draft.rng.randrange(360),
+        "saturation": draft.number(0, 1),
+        "luminance": ground,
+    }
     draft.text["color"] = {"saturation": [0, 1], "luminance": {"one_of": sides}}
     draft.text["color_per_glyph"] = draft.chance(0.7)
     draft.reach = gap // 4
@@ -181,7 +227,10 @@ def color_near(draft: DesignDraft, luminance: int, saturation: float) -> Documen
     """Draw a colour of about a luminance: one hue or any, grey in a third of the cases."""
     hue = [0, 360] if draft.chance(0.5) else draft.rng.randrange(360)
     strength = 0 if draft.chance(0.35) else draft.number(0.1, 1) * saturation
-    low, high = max(0, luminance - draft.rng.randint(0, 15)), min(255, luminance + draft.rng.randint(0, 15))
+    low, high = (
+        max(0, luminance - draft.rng.randint(0, 15)),
+        min(255, luminance + draft.rng.randint(0, 15)),
+    )
     return {"hue": hue, "saturation": round(strength, 3), "luminance": [low, high]}
 
 
@@ -195,10 +244,14 @@ def add_shapes(draft: DesignDraft) -> None:
         reach = 0.05 if draft.chance(0.5) else 0.18
         draft.add("scale", factor=[1 - reach, 1 + reach])
     if draft.chance(0.3):
-        draft.add("stretch", factor=draft.part(0.7, 1.4) if draft.chance(0.5) else draft.number(0.7, 1.4))
+        draft.add(
+            "stretch", factor=draft.part(0.7, 1.4) if draft.chance(0.5) else draft.number(0.7, 1.4)
+        )
     if draft.chance(0.25):
         reach = draft.number(0.05, 0.35)
-        draft.add("shear", factor=[-reach, reach] if draft.chance(0.6) else rng.choice((-reach, reach)))
+        draft.add(
+            "shear", factor=[-reach, reach] if draft.chance(0.6) else rng.choice((-reach, reach))
+        )
     if draft.disturbs(0.2):
         draft.add("corners", x=[0, draft.number(0.05, 0.35)], y=[0, draft.number(0.05, 0.35)])
     if draft.chance(0.45):
@@ -221,7 +274,10 @@ def add_strokes(draft: DesignDraft) -> None:
         "thin": (0.03, lambda: {"width": draft.number(0.5, 1)}),
         "outline": (0.10, lambda: {"width": draft.number(1, 2.5)}),
         "pits": (0.05, lambda: {"share": draft.number(0.05, 0.3), "size": draft.rng.randint(1, 2)}),
-        "stripes": (0.04, lambda: {"pitch": draft.rng.randint(3, 5), "angle": draft.rng.choice((0, 0, 45, 90))}),
+        "stripes": (
+            0.04,
+            lambda: {"pitch": draft.rng.randint(3, 5), "angle": draft.rng.choice((0, 0, 45, 90))},
+        ),
         "dotted": (0.03, lambda: {"pitch": draft.rng.randint(3, 4)}),
     }
     point = draft.rng.random()

@@ -43,10 +43,14 @@ def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
     box = ink.getbbox()
     if box is None:
         blank = Image.new("L", (0, 0))
-        return Raster(blank, np.asarray(blank), (0, 0), (round(font.getlength(character)) + 1, ascent + 1))
+        return Raster(
+            blank, np.asarray(blank), (0, 0), (round(font.getlength(character)) + 1, ascent + 1)
+        )
     cell = int(left) + width + 1, ascent + int(top) + height + 1
     middle = left + (box[0] + box[2]) / 2, top + (box[1] + box[3]) / 2
     sides = box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
     image = Image.frombytes("L", ink.size, bytes(ink)).crop(sides)
     mask = np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width)
-    return Raster(Image.frombuffer("L", image.size, mask, "raw", "L", 0, 1), mask, middle, cell)  # in one memory
+    return Raster(
+        Image.frombuffer("L", image.size, mask, "raw", "L", 0, 1), mask, middle, cell
+    )  # in one memory

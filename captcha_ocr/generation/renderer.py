@@ -38,8 +38,14 @@ class Scene:
     def __init__(self, design: Design, faces: Sequence[str], rng: random.Random) -> None:
         design = design.for_image(rng)
         self.design, self.rng = design, rng
-        active = [step for step in design.steps if step.probability >= 1 or rng.random() < step.probability]
-        self.steps: dict[str, list[Step]] = {stage: [] for stage in ("shape", "corners", "stroke", "layout", "under")}
+        active = [
+            step
+            for step in design.steps
+            if step.probability >= 1 or rng.random() < step.probability
+        ]
+        self.steps: dict[str, list[Step]] = {
+            stage: [] for stage in ("shape", "corners", "stroke", "layout", "under")
+        }
         self.plan: list[tuple[Step, dict[str, Any]]] = []  # for the whole image
         for step in active:
             if step.operator.stage in self.steps:
@@ -74,9 +80,15 @@ class Scene:
         if width and wide > width and self.design.text["overflow"](self.rng) == "clip":
             image, owners = image.crop((0, 0, width, height)), owners[:, :width]
             area = area._replace(width=width)
-        elif width and wide > width:  # like the captcha package: a text that is too wide is squeezed
+        elif (
+            width and wide > width
+        ):  # like the captcha package: a text that is too wide is squeezed
             image = image.resize((width, height))
-            owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)] if ink else owners[:, :width]
+            owners = (
+                owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
+                if ink
+                else owners[:, :width]
+            )
             ink = [int(count * width / wide) for count in ink]
             area = area._replace(width=width)
         return self.finish(np.array(image), owners, ink, area)
@@ -88,19 +100,27 @@ class Scene:
             return [first] * length
         return [first, *(self.rgb(text["color"](self.rng)) for _ in range(length - 1))]
 
-    def blend_marks(self, pixels: Pixels, plan: Sequence[tuple[Step, dict[str, Any]]], area: Area) -> Pixels:
+    def blend_marks(
+        self, pixels: Pixels, plan: Sequence[tuple[Step, dict[str, Any]]], area: Area
+    ) -> Pixels:
         """Draw marks on pixels, in place, and return them."""
         for step, values in plan:
             for mask, color, opacity in self.mark(step, values, area):
                 blend(pixels, color, mask, opacity)
         return pixels
 
-    def mark(self, step: Step, values: dict[str, Any], area: Area) -> Iterator[tuple[Mask, RGB, float]]:
+    def mark(
+        self, step: Step, values: dict[str, Any], area: Area
+    ) -> Iterator[tuple[Mask, RGB, float]]:
         """Yield the masks of a mark, each with its colour and opacity.
 
         Its items get up to COLOR_GROUPS colours if each may have its own.
         """
-        color, opacity, per_item = values["color"], values["opacity"], values.get("color_per_item", False)
+        color, opacity, per_item = (
+            values["color"],
+            values["opacity"],
+            values.get("color_per_item", False),
+        )
         own = {name: value for name, value in values.items() if name not in MARK_FIELDS}
         groups = min(own.get("count", COLOR_GROUPS), COLOR_GROUPS) if per_item else 1
         for group in range(max(1, groups)):
@@ -114,23 +134,40 @@ class Scene:
                 if per_item:
                     color = step.draws["color"](self.rng)
 
-    def paint_under(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> None:
+    def paint_under(
+        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+    ) -> None:
         """Draw what lies under the text."""
         for step in self.steps["under"]:
             apart = step.draws["per_glyph"](self.rng)
-            for glyphs, own in zip([[glyph] for glyph in placed], colors, strict=True) if apart else [(placed, None)]:
+            for glyphs, own in (
+                zip([[glyph] for glyph in placed], colors, strict=True)
+                if apart
+                else [(placed, None)]
+            ):
                 values = step.values(self.rng)
                 color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
                 mask = step.operator.function(mask_of(glyphs, image), self.rng, **values)
-                paint(image, own if own and color == "text" else self.rgb(color), Image.fromarray(mask), opacity)
+                paint(
+                    image,
+                    own if own and color == "text" else self.rgb(color),
+                    Image.fromarray(mask),
+                    opacity,
+                )
 
-    def paint_text(self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]) -> tuple[Mask, list[int]]:
+    def paint_text(
+        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+    ) -> tuple[Mask, list[int]]:
         """Draw the glyphs; return which pixels belong to which of them, from 1, and how many pixels each has.
 
         Both are empty if nobody asks whether the image can be read.
         """
         width, height = image.size
-        shown = knock_out(placed, height, width) if self.typesetter.value("overlap") == "knock out" else placed
+        shown = (
+            knock_out(placed, height, width)
+            if self.typesetter.value("overlap") == "knock out"
+            else placed
+        )
         owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
         for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
@@ -200,14 +237,19 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
             share = (coverage * np.float32(opacity)).astype(np.uint8)
             flat[where] = mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
-        rows, over = pixels.reshape(len(pixels), -1), np.tile(np.array(color, np.uint16), mask.shape[1])
+        rows, over = (
+            pixels.reshape(len(pixels), -1),
+            np.tile(np.array(color, np.uint16), mask.shape[1]),
+        )
         share = np.repeat((mask * np.float32(opacity)).astype(np.uint8), 3, axis=1)
         rows[:] = mix(rows, over, share)
 
 
 def mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint16]:
     """Return colours with a share of 0 to 255 of others over them."""
-    mixed: NDArray[np.uint16] = (below * (np.uint16(255) - share) + over * share + np.uint16(127)) // np.uint16(255)
+    mixed: NDArray[np.uint16] = (
+        below * (np.uint16(255) - share) + over * share + np.uint16(127)
+    ) // np.uint16(255)
     return mixed
 
 
@@ -215,8 +257,13 @@ def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return where each pixel comes from, (2, height, width): its y and x in sixteenths of a pixel, on the canvas."""
     _, height, width = shifts.shape
     places = np.empty(shifts.shape, np.int64)
-    for axis, size, steps in ((0, height, np.arange(height)[:, None]), (1, width, np.arange(width))):
-        places[axis] = np.clip((shifts[axis] + steps.astype(np.float32)) * 16, 0, 16 * (size - 1) - 1)
+    for axis, size, steps in (
+        (0, height, np.arange(height)[:, None]),
+        (1, width, np.arange(width)),
+    ):
+        places[axis] = np.clip(
+            (shifts[axis] + steps.astype(np.float32)) * 16, 0, 16 * (size - 1) - 1
+        )
     return places
 
 

@@ -62,7 +62,11 @@ class Typesetter:
     """Set the text of one image. steps: the operators on glyphs and lines that this image has, by stage."""
 
     def __init__(
-        self, design: Design, faces: Sequence[str], steps: Mapping[str, list[Step]], rng: random.Random
+        self,
+        design: Design,
+        faces: Sequence[str],
+        steps: Mapping[str, list[Step]],
+        rng: random.Random,
     ) -> None:
         self.text, self.steps, self.rng = design.text, steps, rng
         self.padding = design.canvas["padding"](rng)
@@ -101,7 +105,11 @@ class Typesetter:
                 if not step.skips(rng):
                     matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
-        cell = inked.cell if factor == 1 else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
+        cell = (
+            inked.cell
+            if factor == 1
+            else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
+        )
         for step in self.steps["corners"]:
             if not step.skips(rng):
                 image = step.operator.function(image, cell, rng, **step.values(rng))
@@ -127,7 +135,9 @@ class Typesetter:
 
         colors: of the glyphs. width, height: of the canvas in pixels; 0 makes it as wide or high as the text.
         """
-        glyphs = [self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)]
+        glyphs = [
+            self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)
+        ]
         line, extent, total = self.place_in_line(glyphs)
         wide = max(width, total) if width else max(MIN_SIDE, extent + 2 * self.padding)
         if self.value("spread"):
@@ -137,24 +147,36 @@ class Typesetter:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
         middles = self.find_middles(glyphs)
-        tops = [middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)]
+        tops = [
+            middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)
+        ]
         bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
         high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
         places = zip(glyphs, line, tops, strict=True)
-        return [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places], wide, high
+        return (
+            [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places],
+            wide,
+            high,
+        )
 
     def find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
         middles = [0.0 if self.value("align") == "middle" else glyph.middle for glyph in glyphs]
         for step in self.steps["layout"]:
-            shifts = step.operator.function(len(glyphs), self.rng, **step.values(self.rng)) * self.value("size")
-            middles = [middle + shift for middle, shift in zip(middles, shifts.tolist(), strict=True)]
+            shifts = step.operator.function(
+                len(glyphs), self.rng, **step.values(self.rng)
+            ) * self.value("size")
+            middles = [
+                middle + shift for middle, shift in zip(middles, shifts.tolist(), strict=True)
+            ]
         return middles
 
     def place_in_line(self, glyphs: Sequence[Glyph]) -> tuple[list[int], int, int]:
         """Return where each glyph begins, how far the line reaches, and its width without overlaps, in pixels."""
-        blanks = [self.blank_width() if self.rng.random() < self.value("blanks") else 0 for _ in glyphs]
+        blanks = [
+            self.blank_width() if self.rng.random() < self.value("blanks") else 0 for _ in glyphs
+        ]
         total = sum(blanks) + sum(glyph.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap = int(self.value("indent") * average), [], 0
@@ -170,7 +192,10 @@ class Typesetter:
         """Return where each glyph begins if they are spread over the canvas, each somewhere in its part."""
         part = width / len(glyphs)
         reach = [self.value("spacing") * part / 2 for _ in glyphs]
-        places = [(number + 0.5) * part + self.rng.uniform(-each, each) for number, each in enumerate(reach)]
+        places = [
+            (number + 0.5) * part + self.rng.uniform(-each, each)
+            for number, each in enumerate(reach)
+        ]
         return [round(place - glyph.width / 2) for place, glyph in zip(places, glyphs, strict=True)]
 
     def blank_width(self) -> int:
@@ -179,7 +204,9 @@ class Typesetter:
         return round(blank.cell[0] * factor)
 
 
-def painted(image: Image.Image, color: RGB, opacity: float, gain: float) -> tuple[Image.Image, Image.Image]:
+def painted(
+    image: Image.Image, color: RGB, opacity: float, gain: float
+) -> tuple[Image.Image, Image.Image]:
     """Return the opacities (mode L) and the colours (RGB) of a glyph in a colour, from its coverage (mode L)."""
     opacities, colors = ink(color, min(255, int(opacity * 256)), gain)
     coverage = image.tobytes()
@@ -201,7 +228,9 @@ def ink(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32
     pixels = np.zeros((256, 4), np.uint8)
     pixels[:, :3] = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1))
     luminances = pixels[:, :3] @ LUMINANCE >> 16
-    return np.minimum(255, luminances * gain).astype(np.uint8).tobytes(), pixels.view(np.uint32)[:, 0]
+    return np.minimum(255, luminances * gain).astype(np.uint8).tobytes(), pixels.view(np.uint32)[
+        :, 0
+    ]
 
 
 def product(second: Matrix, first: Matrix) -> Matrix:
@@ -214,20 +243,33 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     """Map an image's points (x, y) to (ax + by, cx + dy), about its middle; the result is as large as it has to be."""
     size = abs(a * d - b * c) ** 0.5
     fine = size > MIN_FACTOR and max(image.size) * max(abs(a), abs(b), abs(c), abs(d)) < MAX_GLYPH
-    check(fine, "the operators of the design scale, stretch and shear a glyph too far; give them factors closer to 1")
+    check(
+        fine,
+        "the operators of the design scale, stretch and shear a glyph too far; give them factors closer to 1",
+    )
     shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
         image = image.reduce(shrink)
         a, b, c, d = a * shrink, b * shrink, c * shrink, d * shrink
     width, height = image.size
-    reach_x, reach_y = (abs(a) * width + abs(b) * height) / 2, (abs(c) * width + abs(d) * height) / 2
+    reach_x, reach_y = (
+        (abs(a) * width + abs(b) * height) / 2,
+        (abs(c) * width + abs(d) * height) / 2,
+    )
     wide = math.ceil(width / 2 + reach_x) - math.floor(width / 2 - reach_x)
     high = math.ceil(height / 2 + reach_y) - math.floor(height / 2 - reach_y)
     determinant = a * d - b * c
-    a, b, c, d = d / determinant, -b / determinant, -c / determinant, a / determinant  # from the result to the mask
+    a, b, c, d = (
+        d / determinant,
+        -b / determinant,
+        -c / determinant,
+        a / determinant,
+    )  # from the result to the mask
     left, top = width / 2 - a * wide / 2 - b * high / 2, height / 2 - c * wide / 2 - d * high / 2
     coefficients = (a, b, left, c, d, top)
-    return image.transform((wide, high), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR)
+    return image.transform(
+        (wide, high), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR
+    )
 
 
 def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
@@ -238,7 +280,11 @@ def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]
         total[where] += glyph.mask[part]
     kept = []
     for glyph, (where, (rows, columns)) in zip(placed, windows, strict=True):
-        mask = np.clip(2 * glyph.mask[rows, columns].astype(np.int32) - total[where], 0, 255).astype(np.uint8)
-        colors = glyph.colors and glyph.colors.crop((columns.start, rows.start, columns.stop, rows.stop))
+        mask = np.clip(
+            2 * glyph.mask[rows, columns].astype(np.int32) - total[where], 0, 255
+        ).astype(np.uint8)
+        colors = glyph.colors and glyph.colors.crop(
+            (columns.start, rows.start, columns.stop, rows.stop)
+        )
         kept.append(Placed(Image.fromarray(mask), where[1].start, where[0].start, colors))
     return kept

@@ -69,7 +69,9 @@ class Kind(ABC):
         options = value["one_of"]
         fine = len(value) == 1 and isinstance(options, (list, tuple)) and len(options) > 0
         if not fine:
-            raise UsageError(f"{field}: one_of must be alone and list one value or more, not {show(value)}")
+            raise UsageError(
+                f"{field}: one_of must be alone and list one value or more, not {show(value)}"
+            )
         draws = [self.parse_one(option, field) for option in options]
         return lambda rng: draws[int(rng.random() * len(draws))](rng)
 
@@ -99,7 +101,9 @@ class Number(Kind):
             return lambda rng: low + rng.random() * (high - low)
         if not self.holds(value):
             number = "a whole number" if self.whole else "a number"
-            others = ", {one_of = [...]}, or {once = ...} around it" if isinstance(value, dict) else ""
+            others = (
+                ", {one_of = [...]}, or {once = ...} around it" if isinstance(value, dict) else ""
+            )
             raise UsageError(
                 f"{field} must be {number} of {self.limits} or a range [low, high]{others}, not {show(value)}"
             )
@@ -108,7 +112,11 @@ class Number(Kind):
     def holds(self, value: Any) -> bool:
         """Tell whether a value is a number within the limits."""
         types = (int,) if self.whole else (int, float)
-        return isinstance(value, types) and not isinstance(value, bool) and self.low <= value <= self.high
+        return (
+            isinstance(value, types)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+        )
 
     @property
     def limits(self) -> str:
@@ -126,7 +134,9 @@ class Word(Kind):
     def parse_one(self, value: Any, field: str) -> Draw:
         """Return a function that draws a word."""
         if value not in self.words:
-            several = "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
+            several = (
+                "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
+            )
             raise UsageError(f"{field} must be {in_words(self.words)}, not {show(value)}{several}")
         return lambda rng: value
 
@@ -170,7 +180,9 @@ class Color(Kind):
                     ]
                     make = (lambda *rgb: rgb) if "red" in channels else color_of_luminance
                     return lambda rng: make(*(draw(rng) for draw in draws))
-        examples = ", ".join(['"#2f4f4f"', *(f'"{word}"' for word in self.words[:1]), EXAMPLE_COLORS])
+        examples = ", ".join(
+            ['"#2f4f4f"', *(f'"{word}"' for word in self.words[:1]), EXAMPLE_COLORS]
+        )
         raise UsageError(f"{field} must be a colour such as {examples}, not {show(value)}")
 
 

@@ -11,15 +11,21 @@ from captcha_ocr.config import Lengths
 MIN_PROBABILITY = 1e-30  # keeps its logarithm finite
 
 
-def positions_of(columns: np.ndarray, counts_as: np.ndarray, lengths: Lengths, longest: int) -> np.ndarray:
+def positions_of(
+    columns: np.ndarray, counts_as: np.ndarray, lengths: Lengths, longest: int
+) -> np.ndarray:
     """Return the logits of positions (B, longest, K) of logits of columns (B, columns, K), by CTC.
 
     counts_as: (K,), the class that each class counts as, -1 for one that is not read. The last class is the blank, and
     becomes the end of the text. See positions_from_columns in network/resnet.py.
     """
     read = counts_as >= 0
-    classes = np.flatnonzero(np.bincount(counts_as[read]))  # np.unique imports numpy.ma, which takes 7 ms
-    probabilities = softmax(columns[..., read].astype(np.float64)) @ merging(counts_as)[np.ix_(read, classes)]
+    classes = np.flatnonzero(
+        np.bincount(counts_as[read])
+    )  # np.unique imports numpy.ma, which takes 7 ms
+    probabilities = (
+        softmax(columns[..., read].astype(np.float64)) @ merging(counts_as)[np.ix_(read, classes)]
+    )
     positions = np.full((len(columns), longest, columns.shape[-1]), MIN_PROBABILITY)
     positions[:, : lengths.longest, classes] = emit(probabilities, lengths)
     positions[:, lengths.longest :, -1] = 1.0
@@ -48,10 +54,15 @@ def emit(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
     seldom as they can.
     """
     batch, count, classes = probabilities.shape
-    characters, blanks = probabilities.copy(), probabilities[..., -1, None]  # of columns; blanks: (B, columns, 1)
+    characters, blanks = (
+        probabilities.copy(),
+        probabilities[..., -1, None],
+    )  # of columns; blanks: (B, columns, 1)
     characters[..., -1] = 0
     after = chances_of_lengths(characters, blanks, lengths)
-    state = np.zeros((batch, lengths.longest + 1, classes))  # as in network/resnet.py, with a row of L characters
+    state = np.zeros(
+        (batch, lengths.longest + 1, classes)
+    )  # as in network/resnet.py, with a row of L characters
     state[:, 0, -1] = 1.0
     positions, new = np.zeros((batch, lengths.longest, classes)), np.empty_like(state)
     for column in range(count):

@@ -27,7 +27,11 @@ class Character:
     runner_up_confidence: float
 
     def __repr__(self) -> str:
-        other = f"; runner-up {self.runner_up!r}, {self.runner_up_confidence:.4f}" if self.runner_up else ""
+        other = (
+            f"; runner-up {self.runner_up!r}, {self.runner_up_confidence:.4f}"
+            if self.runner_up
+            else ""
+        )
         return f"<Character {self.character!r}, confidence {self.confidence:.4f}{other}>"
 
 
@@ -51,7 +55,9 @@ class Reading:
         return f"<Reading {self.text!r}, confidence {self.confidence:.4f}>"
 
 
-def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None) -> np.ndarray:
+def allowed_classes(
+    config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None
+) -> np.ndarray:
     """Return which classes are allowed at which position, (L, K) bool, for an alphabet and a range of lengths.
 
     charset: characters, or the name of an alphabet. UsageError for characters or lengths that the model cannot read.
@@ -69,7 +75,9 @@ def allowed_classes(config: ModelConfig, charset: str | None = None, lengths: Le
             raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
         wanted = set(told)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
-    allowed[: lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]] = True
+    allowed[
+        : lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]
+    ] = True
     if config.lengths.vary:
         allowed[lengths.shortest :, len(config.charset)] = True  # no character
     return allowed
@@ -84,7 +92,10 @@ def merged_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> n
     anywhere = np.asarray(allowed.any(axis=0))
     counts_as = np.where(anywhere | (classes >= len(names)), classes, -1)
     if fold_case:
-        wanted = sorted(np.flatnonzero(anywhere[: len(names)]).tolist(), key=lambda n: names[n] != names[n].lower())
+        wanted = sorted(
+            np.flatnonzero(anywhere[: len(names)]).tolist(),
+            key=lambda n: names[n] != names[n].lower(),
+        )
         first = {names[number].casefold(): number for number in reversed(wanted)}
         counts_as[: len(names)] = [first.get(name.casefold(), -1) for name in names]
     return counts_as
@@ -101,7 +112,11 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     after_end = is_end.cumsum(1) > is_end
     rank = probabilities.copy()
     if config.network.pool != "global":
-        discount_shifts(rank, np.where(allowed, probabilities, 1.0), np.where(after_end, len(config.charset), ids))
+        discount_shifts(
+            rank,
+            np.where(allowed, probabilities, 1.0),
+            np.where(after_end, len(config.charset), ids),
+        )
     np.put_along_axis(rank, ids[..., None], 0, -1)
     runner_ids, _ = most_probable(rank)
     runner_confidences = np.where(rank.max(-1) > 0, take(probabilities, runner_ids), 0.0)
@@ -119,9 +134,13 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
         strict=True,
     ):
         seen = [symbol for symbol in row if symbol]
-        characters = list(map(Character, seen, *positions))  # `map` ends with the text, before the other positions
+        characters = list(
+            map(Character, seen, *positions)
+        )  # `map` ends with the text, before the other positions
         characters = [characters[number] for number in config.charset.order(seen)]
-        readings.append(Reading("".join(each.character for each in characters), confidence, tuple(characters)))
+        readings.append(
+            Reading("".join(each.character for each in characters), confidence, tuple(characters))
+        )
     return readings
 
 
@@ -155,7 +174,10 @@ def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray
         later[:, :-1] = take(probabilities[:, 1:], moved[:, :-1])
         is_shift = probability <= SHIFT_RATIO * later
         np.put_along_axis(
-            rank, neighbour[..., None], np.where(is_shift, probability * LAST, probability)[..., None], -1
+            rank,
+            neighbour[..., None],
+            np.where(is_shift, probability * LAST, probability)[..., None],
+            -1,
         )
     rank[..., end] = 0
 
@@ -167,7 +189,11 @@ class Decoder:
     """
 
     def __init__(
-        self, config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None, fold_case: bool = False
+        self,
+        config: ModelConfig,
+        charset: str | None = None,
+        lengths: Lengths | None = None,
+        fold_case: bool = False,
     ) -> None:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)

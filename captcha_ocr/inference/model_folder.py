@@ -16,7 +16,12 @@ from captcha_ocr.system.console import command_line
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 
-CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = "config.json", "model.safetensors", "model.onnx", "README.md"
+CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = (
+    "config.json",
+    "model.safetensors",
+    "model.onnx",
+    "README.md",
+)
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a checkpoint
 HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
 MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
@@ -27,7 +32,11 @@ BACKUP = ".captcha-ocr.old"
 
 
 def write_model_folder(
-    folder: Path, config: ModelConfig, facts: Mapping[str, Any], files: Mapping[str, bytes], card: str | None = None
+    folder: Path,
+    config: ModelConfig,
+    facts: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    card: str | None = None,
 ) -> None:
     """Write a model folder atomically: a reader sees either the old folder or the new one.
 
@@ -107,7 +116,9 @@ def restore_backup(folder: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """Read and check config.json; UsageError if there is no model, DamagedError if the file is damaged."""
     if not folder.exists():
-        raise UsageError(f"there is no folder {folder}; train a model with: {command_line('train')}")
+        raise UsageError(
+            f"there is no folder {folder}; train a model with: {command_line('train')}"
+        )
     if not (folder / CONFIG_FILE).exists():
         raise UsageError(
             f"{folder} is not a model folder (it has no {CONFIG_FILE}); make one with: {command_line('train')}"
@@ -143,7 +154,13 @@ def folder_named(name: str) -> Path:
 
 def name_of_model(folder: Path) -> str:
     """Invert `folder_named`, for a command."""
-    return PRETRAINED_NAME if folder == PRETRAINED else f"./{folder}" if str(folder) == PRETRAINED_NAME else str(folder)
+    return (
+        PRETRAINED_NAME
+        if folder == PRETRAINED
+        else f"./{folder}"
+        if str(folder) == PRETRAINED_NAME
+        else str(folder)
+    )
 
 
 def describe_model(folder: Path) -> str:
@@ -170,7 +187,9 @@ def default_model(run: Path) -> Path:
     if named:
         folder = folder_named(named)
         if not (find_model_folder(folder) / CONFIG_FILE).exists():
-            raise UsageError(f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})")
+            raise UsageError(
+                f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})"
+            )
         return folder
     best = current_path(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

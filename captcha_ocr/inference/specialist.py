@@ -10,7 +10,10 @@ from captcha_ocr.inference.decoding import Reading, allowed_classes
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 SPECIALIST = PRETRAINED.with_name("pretrained_captcha")
-NAMES = {PRETRAINED: "general", SPECIALIST: "captcha"}  # of the models in the package, in Reading.model
+NAMES = {
+    PRETRAINED: "general",
+    SPECIALIST: "captcha",
+}  # of the models in the package, in Reading.model
 CERTAIN = 0.97  # confidence of the general model from which the specialist never knew better
 MAX_EDITS = 2  # between the texts of both models; 1 where the general one reads the longest text that the other knows
 ALIKE_IN_BOTH_CASES = "cosvwxz"
@@ -35,7 +38,11 @@ def better_of(general: Reading, specialist: Reading, longest: int) -> Reading:
 
     longest: the longest text that the specialist knows. It does not know lower-case letters either.
     """
-    if specialist.confidence <= general.confidence or len(general.text) > longest or has_lower_case(general):
+    if (
+        specialist.confidence <= general.confidence
+        or len(general.text) > longest
+        or has_lower_case(general)
+    ):
         return general
     max_edits = MAX_EDITS if len(general.text) < longest else 1
     return specialist if edits(general.text, specialist.text) <= max_edits else general
@@ -44,7 +51,9 @@ def better_of(general: Reading, specialist: Reading, longest: int) -> Reading:
 def has_lower_case(reading: Reading) -> bool:
     """Tell whether a reading has a lower-case letter that is sure, and no capital's twin."""
     return any(
-        each.character.islower() and each.character not in ALIKE_IN_BOTH_CASES and each.confidence >= SEEN
+        each.character.islower()
+        and each.character not in ALIKE_IN_BOTH_CASES
+        and each.confidence >= SEEN
         for each in reading.characters
     )
 
@@ -56,5 +65,9 @@ def edits(one: str, other: str) -> int:
     for number, character in enumerate(one, 1):
         above, row = row, [number]
         for place, character_there in enumerate(other):
-            row.append(min(above[place + 1] + 1, row[-1] + 1, above[place] + (character != character_there)))
+            row.append(
+                min(
+                    above[place + 1] + 1, row[-1] + 1, above[place] + (character != character_there)
+                )
+            )
     return row[-1]

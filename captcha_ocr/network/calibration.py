@@ -36,7 +36,9 @@ def calibrate(model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]]) -> ResN
         if model.config.reads_columns:
             model.temperature.mul_(temperature_of_columns(logits, labels))
         else:
-            model.temperature.mul_(temperature_of(torch.cat(logits).flatten(0, 1), torch.cat(labels).flatten()))
+            model.temperature.mul_(
+                temperature_of(torch.cat(logits).flatten(0, 1), torch.cat(labels).flatten())
+            )
     return model
 
 
@@ -61,7 +63,10 @@ def temperature_of_columns(columns: Sequence[Tensor], labels: Sequence[Tensor]) 
 
     def loss(log_temperature: float) -> float:
         divisor = math.exp(log_temperature)
-        return sum(ctc(part / divisor, texts).item() * len(texts) for part, texts in zip(columns, labels, strict=True))
+        return sum(
+            ctc(part / divisor, texts).item() * len(texts)
+            for part, texts in zip(columns, labels, strict=True)
+        )
 
     low, high = -2.0, 2.0
     for _ in range(TERNARY_STEPS):

@@ -74,9 +74,15 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device(numbered)
     hint = ""
     if name.startswith("cuda"):
-        hiding = [f" ({key}={os.environ[key]} is set)" for key in VISIBILITY_VARIABLES if key in os.environ]
+        hiding = [
+            f" ({key}={os.environ[key]} is set)"
+            for key in VISIBILITY_VARIABLES
+            if key in os.environ
+        ]
         is_cpu_build = torch.version.cuda is None and torch.version.hip is None
-        hint = " (this build of torch supports only the CPU)" if is_cpu_build else "".join(hiding[:1])
+        hint = (
+            " (this build of torch supports only the CPU)" if is_cpu_build else "".join(hiding[:1])
+        )
     raise UsageError(f"there is no device {name!r} here; available: {', '.join(available)}{hint}")
 
 
@@ -113,7 +119,9 @@ def has_native_bf16(device: torch.device) -> bool:
     """
     if device.type in ("cuda", "xpu"):
         return bool(getattr(torch, device.type).is_bf16_supported(including_emulation=False))
-    if device.type != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # which older releases of torch lack
+    if device.type != "cpu" or not hasattr(
+        torch.cpu, "get_capabilities"
+    ):  # which older releases of torch lack
         return False
     capabilities = torch.cpu.get_capabilities()
     is_intel = "Intel" in str(capabilities.get("cpu_name"))
@@ -133,12 +141,19 @@ def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
 
     Only CUDA has an error class for it.
     """
-    words = ("out of memory", "not enough memory", "can't allocate memory", "could not create a memory object")
+    words = (
+        "out of memory",
+        "not enough memory",
+        "can't allocate memory",
+        "could not create a memory object",
+    )
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         is_known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        is_known |= str(error) == "could not create a primitive"  # oneDNN; of a "descriptor", it is another error
+        is_known |= (
+            str(error) == "could not create a primitive"
+        )  # oneDNN; of a "descriptor", it is another error
         if not is_known and not any(word in str(error) for word in words):
             raise
         free = free_memory(device)
@@ -182,5 +197,7 @@ def peak_memory(device: torch.device) -> dict[str, float | None]:
     is_known = device.type != "cpu" and hasattr(accelerator, "max_memory_allocated")
     return {
         "peak_memory_mb": process,
-        "peak_device_memory_mb": accelerator.max_memory_allocated(device) / 1e6 if is_known else None,
+        "peak_device_memory_mb": accelerator.max_memory_allocated(device) / 1e6
+        if is_known
+        else None,
     }

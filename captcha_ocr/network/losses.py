@@ -31,7 +31,9 @@ def bce_over_softmax(logits: Tensor, targets: Tensor, focus: float = 0.0) -> Ten
     if targets.ndim == 3:
         losses = -(targets * log_p + (1 - targets) * log_not_p)
     else:
-        losses = -torch.where(functional.one_hot(targets.long(), logits.shape[-1]).bool(), log_p, log_not_p)
+        losses = -torch.where(
+            functional.one_hot(targets.long(), logits.shape[-1]).bool(), log_p, log_not_p
+        )
     return focused(losses.mean(-1), logits, targets, focus)
 
 
@@ -45,7 +47,9 @@ def focused(losses: Tensor, logits: Tensor, targets: Tensor, focus: float) -> Te
     if not focus:
         return losses.mean()
     right = (targets.argmax(-1) if targets.ndim == 3 else targets.long())[..., None]
-    weights = (1 + LEAST_WEIGHT - logits.detach().float().softmax(-1).gather(-1, right)[..., 0]) ** focus
+    weights = (
+        1 + LEAST_WEIGHT - logits.detach().float().softmax(-1).gather(-1, right)[..., 0]
+    ) ** focus
     return (losses * weights).mean() / weights.mean()
 
 
@@ -80,7 +84,9 @@ def ctc(columns: Tensor, targets: Tensor, same: Tensor | None = None) -> Tensor:
         log_p, targets = merged.clamp_min(MIN_PROBABILITY).log(), same[targets]
     lengths = (targets != blank).sum(1)
     all_columns = torch.full_like(lengths, columns.shape[1])
-    return functional.ctc_loss(log_p.transpose(0, 1), targets, all_columns, lengths, blank, zero_infinity=True)
+    return functional.ctc_loss(
+        log_p.transpose(0, 1), targets, all_columns, lengths, blank, zero_infinity=True
+    )
 
 
 # Of positions. `ctc` is of columns; where only positions are at hand, `ce` stands for it.
@@ -91,7 +97,9 @@ LOSSES = {"bce": bce_over_softmax, "ce": cross_entropy, "ctc": cross_entropy}
 def merged_classes(characters: Sequence[str], rule: Callable[[str], str]) -> Tensor:
     """Return for each class the first one that `rule` makes the same, (K,) int64."""
     first: dict[str, int] = {}
-    return torch.tensor([first.setdefault(rule(character), number) for number, character in enumerate(characters)])
+    return torch.tensor(
+        [first.setdefault(rule(character), number) for number, character in enumerate(characters)]
+    )
 
 
 def read_columns(columns: Tensor, length: int) -> Tensor:
@@ -102,5 +110,7 @@ def read_columns(columns: Tensor, length: int) -> Tensor:
     best = columns.argmax(-1)  # (B, columns)
     before = functional.pad(best, (1, 0), value=blank)[:, :-1]
     begins = (best != blank) & (best != before)
-    place = torch.where(begins, begins.cumsum(1) - 1, length).clamp_max(length)  # what does not fit goes to L
+    place = torch.where(begins, begins.cumsum(1) - 1, length).clamp_max(
+        length
+    )  # what does not fit goes to L
     return best.new_full((len(best), length + 1), blank).scatter_(1, place, best)[:, :length]

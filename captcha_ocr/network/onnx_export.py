@@ -27,7 +27,13 @@ from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
 from captcha_ocr.inference.columns import softmax
 from captcha_ocr.inference.decoding import Decoder
-from captcha_ocr.inference.model_folder import CONFIG_FILE, ONNX_FILE, PRETRAINED, WEIGHTS_FILE, read_config
+from captcha_ocr.inference.model_folder import (
+    CONFIG_FILE,
+    ONNX_FILE,
+    PRETRAINED,
+    WEIGHTS_FILE,
+    read_config,
+)
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.input_size import MAX_INPUT_SIDE, MIN_INPUT_SIDE
 from captcha_ocr.metrics import score_texts
@@ -76,7 +82,11 @@ class Exported:
 
 
 def export(
-    folder: Path, images: Path, labels: Sequence[Label], int8: bool = False, max_bytes: int = MAX_BYTES
+    folder: Path,
+    images: Path,
+    labels: Sequence[Label],
+    int8: bool = False,
+    max_bytes: int = MAX_BYTES,
 ) -> Exported:
     """Write model.onnx into a model folder, and its sha256 into config.json, if its predictions are those of the model.
 
@@ -86,7 +96,10 @@ def export(
     differ.
     """
     missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
-    check(not missing, f"export needs {', '.join(missing)}; install with: pip install {' '.join(REQUIRED_PACKAGES)}")
+    check(
+        not missing,
+        f"export needs {', '.join(missing)}; install with: pip install {' '.join(REQUIRED_PACKAGES)}",
+    )
     files = read_config(folder)["files"]
     refusal = f"the model in the package is exported already; copy {PRETRAINED}, and export the copy (--model)"
     check(ONNX_FILE not in files or folder.resolve() != PRETRAINED.resolve(), refusal)
@@ -94,7 +107,10 @@ def export(
     model = load_model(folder)
     with writing_to(folder):
         arrays, texts = read_images(images, labels, model.config, max_bytes)
-        check(len(arrays) > 0, f"no labelled image below {images} can be read; name a folder of images to compare with")
+        check(
+            len(arrays) > 0,
+            f"no labelled image below {images} can be read; name a folder of images to compare with",
+        )
         few = f"--int8 needs at least {MIN_INT8_IMAGES} labelled images; {images} has {len(arrays)}"
         check(len(arrays) >= MIN_INT8_IMAGES or not int8, few)
         network = to_onnx(model)
@@ -104,7 +120,9 @@ def export(
         data = network.SerializeToString()
         exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
         if not int8 and (exported.texts_changed or exported.largest_difference > MAX_DIFFERENCE):
-            raise CaptchaOcrError(f"the predictions of the exported network differ, so it is not kept: {exported}")
+            raise CaptchaOcrError(
+                f"the predictions of the exported network differ, so it is not kept: {exported}"
+            )
         add_to_model(folder, weights_sha256, data, exported)
     return exported
 
@@ -125,7 +143,9 @@ def read_images(
     return arrays, texts
 
 
-def in_batches(images: Sequence[np.ndarray], texts: Sequence[str]) -> Iterator[tuple[np.ndarray, list[str]]]:
+def in_batches(
+    images: Sequence[np.ndarray], texts: Sequence[str]
+) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the images in batches of one width, (B, C, H, W), with their texts."""
     widths = sorted({image.shape[-1] for image in images})
     for width in widths:
@@ -158,11 +178,16 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
         assert program is not None
         network: onnx.ModelProto = program.model_proto
     del network.metadata_props[:]
-    for part in (*network.graph.node, *network.graph.value_info):  # the exporter notes paths of this machine
+    for part in (
+        *network.graph.node,
+        *network.graph.value_info,
+    ):  # the exporter notes paths of this machine
         del part.metadata_props[:]
         part.doc_string = ""
     network.metadata_props.add(key="alphabet", value=config.charset.characters)
-    network.metadata_props.add(key="captcha-ocr", value=json.dumps(config.to_dict(), ensure_ascii=False))
+    network.metadata_props.add(
+        key="captcha-ocr", value=json.dumps(config.to_dict(), ensure_ascii=False)
+    )
     return network
 
 
@@ -182,7 +207,12 @@ def silent_libraries() -> Iterator[None]:
 def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.ModelProto":
     """Return the network in 8-bit integers, their scales taken from images (C, H, W) uint8."""
     import onnx
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Images(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -209,7 +239,12 @@ def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.
 
 
 def compare(
-    model: ResNet18, network: bytes, images: Sequence[np.ndarray], texts: Sequence[str], int8: bool, file: str
+    model: ResNet18,
+    network: bytes,
+    images: Sequence[np.ndarray],
+    texts: Sequence[str],
+    int8: bool,
+    file: str,
 ) -> Exported:
     """Compare the predictions of an exported network with torch's on images (C, H, W) uint8."""
     decoder, session = Decoder(model.config), open_session(network)
@@ -231,11 +266,20 @@ def add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Ex
     """Write model.onnx into a model folder; config.json lists it only while it is whole."""
     document = read_config(folder)
     if document["files"][WEIGHTS_FILE] != weights_sha256:
-        raise CaptchaOcrError(f"the model in {folder} was replaced during the export; export it again")
+        raise CaptchaOcrError(
+            f"the model in {folder} was replaced during the export; export it again"
+        )
     files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
-    facts: dict[str, Any] = {key: value for key, value in document["facts"].items() if key != "exported"}
+    facts: dict[str, Any] = {
+        key: value for key, value in document["facts"].items() if key != "exported"
+    }
     without = {**document, "facts": facts, "files": files}
-    facts = {**facts, "exported": {key: value for key, value in asdict(exported).items() if key != "file"}}
+    facts = {
+        **facts,
+        "exported": {key: value for key, value in asdict(exported).items() if key != "file"},
+    }
     complete = {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}}
     config = folder / CONFIG_FILE
-    write_in_turn([(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(complete))])
+    write_in_turn(
+        [(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(complete))]
+    )

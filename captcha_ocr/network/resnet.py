@@ -59,12 +59,16 @@ def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> 
         positions, _ = emit(probabilities, length, 1)
     else:
         likely = probabilities[..., :-1].detach().amax(1).topk(LIKELY).indices
-        chosen = functional.pad(likely, (0, 1), value=columns.shape[-1] - 1)[:, None]  # (B, 1, LIKELY and the blank)
+        chosen = functional.pad(likely, (0, 1), value=columns.shape[-1] - 1)[
+            :, None
+        ]  # (B, 1, LIKELY and the blank)
         compact = probabilities.gather(2, chosen.expand(-1, columns.shape[1], -1))
         others = (1 - compact.sum(-1, keepdim=True)).clamp_min(0)
         compact = torch.cat([compact[..., :-1], others, compact[..., -1:]], -1)
         emitted, totals = emit(compact, length, 2)
-        with torch.autocast(columns.device.type, enabled=False):  # to cast all probabilities would cost more time
+        with torch.autocast(
+            columns.device.type, enabled=False
+        ):  # to cast all probabilities would cost more time
             positions = totals.transpose(1, 2) @ probabilities
         emitted = torch.cat([emitted[..., :-2], emitted[..., -1:]], -1)
         positions = positions.scatter(2, chosen.expand(-1, length, -1), emitted)
@@ -86,7 +90,9 @@ def emit(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, T
     state = blank * (torch.arange(length, device=blank.device) == 0)[None, :, None]
     positions, totals = torch.zeros_like(state), []
     repeatable = probabilities * (number < classes - unrepeated).to(probabilities)
-    for emitted, repeated in zip(torch.split(probabilities, 1, 1), torch.split(repeatable, 1, 1), strict=True):
+    for emitted, repeated in zip(
+        torch.split(probabilities, 1, 1), torch.split(repeatable, 1, 1), strict=True
+    ):
         stays = repeated * state
         totals.append(state.sum(-1, keepdim=True))
         new = emitted * totals[-1] - stays  # another character, or a blank
@@ -121,7 +127,10 @@ class ResNet18(nn.Module):
         self.stem = make_stem(config.size.channels, config.network)
         blocks, in_channels = [], width
         for out_channels, stride in stages_of(config.network):
-            blocks += [BasicBlock(in_channels, out_channels, stride), BasicBlock(out_channels, out_channels, (1, 1))]
+            blocks += [
+                BasicBlock(in_channels, out_channels, stride),
+                BasicBlock(out_channels, out_channels, (1, 1)),
+            ]
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
         longest = config.lengths.longest
@@ -131,8 +140,12 @@ class ResNet18(nn.Module):
         else:
             self.head = nn.Linear(in_channels, config.classes)
             if config.classes > MAX_EXACT:
-                self.norm = nn.BatchNorm2d(in_channels, affine=False)  # the head has weights and a bias of its own
-            blanks = max(1.0, columns_of(config) / longest - 1)  # a character: so an untrained network emits L of them
+                self.norm = nn.BatchNorm2d(
+                    in_channels, affine=False
+                )  # the head has weights and a bias of its own
+            blanks = max(
+                1.0, columns_of(config) / longest - 1
+            )  # a character: so an untrained network emits L of them
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
 
@@ -144,7 +157,9 @@ class ResNet18(nn.Module):
         x = self.blocks(self.stem(x))  # (B, channels, rows, columns)
         longest = self.config.lengths.longest
         if self.config.network.pool == "global":
-            logits: Tensor = self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
+            logits: Tensor = (
+                self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
+            )
             return logits / self.temperature
         # keepdim is for OpenCV 4: without it a network fails where there is one row.
         features = self.norm(x.mean(2, keepdim=True)).flatten(2)
@@ -168,7 +183,9 @@ def standardise(images: Tensor) -> Tensor:
     Each channel by itself, so that a text nearly as red as its background stands out.
     """
     centred = images - channel_means(images)
-    return centred / (channel_means(centred.square()).sqrt() + 0.02)  # an empty channel has no deviation
+    return centred / (
+        channel_means(centred.square()).sqrt() + 0.02
+    )  # an empty channel has no deviation
 
 
 def channel_means(images: Tensor) -> Tensor:
@@ -188,9 +205,17 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
     """Make the first layers: stem `3x3` keeps the sides, `strided` makes them a quarter as long."""
     width, half = network.width, (network.width + 1) // 2
     if network.stem == "3x3":
-        return nn.Sequential(conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
-    first = nn.Conv2d(channels, half, 5, 2, 2, bias=False), nn.BatchNorm2d(half), nn.ReLU(inplace=True)
-    return nn.Sequential(*first, conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+        return nn.Sequential(
+            conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+        )
+    first = (
+        nn.Conv2d(channels, half, 5, 2, 2, bias=False),
+        nn.BatchNorm2d(half),
+        nn.ReLU(inplace=True),
+    )
+    return nn.Sequential(
+        *first, conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+    )
 
 
 def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:

@@ -25,7 +25,10 @@ def fuse_norms(model: ResNet18) -> ResNet18:
         elif isinstance(part, nn.Sequential):
             for number, (layer, following) in enumerate(pairwise(list(part))):
                 if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
-                    part[number], part[number + 1] = fuse_conv_bn_eval(layer, following), nn.Identity()
+                    part[number], part[number + 1] = (
+                        fuse_conv_bn_eval(layer, following),
+                        nn.Identity(),
+                    )
     return model
 
 
@@ -53,7 +56,9 @@ class TorchEngine:
                 'multiprocessing.get_context("spawn")'
             )
         with computing():
-            logits: Tensor = self.model(torch.from_numpy(images).to(self.device), as_columns=self.config.reads_columns)
+            logits: Tensor = self.model(
+                torch.from_numpy(images).to(self.device), as_columns=self.config.reads_columns
+            )
             return logits.cpu().numpy()
 
     def __str__(self) -> str:

@@ -24,7 +24,9 @@ def copy_matching_weights(source: ResNet18, target: ResNet18) -> None:
         elif name.startswith(("head.", "norm.")) and not both_alike:
             continue
         elif name.startswith("head."):
-            copy_characters(tensor, source.config.class_names, state[name], target.config.class_names)
+            copy_characters(
+                tensor, source.config.class_names, state[name], target.config.class_names
+            )
         elif name != "temperature":
             state[name] = tensor
     target.load_state_dict(state)
@@ -33,7 +35,8 @@ def copy_matching_weights(source: ResNet18, target: ResNet18) -> None:
 def copy_characters(source: Tensor, known: list[str], target: Tensor, wanted: list[str]) -> None:
     """Copy a head's weights or biases (positions * K, …) of the characters that both class lists have."""
     source, target = (
-        tensor.view(-1, len(names), *tensor.shape[1:]) for tensor, names in ((source, known), (target, wanted))
+        tensor.view(-1, len(names), *tensor.shape[1:])
+        for tensor, names in ((source, known), (target, wanted))
     )
     positions = min(len(source), len(target))
     for number, name in enumerate(wanted):

@@ -32,7 +32,9 @@ def save_model(
     files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write a model folder in one step, with further `files` by name; see `write_model_folder`."""
-    weights = save_tensors({name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()})
+    weights = save_tensors(
+        {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
+    )
     write_model_folder(folder, model.config, facts, {WEIGHTS_FILE: weights, **(files or {})}, card)
 
 
@@ -48,13 +50,24 @@ def load_model(folder: Path) -> ResNet18:
     data = read_checked(folder / WEIGHTS_FILE, document["files"][WEIGHTS_FILE], max_bytes)
     try:
         # A file may store half precision to be smaller; the network computes in float32.
-        tensors = {name: t.float() if t.is_floating_point() else t for name, t in load_tensors(data).items()}
-        if any(name in known and tensor.dtype != known[name].dtype for name, tensor in tensors.items()):
+        tensors = {
+            name: t.float() if t.is_floating_point() else t
+            for name, t in load_tensors(data).items()
+        }
+        if any(
+            name in known and tensor.dtype != known[name].dtype for name, tensor in tensors.items()
+        ):
             raise RuntimeError("some of its numbers are of another type")
         model.load_state_dict(tensors, assign=True)
-    except (SafetensorError, RuntimeError, KeyError) as error:  # KeyError: a type of numbers that torch lacks
+    except (
+        SafetensorError,
+        RuntimeError,
+        KeyError,
+    ) as error:  # KeyError: a type of numbers that torch lacks
         reason = " ".join(str(error).split())
-        raise DamagedError(f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}") from None
+        raise DamagedError(
+            f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}"
+        ) from None
     return model.eval()
 
 
@@ -62,5 +75,7 @@ def load_into(model: ResNet18, folder: Path) -> None:
     """Load the weights in `folder` into a model; UsageError unless alphabet, lengths, size and network are the same."""
     other = load_model(folder)
     changed = differences(other.config, model.config)
-    check(not changed, f"the model in {folder} differs from the one to train ({'; '.join(changed)})")
+    check(
+        not changed, f"the model in {folder} differs from the one to train ({'; '.join(changed)})"
+    )
     model.load_state_dict(other.state_dict())

@@ -7,7 +7,10 @@ https://docs.kernel.org/scheduler/sched-bwc.html, cpu.cfs_quota_us and cpu.cfs_p
 from pathlib import Path, PurePosixPath
 
 MEMBERSHIP, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-LIMIT_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))  # of version 2, of version 1
+LIMIT_FILES = (
+    ("cpu.max",),
+    ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
+)  # of version 2, of version 1
 
 
 def processor_quota(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> float | None:
@@ -32,7 +35,9 @@ def limit_of(folder: Path) -> float | None:
     """Return the limit in the folder of one control group; None if there is none ("max", or -1)."""
     for names in LIMIT_FILES:
         try:
-            quota, period = (int(part) for name in names for part in (folder / name).read_text().split())
+            quota, period = (
+                int(part) for name in names for part in (folder / name).read_text().split()
+            )
         except (OSError, ValueError):
             continue
         if quota > 0 and period > 0:

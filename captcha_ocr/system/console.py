@@ -40,7 +40,11 @@ def program() -> str:
     After `make`, for example, it is only in `.venv/bin`.
     """
     own, found = shutil.which(sys.argv[0]), shutil.which(NAME)
-    if Path(sys.argv[0]).name != NAME or own is None or (found is not None and os.path.samefile(own, found)):
+    if (
+        Path(sys.argv[0]).name != NAME
+        or own is None
+        or (found is not None and os.path.samefile(own, found))
+    ):
         return NAME
     return sys.argv[0]
 
@@ -74,7 +78,9 @@ class Table:
 
     def row(self, *cells: object) -> str:
         """Format one row."""
-        return "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, self.widths.values(), strict=True)).rstrip()
+        return "".join(
+            f"{cell!s:>{width}}" for cell, width in zip(cells, self.widths.values(), strict=True)
+        ).rstrip()
 
 
 def in_groups(problems: Mapping[str, str]) -> list[str]:
@@ -89,7 +95,8 @@ def in_groups(problems: Mapping[str, str]) -> list[str]:
         files_of.setdefault(reason_of.setdefault(kind, reason), []).append(file)
     groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
     more = {
-        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else "" for reason, files in groups
+        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else ""
+        for reason, files in groups
     }
     return [f"{', '.join(files[:MAX_NAMED])}{more[reason]}: {reason}" for reason, files in groups]
 
@@ -105,14 +112,19 @@ class ProgressBar:
     def __init__(self, name: str, quiet: bool = False) -> None:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
-        self.first: int | None = None  # images done at the first `show`, which do not count in the rate
+        self.first: int | None = (
+            None  # images done at the first `show`, which do not count in the rate
+        )
         self.bar: tqdm[Any] | None = None
 
     def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.bar is not None:
             self.bar.close()
@@ -127,7 +139,12 @@ class ProgressBar:
             if self.bar is None:
                 from tqdm import tqdm
 
-                style: dict[str, Any] = {"unit": " images", "leave": False, "file": sys.stderr, "dynamic_ncols": True}
+                style: dict[str, Any] = {
+                    "unit": " images",
+                    "leave": False,
+                    "file": sys.stderr,
+                    "dynamic_ncols": True,
+                }
                 self.bar = tqdm(initial=done, total=total, desc=self.name, **style)
             self.bar.update(done - self.bar.n)
         elif done > self.first and time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:

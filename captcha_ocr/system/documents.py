@@ -49,8 +49,12 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
         raise DamagedError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{path} does not hold a JSON object")
-    if nests_deeper(document, MAX_NESTING):  # too deep for the recursive functions that read documents
-        raise DamagedError(f"{path} nests deeper than {MAX_NESTING} levels, so captcha-ocr did not write it")
+    if nests_deeper(
+        document, MAX_NESTING
+    ):  # too deep for the recursive functions that read documents
+        raise DamagedError(
+            f"{path} nests deeper than {MAX_NESTING} levels, so captcha-ocr did not write it"
+        )
     return document
 
 
@@ -73,12 +77,16 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     except ValueError:  # half a surrogate pair
         intact = False
     if not intact:
-        raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
+        raise DamagedError(
+            f"{path} was changed or damaged after it was written (its sha256 differs)"
+        )
     written = document.get("version")
     if written != version:
         other = "a newer" if isinstance(written, int) and written > version else "another"
         ours = f"captcha-ocr {__version__} reads version {version}"
-        raise DamagedError(f"{path} was written by {other} captcha-ocr: it has version {str(written)[:20]}, and {ours}")
+        raise DamagedError(
+            f"{path} was written by {other} captcha-ocr: it has version {str(written)[:20]}, and {ours}"
+        )
     return document
 
 

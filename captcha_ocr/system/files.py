@@ -36,7 +36,9 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
     A full disk is noticed before the first file is replaced; otherwise as `write_atomic`.
     """
     first, size = files[0][0], sum(len(data) for _, data in files)
-    staged = [path.with_name(f"{path.name}.{number}{TEMPORARY}") for number, (path, _) in enumerate(files)]
+    staged = [
+        path.with_name(f"{path.name}.{number}{TEMPORARY}") for number, (path, _) in enumerate(files)
+    ]
     try:
         with room_for(first, size):
             for temporary, (_, data) in zip(staged, files, strict=True):
@@ -57,7 +59,9 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
 
 def unused(path: Path) -> Path:
     """Return `path`, or the first of path-2, path-3, … that does not exist; a file keeps its extension."""
-    names = itertools.chain([path.name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2)))
+    names = itertools.chain(
+        [path.name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2))
+    )
     return next(free for name in names if not (free := path.with_name(name)).exists())
 
 
@@ -68,7 +72,9 @@ def room_for(path: Path, size: int) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            error.filename = error.filename or str(path)  # errors of opening name the file, those of writing do not
+            error.filename = error.filename or str(
+                path
+            )  # errors of opening name the file, those of writing do not
             raise
         free = shutil.disk_usage(path.parent).free
         other_limit = " (there are too many files, or there is a quota)" if free >= size else ""
@@ -84,7 +90,10 @@ def writing_to(folder: Path) -> Iterator[None]:
 
     First remove what a killed process left half written; at the end remove the folder if it is empty.
     """
-    from filelock import FileLock, Timeout  # takes 0.1 s to import, which commands that only read save
+    from filelock import (
+        FileLock,
+        Timeout,
+    )  # takes 0.1 s to import, which commands that only read save
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +124,9 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 def remove_stale(folder: Path) -> None:
     """Remove what a killed process left half written in `folder`."""
-    for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]:
+    for path in [
+        Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)
+    ]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -134,7 +145,9 @@ def read_whole(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     try:
         with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_size > max_bytes:
-                raise DamagedError(f"{path} is larger than {max_bytes:,} bytes, so captcha-ocr did not write it")
+                raise DamagedError(
+                    f"{path} is larger than {max_bytes:,} bytes, so captcha-ocr did not write it"
+                )
             return stream.read() or b""
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing") from None
@@ -159,7 +172,9 @@ def read_checked(path: Path, expected_sha256: str, max_bytes: int = MAX_FILE_BYT
     """Read a file that captcha-ocr wrote; DamagedError also if it does not have the expected SHA-256."""
     data = read_whole(path, max_bytes)
     if sha256(data) != expected_sha256:
-        raise DamagedError(f"{path} was changed or damaged after it was written (its sha256 differs)")
+        raise DamagedError(
+            f"{path} was changed or damaged after it was written (its sha256 differs)"
+        )
     return data
 
 

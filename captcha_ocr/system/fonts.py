@@ -7,7 +7,10 @@ from pathlib import Path
 
 from matplotlib.font_manager import FontEntry, findfont, fontManager, get_font
 
-OWN_FONTS = ("DejaVu Sans Mono", "DejaVu Sans")  # the first tells 0 from O, and l from I; the second has more scripts
+OWN_FONTS = (
+    "DejaVu Sans Mono",
+    "DejaVu Sans",
+)  # the first tells 0 from O, and l from I; the second has more scripts
 # It warns of every font that has no weight of 400, which many fonts of other scripts lack.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
@@ -19,7 +22,9 @@ def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
     # A text that mixes letters from right to left with digits needs both in one font: DejaVu Sans then comes first.
     own.sort(key=lambda font: -len(held(font, missing)))
     # The regular fonts come first. Last Resort has a box for every character.
-    others = sorted(fontManager.ttflist, key=lambda font: (font.style, font.weight) != ("normal", 400))
+    others = sorted(
+        fontManager.ttflist, key=lambda font: (font.style, font.weight) != ("normal", 400)
+    )
     found: dict[str, FontEntry] = {}
     for font in (*own, *others):
         # matplotlib's list may be older than the fonts
@@ -32,7 +37,11 @@ def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
 def held(font: FontEntry, characters: set[str]) -> list[str]:
     """Return the characters that a font has."""
     face = get_font(font.fname)
-    return [each for each in characters if all(face.get_char_index(ord(character)) for character in each)]
+    return [
+        each
+        for each in characters
+        if all(face.get_char_index(ord(character)) for character in each)
+    ]
 
 
 def visible(character: str, fonts: dict[str, FontEntry]) -> str:

@@ -20,7 +20,9 @@ class ForkGuard:
     def __init__(self) -> None:
         self.reset()
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-            os.register_at_fork(before=self.acquire, after_in_parent=self.release, after_in_child=self.reset)
+            os.register_at_fork(
+                before=self.acquire, after_in_parent=self.release, after_in_child=self.reset
+            )
 
     def reset(self) -> None:
         """Start as in a new process."""
@@ -32,7 +34,9 @@ class ForkGuard:
         own = threading.get_ident()
         self.gate.acquire()
         with self.idle:
-            self.idle.wait_for(lambda: not any(self.computing[thread] > 0 for thread in {*self.computing} - {own}))
+            self.idle.wait_for(
+                lambda: not any(self.computing[thread] > 0 for thread in {*self.computing} - {own})
+            )
 
     def release(self) -> None:
         """Let threads compute again."""
@@ -49,7 +53,9 @@ class ForkGuard:
         finally:
             with self.idle:
                 self.computing[own] -= 1
-                if self.computing[own] <= 0:  # less in a child, which was forked meanwhile and counts from 0
+                if (
+                    self.computing[own] <= 0
+                ):  # less in a child, which was forked meanwhile and counts from 0
                     del self.computing[own]
                 self.idle.notify_all()
 

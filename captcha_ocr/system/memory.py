@@ -12,5 +12,7 @@ def keep_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD, its maximum: blocks below this size come from the heap
+        libc.mallopt(
+            -3, 2**25
+        )  # M_MMAP_THRESHOLD, its maximum: blocks below this size come from the heap
         libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the heap never shrinks

@@ -40,13 +40,17 @@ def rank_and_world_size() -> tuple[int, int]:
     except ValueError:
         rank = world_size = 0
     if not 0 <= rank < world_size:
-        raise UsageError(f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment are not torchrun's numbers")
+        raise UsageError(
+            f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment are not torchrun's numbers"
+        )
     return rank, world_size
 
 
 def available_workers() -> int:
     """Return the number of processors that this process may use, by its affinity and its quota, which is rounded up."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     quota = processor_quota()
     return processors if quota is None else min(processors, math.ceil(quota))
 
@@ -77,7 +81,10 @@ def map_in_threads(
             results.extend(pool.submit(function, some) for some in islice(slices, 1))
             for each in result:
                 yield each
-                check(os.getpid() == process, "an iterator of readings belongs to the process that began it")
+                check(
+                    os.getpid() == process,
+                    "an iterator of readings belongs to the process that began it",
+                )
         slices.raise_error()
     finally:
         # Waiting could deadlock: any thread, also one of these, may collect a generator that was left halfway.
@@ -122,7 +129,9 @@ class Workers:
         self.workers = workers
         self.pool = _start_pool(workers, niceness) if workers else None
 
-    def start(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> "Results[Job, Result]":
+    def start(
+        self, function: Callable[[Job], Result], jobs: Iterable[Job]
+    ) -> "Results[Job, Result]":
         """Start jobs, and return their results, which come in the order of the jobs."""
         return Results(self, function, jobs)
 
@@ -147,7 +156,9 @@ class Results(Iterator[Result], Generic[Job, Result]):
     job to do it itself: a pool that loses a worker stops at a cancelled job with a traceback, and its jobs never end.
     """
 
-    def __init__(self, workers: Workers, function: Callable[[Job], Result], jobs: Iterable[Job]) -> None:
+    def __init__(
+        self, workers: Workers, function: Callable[[Job], Result], jobs: Iterable[Job]
+    ) -> None:
         self.pool, self.function, self.jobs = workers.pool, function, list(jobs)
         self.taken = 0
         self.own: dict[int, Result] = {}  # results of this process, by the number of the job
@@ -178,14 +189,18 @@ class Results(Iterator[Result], Generic[Job, Result]):
         with deferred(), blocked(signal.SIGINT), self.lock:
             if self.pool is None or self.first == self.end:
                 return
-            future = self.futures[self.first] = self.pool.submit(self.function, self.jobs[self.first])
+            future = self.futures[self.first] = self.pool.submit(
+                self.function, self.jobs[self.first]
+            )
             self.first += 1
         future.add_done_callback(self.hand_out_next)
 
     def hand_out_next(self, done: "Future[Result]") -> None:
         """Hand out a job for one that is done, unless the pool is at its end."""
         if not done.cancelled() and not lost_worker(done):
-            with suppress(RuntimeError, OSError):  # the pool was closed, has lost a worker, or cannot start one
+            with suppress(
+                RuntimeError, OSError
+            ):  # the pool was closed, has lost a worker, or cannot start one
                 self.hand_out()
 
     def keep(self) -> int | None:
@@ -234,10 +249,14 @@ def killed_workers() -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool:
-        raise CaptchaOcrError("a worker process was killed; try fewer --workers or more memory") from None
+        raise CaptchaOcrError(
+            "a worker process was killed; try fewer --workers or more memory"
+        ) from None
 
 
-def map_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
+def map_jobs(
+    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None
+) -> Iterator[Result]:
     """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
 
     `function` must be a function of a module, since the workers are new processes.
@@ -258,11 +277,17 @@ def _start_pool(workers: int, niceness: int) -> "ProcessPoolExecutor | None":
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    context = multiprocessing.get_context("spawn")  # the same on every system, and safe with threads
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # the same on every system, and safe with threads
     try:
-        return ProcessPoolExecutor(workers, context, initializer=_prepare_worker, initargs=(niceness,))
+        return ProcessPoolExecutor(
+            workers, context, initializer=_prepare_worker, initargs=(niceness,)
+        )
     except OSError as error:
-        say(f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})")
+        say(
+            f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})"
+        )
         return None
 
 

@@ -18,7 +18,9 @@ def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {
-        number: signal.signal(number, handler) for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        number: signal.signal(number, handler)
+        for number in SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
 
 

@@ -22,7 +22,9 @@ from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
 from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
 
 MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
-MAX_GAP = 0.05  # of exact match between training and validation images; beyond it the network overfits
+MAX_GAP = (
+    0.05  # of exact match between training and validation images; beyond it the network overfits
+)
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,26 @@ def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> l
         found = f"{validated['character_accuracy']:.1%} of the characters of validation images are correct"
         return [f"{found}, which is guessing{against_guessing(finished, spec, origin)}"]
     found = f"{training_match:.1%} of training images"
-    if training_match - validation_match > MAX_GAP and trained["interval"][0] > validated["interval"][1]:
+    if (
+        training_match - validation_match > MAX_GAP
+        and trained["interval"][0] > validated["interval"][1]
+    ):
         both = f"{found} and {validation_match:.1%} of validation images are correct"
         if was_cut_short(finished, spec):
             return [f"{both}{learn_longer(finished, spec, origin)}"]
         return [f"{both}, which is overfitting: {'; or '.join(against_overfitting(spec, origin))}"]
     if training_match < MIN_TRAINING_MATCH:
-        return [f"{found} are correct, so the network is still learning{learn_longer(finished, spec, origin)}"]
+        return [
+            f"{found} are correct, so the network is still learning{learn_longer(finished, spec, origin)}"
+        ]
     return []
 
 
 def against_guessing(finished: Finished, spec: RunSpec, origin: Origin | None) -> str:
     """Return what to do about guessing: train longer if the run was short, else look at the labels."""
-    if finished.epochs < (usual_epochs(spec) or 0) or spec.drawn is not None:  # no label of a drawing is wrong
+    if (
+        finished.epochs < (usual_epochs(spec) or 0) or spec.drawn is not None
+    ):  # no label of a drawing is wrong
         return learn_longer(finished, spec, origin)
     return f": compare the labels with the images{look_at_images(origin)}, or use more images"
 
@@ -114,7 +123,9 @@ def usual_epochs(spec: RunSpec) -> int | None:
     return derive_epochs(replace(spec.training, epochs=None), spec.images["train"])
 
 
-def train_again(spec: RunSpec, origin: Origin | None, name: str, value: int, is_new: bool = False) -> str:
+def train_again(
+    spec: RunSpec, origin: Origin | None, name: str, value: int, is_new: bool = False
+) -> str:
     """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
         return repeat_with(f"{OPTIONS[name]} {value}", is_new)
@@ -128,7 +139,9 @@ def repeat_with(option: str, is_new: bool) -> str:
     return f"repeat the command that began this run with {option}{' and another --out' if is_new else ''}"
 
 
-def train_command(spec: RunSpec, origin: Origin, out: Path, preset: str | None = None, init: str | None = None) -> str:
+def train_command(
+    spec: RunSpec, origin: Origin, out: Path, preset: str | None = None, init: str | None = None
+) -> str:
     """Return the command that carries out a run, or the same run with another preset or from a trained model."""
     options = origin.options
     words = ["--preset", preset or spec.training.preset]
@@ -149,7 +162,11 @@ def command_on(origin: Origin, out: Path, *words: str, name: str = "train") -> s
     if isinstance(origin.dataset, DrawnData):
         data = origin.dataset.options.words
     else:
-        data = [word for folder in origin.dataset.folders for word in ["--data"] * (name == "train") + [str(folder)]]
+        data = [
+            word
+            for folder in origin.dataset.folders
+            for word in ["--data"] * (name == "train") + [str(folder)]
+        ]
     return command_line(name, *data, "--out", str(out), *words, *device)
 
 
@@ -163,14 +180,22 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     if spec.init is None and fits(spec, NetworkConfig()):
         options["init"] = PRETRAINED_NAME
     if origin is None or origin.processes > 1:
-        return ways + [repeat_with(f"--{option} {value}", is_new=True) for option, value in options.items()]
-    if isinstance(origin.dataset, Dataset) and len(origin.dataset.folders) == 1 and spec.images["test"]:
+        return ways + [
+            repeat_with(f"--{option} {value}", is_new=True) for option, value in options.items()
+        ]
+    if (
+        isinstance(origin.dataset, Dataset)
+        and len(origin.dataset.folders) == 1
+        and spec.images["test"]
+    ):
         init = [] if origin.options.init is None else ["--init", name_of_model(origin.options.init)]
         out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
         ways[0] += f"; how many: {command_on(origin, out, *init, name='curve')}"
     for option, value in options.items():
         out = unused(origin.out.with_name(f"{origin.out.name}-{value}"))
-        ways.append(f"take --{option} {value}: {train_command(spec, origin, out, **{option: value})}")
+        ways.append(
+            f"take --{option} {value}: {train_command(spec, origin, out, **{option: value})}"
+        )
     return ways
 
 
@@ -184,7 +209,9 @@ def against_repetition(spec: RunSpec, origin: Origin | None) -> list[str]:
         return [f"draw more images: {repeat_with(words, is_new=True)}"]
     options = DrawOptions(**{**vars(origin.dataset.options), **more})
     changed = replace(origin, dataset=replace(origin.dataset, options=options))
-    return [f"draw more images: start again with: {train_command(spec, changed, unused(origin.out))}"]
+    return [
+        f"draw more images: start again with: {train_command(spec, changed, unused(origin.out))}"
+    ]
 
 
 def fits(spec: RunSpec, network: NetworkConfig) -> bool:

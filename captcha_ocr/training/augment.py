@@ -14,7 +14,9 @@ MAX_LOG_GAMMA = 0.4
 MIXUP_SHARE = 0.25  # of the images
 
 
-def augment(images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def augment(
+    images: Tensor, labels: Tensor, classes: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Change every image by random numbers of its own, from a generator on the images' device.
 
     images (B, C, H, W) uint8 and labels (B, L) become images float32 in [0, 255] and targets (B, L, K) float32, which
@@ -31,7 +33,9 @@ def change_views(images: Tensor, generator: torch.Generator) -> Tensor:
 
 def uniform(images: Tensor, reach: float, generator: torch.Generator) -> Tensor:
     """Return a random number in [-reach, reach] for each image, (B, 1, 1)."""
-    return (torch.rand((len(images), 1, 1), generator=generator, device=images.device) * 2 - 1) * reach
+    return (
+        torch.rand((len(images), 1, 1), generator=generator, device=images.device) * 2 - 1
+    ) * reach
 
 
 def random_affine(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -43,7 +47,9 @@ def random_affine(images: Tensor, generator: torch.Generator) -> Tensor:
     y = torch.linspace(-height / 2, height / 2, height, device=images.device)[None, :, None]
     x = torch.linspace(-width / 2, width / 2, width, device=images.device)[None, None, :]
     angle, zoom = uniform(images, MAX_ROTATION, generator), 1 + uniform(images, MAX_ZOOM, generator)
-    source_x = zoom * x + angle * y + uniform(images, MAX_SHIFT_X * width, generator)  # small: sin(angle) is angle
+    source_x = (
+        zoom * x + angle * y + uniform(images, MAX_SHIFT_X * width, generator)
+    )  # small: sin(angle) is angle
     source_y = zoom * y - angle * x + uniform(images, MAX_SHIFT_Y * height, generator)
     grid = torch.stack([source_x / (width / 2), source_y / (height / 2)], -1)
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=True)
@@ -59,6 +65,8 @@ def random_gamma(images: Tensor, generator: torch.Generator) -> Tensor:
 def mixup(images: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Blend some images, and their targets, with others of the batch, at most half and half (arXiv:1710.09412)."""
     random = torch.rand((2, len(images)), generator=generator, device=images.device)
-    share = torch.where(random[0] < MIXUP_SHARE, random[1] / 2, torch.zeros_like(random[1]))[:, None, None]
+    share = torch.where(random[0] < MIXUP_SHARE, random[1] / 2, torch.zeros_like(random[1]))[
+        :, None, None
+    ]
     images = (1 - share[..., None]) * images + share[..., None] * images.flip(0)
     return images, (1 - share) * targets + share * targets.flip(0)

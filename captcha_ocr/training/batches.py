@@ -51,7 +51,9 @@ class BatchPartition:
 
     def __post_init__(self) -> None:
         smallest, processes = 2 * self.group.world_size, counted(self.group.world_size, "process")
-        check(self.batch_size >= smallest, f"--batch-size must be at least {smallest} for {processes}")
+        check(
+            self.batch_size >= smallest, f"--batch-size must be at least {smallest} for {processes}"
+        )
 
     @property
     def local_batch_size(self) -> int:
@@ -62,13 +64,18 @@ class BatchPartition:
     def samples(self) -> range:
         """The images of the split in this process."""
         rows = self.group.portion(self.batch_size)
-        return range(self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size)
+        return range(
+            self.total * rows.start // self.batch_size, self.total * rows.stop // self.batch_size
+        )
 
     @cached_property  # read at every step
     def steps(self) -> int:
         """The steps of an epoch; a last batch with less than two images in a process is dropped, for batch norm."""
         whole = self.total // self.batch_size
-        all_parts = [replace(self, group=replace(self.group, rank=rank)) for rank in range(self.group.world_size)]
+        all_parts = [
+            replace(self, group=replace(self.group, rank=rank))
+            for rank in range(self.group.world_size)
+        ]
         tails = [len(part.samples) - whole * part.local_batch_size for part in all_parts]
         return whole + (min(tails) > 1)
 
@@ -110,7 +117,9 @@ class Batches(ABC):
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
 
-    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
+    def shuffled(
+        self, batch_size: int, generator: torch.Generator, done: int = 0
+    ) -> Iterator[Samples]:
         """Yield every sample once, shuffled by a CPU generator, in batches of which the last may be smaller.
 
         The first `done` batches are skipped.
@@ -171,12 +180,17 @@ class DrawnBatches(ResidentBatches):
         """Yield every sample once, in the order of their widths."""
         yield from map(self.batch, torch.split(self.widths.argsort(stable=True), batch_size))
 
-    def shuffled(self, batch_size: int, generator: torch.Generator, done: int = 0) -> Iterator[Samples]:
+    def shuffled(
+        self, batch_size: int, generator: torch.Generator, done: int = 0
+    ) -> Iterator[Samples]:
         """Yield every sample once, in shuffled batches of about one width; the first `done` batches are skipped."""
         order = torch.randperm(len(self), generator=generator)
         batches = torch.split(order[self.widths[order].argsort(stable=True)], batch_size)
         whole = len(self) // batch_size
-        numbers = [*torch.randperm(whole, generator=generator).tolist(), *range(whole, len(batches))]
+        numbers = [
+            *torch.randperm(whole, generator=generator).tolist(),
+            *range(whole, len(batches)),
+        ]
         yield from (self.batch(batches[number]) for number in numbers[done:])
 
     def first(self, limit: int) -> Samples:
@@ -213,7 +227,10 @@ class DrawnBlocks(DrawnBatches):
 
     def begin(self, block: int) -> None:
         """Begin to draw a block."""
-        self.drawn = block, self.workers.start(draw_images, self.data.jobs("train", self.samples, block))
+        self.drawn = (
+            block,
+            self.workers.start(draw_images, self.data.jobs("train", self.samples, block)),
+        )
         self.begun = time.perf_counter()
 
     def wait(self, seconds: float) -> int:
@@ -224,7 +241,9 @@ class DrawnBlocks(DrawnBatches):
         missing = parts.wait(seconds)
         if missing:
             return min(len(self), missing * DRAWINGS_PER_JOB)
-        if self.shown < 0 and self.device.type == "cpu":  # else a block is drawn while the device computes
+        if (
+            self.shown < 0 and self.device.type == "cpu"
+        ):  # else a block is drawn while the device computes
             self.extra_seconds = (time.perf_counter() - self.begun) / self.data.options.repeat
         self.drawn = None
         if block < self.last:
@@ -245,8 +264,12 @@ class StreamedBatches(Batches):
 
     location = "streamed from disk"
 
-    def __init__(self, dataset: Dataset, slices: Sequence[ShardSlice], device: torch.device) -> None:
-        check_shard_refs(part.ref for part in slices)  # so that a damaged shard is found before the first step
+    def __init__(
+        self, dataset: Dataset, slices: Sequence[ShardSlice], device: torch.device
+    ) -> None:
+        check_shard_refs(
+            part.ref for part in slices
+        )  # so that a damaged shard is found before the first step
         self.dataset, self.slices, self.device = dataset, slices, device
 
     def __len__(self) -> int:
@@ -255,7 +278,11 @@ class StreamedBatches(Batches):
     def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
         """Yield some shards at a time, while a thread reads the next ones."""
         count = len(self.slices)
-        order = list(range(count)) if generator is None else torch.randperm(count, generator=generator).tolist()
+        order = (
+            list(range(count))
+            if generator is None
+            else torch.randperm(count, generator=generator).tolist()
+        )
         largest = max(part.ref.shard.payload_bytes for part in self.slices)
         per_part = max(1, PART_BYTES // largest)  # shards
         groups = [order[first : first + per_part] for first in range(0, count, per_part)]
@@ -285,7 +312,9 @@ def empty_samples(data: TrainingData, count: int) -> Samples:
     return images, torch.empty((count, data.lengths.longest), dtype=torch.int64)
 
 
-def collect(data: DrawnData, count: int, parts: Iterable[DrawnPart]) -> tuple[Tensor, Tensor, Tensor]:
+def collect(
+    data: DrawnData, count: int, parts: Iterable[DrawnPart]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return `count` drawings, their labels and their widths; each of `parts` is freed once it is copied."""
     (images, labels), widths = empty_samples(data, count), torch.empty(count, dtype=torch.int64)
     first = 0
@@ -294,7 +323,9 @@ def collect(data: DrawnData, count: int, parts: Iterable[DrawnPart]) -> tuple[Te
         for pixels, image in zip(images[first:].numpy(), some_images, strict=False):
             width = image.shape[-1]
             pixels[..., :width], pixels[..., width:] = image, image[..., -1:]
-        widths[first : first + len(some_images)] = torch.tensor([image.shape[-1] for image in some_images])
+        widths[first : first + len(some_images)] = torch.tensor(
+            [image.shape[-1] for image in some_images]
+        )
         first += len(some_images)
     return images, labels, widths
 
@@ -335,7 +366,11 @@ def read_slices(dataset: Dataset, slices: Sequence[ShardSlice]) -> Samples:
 
 
 def load_split(
-    dataset: TrainingData, split: Split, group: ProcessGroup, samples: range | None = None, stream: bool = False
+    dataset: TrainingData,
+    split: Split,
+    group: ProcessGroup,
+    samples: range | None = None,
+    stream: bool = False,
 ) -> Batches:
     """Load one split: the given samples, or this process's portion.
 
@@ -371,5 +406,8 @@ def draw_split(
         images, labels, widths = collect(data, len(samples), parts)
         return DrawnBatches(images.to(group.device), labels.to(group.device), widths)
     two = f"two blocks of {len(samples):,} drawings need {2 * needed / 1e9:.1f} GB"
-    check(2 * needed <= room / 2, f"{two}, more than half of the memory of {group.device}; take fewer --images")
+    check(
+        2 * needed <= room / 2,
+        f"{two}, more than half of the memory of {group.device}; take fewer --images",
+    )
     return DrawnBlocks(data, samples, group)

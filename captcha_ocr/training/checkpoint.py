@@ -12,7 +12,13 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
-from captcha_ocr.inference.model_folder import OPTIMIZER_FILE, STATE_FILE, read_config, restore_backup, swap_in
+from captcha_ocr.inference.model_folder import (
+    OPTIMIZER_FILE,
+    STATE_FILE,
+    read_config,
+    restore_backup,
+    swap_in,
+)
 from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
@@ -43,8 +49,14 @@ class Checkpoint:
     def read(cls, folder: Path) -> "Checkpoint":
         """Read and check a checkpoint's files; UsageError for a model without them, DamagedError if not whole."""
         files = read_config(folder)["files"]
-        check(STATE_FILE in files and OPTIMIZER_FILE in files, f"{folder} is a model, but no checkpoint to resume from")
-        return cls.decode(folder, *(read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE)))
+        check(
+            STATE_FILE in files and OPTIMIZER_FILE in files,
+            f"{folder} is a model, but no checkpoint to resume from",
+        )
+        return cls.decode(
+            folder,
+            *(read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE)),
+        )
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return the contents of state.json and of optimizer.safetensors."""
@@ -85,20 +97,31 @@ class Checkpoint:
         optimizer = trainer.optimizer
         try:
             groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": unflatten_state(self.optimizer), "param_groups": groups})
+            optimizer.load_state_dict(
+                {"state": unflatten_state(self.optimizer), "param_groups": groups}
+            )
             for parameter, moments in optimizer.state.items():
                 for name in moments_of(optimizer, parameter):
                     # In the parameter's own layout, since the fused kernels walk both in the order of memory.
                     moments[name] = torch.empty_like(parameter).copy_(moments[name])
             trainer.restore(self.state)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RuntimeError,
+            OverflowError,
+        ) as error:
             raise damaged(self.folder, error) from None
         trainer.progress = self.progress
 
 
 def damaged(folder: Path, error: Exception) -> DamagedError:
     """Say that the checkpoint in `folder` cannot be used."""
-    return DamagedError(f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}")
+    return DamagedError(
+        f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}"
+    )
 
 
 def save_last(run: Path, spec: RunSpec, trainer: Trainer) -> None:

@@ -45,7 +45,9 @@ class ProcessGroup:
             return model
         # Batch norm's running means are broadcast before they are used, and not in every step.
         known = inspect.signature(DistributedDataParallel).parameters
-        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # before torch 2.13
+        sync = (
+            "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        )  # before torch 2.13
         return DistributedDataParallel(model, **{sync: False})  # type: ignore[arg-type]
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
@@ -89,10 +91,15 @@ class ProcessGroup:
 
     def portion(self, total: int) -> range:
         """Return this process's part of `total` items; every item is in exactly one part."""
-        return range(total * self.rank // self.world_size, total * (self.rank + 1) // self.world_size)
+        return range(
+            total * self.rank // self.world_size, total * (self.rank + 1) // self.world_size
+        )
 
     def broadcast_from_main(
-        self, work: Callable[[], Result], dump: Callable[[Result], bytes], load: Callable[[bytes], Result]
+        self,
+        work: Callable[[], Result],
+        dump: Callable[[Result], bytes],
+        load: Callable[[bytes], Result],
     ) -> Result:
         """Do `work` in the main process alone and return its result in all; where it fails, all processes end."""
         if self.world_size == 1:
@@ -125,9 +132,15 @@ def local_device(name: str) -> str:
     if rank_and_world_size()[1] == 1:
         return name
     if ":" in name:
-        raise UsageError(f"under torchrun every process has its own device; use --device {name.split(':')[0]}")
+        raise UsageError(
+            f"under torchrun every process has its own device; use --device {name.split(':')[0]}"
+        )
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    kinds = [kind for kind in ("cuda", "xpu") if name in ("auto", kind) and f"{kind}:0" in available_devices()]
+    kinds = [
+        kind
+        for kind in ("cuda", "xpu")
+        if name in ("auto", kind) and f"{kind}:0" in available_devices()
+    ]
     return f"{kinds[0]}:{local}" if kinds else name
 
 
@@ -136,8 +149,13 @@ def rendezvous(backend: str) -> tuple[int, int]:
     try:
         store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
     except ValueError as error:
-        raise UsageError(f"WORLD_SIZE is set without other variables that torchrun sets: {error}") from None
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1":
+        raise UsageError(
+            f"WORLD_SIZE is set without other variables that torchrun sets: {error}"
+        ) from None
+    if (
+        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        and os.environ.get("GROUP_WORLD_SIZE") == "1"
+    ):
         # torchrun keeps one store over all restarts, with the addresses of processes that have ended.
         attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
         store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]

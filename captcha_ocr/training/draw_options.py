@@ -33,14 +33,18 @@ class DrawOptions:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        check(is_int(self.images, 2, MAX_DRAWINGS), f"--images must be 2 to {MAX_DRAWINGS:,} with --draw")
+        check(
+            is_int(self.images, 2, MAX_DRAWINGS),
+            f"--images must be 2 to {MAX_DRAWINGS:,} with --draw",
+        )
         check(is_int(self.repeat, 1, 10**6), "--repeat must be 1 to 1,000,000")
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "DrawOptions":
         """Invert `asdict`, whose tuples JSON makes lists."""
         options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in document.items()
         }
         return cls(**options)
 
@@ -62,7 +66,11 @@ class DrawOptions:
             values = value if item.name == "fonts" else [] if value == item.default else [value]
             for each in values:
                 words.append(draw_option(item.name))
-                words += [] if each is True else ["x".join(map(str, each)) if isinstance(each, tuple) else str(each)]
+                words += (
+                    []
+                    if each is True
+                    else ["x".join(map(str, each)) if isinstance(each, tuple) else str(each)]
+                )
         return words
 
 
@@ -70,4 +78,8 @@ def draw_option(name: str) -> str:
     """Return the option of a field of DrawOptions; another name is returned unchanged."""
     if name in ("design", "designs"):  # the first in the description of a run
         return "--draw"
-    return f"--{name.replace('_', '-')}" if name in {item.name for item in fields(DrawOptions)} else name
+    return (
+        f"--{name.replace('_', '-')}"
+        if name in {item.name for item in fields(DrawOptions)}
+        else name
+    )

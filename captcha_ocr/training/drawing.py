@@ -25,7 +25,10 @@ from captcha_ocr.system.files import sha256
 from captcha_ocr.training.draw_options import DrawOptions
 
 HELD_OUT = 2000  # drawings to validate, and as many to test
-FIRST_HELD_OUT: dict[Split, int] = {"val": 10**12, "test": 10**12 + 10**6}  # the training never draws as many
+FIRST_HELD_OUT: dict[Split, int] = {
+    "val": 10**12,
+    "test": 10**12 + 10**6,
+}  # the training never draws as many
 DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that are being done
 
 
@@ -69,8 +72,13 @@ class DrawnData:
             )
             for design in options.designs
         )
-        charset = find_charset([config.text_kind[0] for config in configs], None, options.case_sensitive)
-        check(len(charset) > 1, f"--charset {charset.characters} has one character, so there is nothing to learn")
+        charset = find_charset(
+            [config.text_kind[0] for config in configs], None, options.case_sensitive
+        )
+        check(
+            len(charset) > 1,
+            f"--charset {charset.characters} has one character, so there is nothing to learn",
+        )
         return cls(options, configs, charset, input_size(options, configs, training.preset))
 
     @property
@@ -87,7 +95,9 @@ class DrawnData:
         """What is drawn, as JSON types, without the number of drawings and the size of the input."""
         first, *others = (image_options(config) for config in self.configs)
         of_image = {name: value for name, value in first.items() if name not in ("count", "start")}
-        of_image["look"] = sha256(to_json({"look": of_image.pop("design"), **({"others": others} if others else {})}))
+        of_image["look"] = sha256(
+            to_json({"look": of_image.pop("design"), **({"others": others} if others else {})})
+        )
         of_run = {"repeat": self.options.repeat, "case_sensitive": self.options.case_sensitive}
         return {**of_image, "design": ", ".join(self.options.designs), **of_run}
 
@@ -95,7 +105,9 @@ class DrawnData:
     def sha256(self) -> str:
         """The hash of all that determines the images."""
         counts = {split: self.count(split) for split in ("train", *FIRST_HELD_OUT)}
-        return sha256(to_json({"drawn": self.identity, "images": counts, "size": self.size.to_dict()}))
+        return sha256(
+            to_json({"drawn": self.identity, "images": counts, "size": self.size.to_dict()})
+        )
 
     def count(self, split: Split) -> int:
         """Return the number of images in one split; in that for training, of an epoch."""
@@ -128,7 +140,9 @@ def is_random(design: str) -> bool:
 def lengths_of(configs: Sequence[GeneratorConfig]) -> Lengths:
     """Return the lengths of all texts that are drawn."""
     all_lengths = [config.text_kind[1] for config in configs]
-    return Lengths(min(some.shortest for some in all_lengths), max(some.longest for some in all_lengths))
+    return Lengths(
+        min(some.shortest for some in all_lengths), max(some.longest for some in all_lengths)
+    )
 
 
 def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str) -> InputSize:
@@ -139,10 +153,14 @@ def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset:
     of_preset = PRESETS[preset].size
     if of_preset is not None:
         width, height = options.size or (of_preset.width, of_preset.height)
-        step = None if of_preset.step is None else max(1, of_preset.step * height // of_preset.height)
+        step = (
+            None if of_preset.step is None else max(1, of_preset.step * height // of_preset.height)
+        )
         return InputSize(height, width, options.channels or of_preset.channels, step)
     wanted = options.size or (None, None)
-    chosen = PrepareConfig(preset=preset, width=wanted[0], height=wanted[1], channels=options.channels)
+    chosen = PrepareConfig(
+        preset=preset, width=wanted[0], height=wanted[1], channels=options.channels
+    )
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))

@@ -26,7 +26,10 @@ def evaluation_batch(config: ModelConfig) -> int:
 
 @torch.inference_mode()
 def evaluate(
-    model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss = "bce", group: ProcessGroup | None = None
+    model: ResNet18,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    loss: Loss = "bce",
+    group: ProcessGroup | None = None,
 ) -> Scores:
     """Score `model` on batches of images (B, C, H, W) uint8 and labels (B, L) on its device; leaves it in eval mode.
 
@@ -40,14 +43,18 @@ def evaluate(
     forbidden = torch.from_numpy(~allowed_classes(config)).to(device)  # (L, K)
     precision = choose_precision("auto", device)
     cells: list[Tensor] = []
-    case, merge = (merged_classes(characters, rule).to(device) for rule in (str.casefold, merge_lookalikes))
+    case, merge = (
+        merged_classes(characters, rule).to(device) for rule in (str.casefold, merge_lookalikes)
+    )
     images, exact, folded, merged = torch.zeros((4,), dtype=torch.int64, device=device)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     for inputs, labels in batches:
         with autocast(device, precision):
             logits = model(inputs)  # (B, L, K) float32
         read = logits.masked_fill(forbidden, -torch.inf).argmax(-1)
-        read[(read == len(config.charset)).cumsum(1) > 0] = classes - 1  # a text ends at its first end class
+        read[(read == len(config.charset)).cumsum(1) > 0] = (
+            classes - 1
+        )  # a text ends at its first end class
         exact += (read == labels).all(1).sum()
         folded += (case[read] == case[labels]).all(1).sum()
         merged += (merge[read] == merge[labels]).all(1).sum()
@@ -65,4 +72,11 @@ def evaluate(
         pairs[characters[cell // classes], characters[cell % classes]] = count
     del pairs["", ""]  # positions after both texts have ended
     mean_loss = float(loss_sum) / max(1, int(images))
-    return Scores(int(images), int(exact), pairs, mean_loss, int(folded) - int(exact), int(merged) - int(exact))
+    return Scores(
+        int(images),
+        int(exact),
+        pairs,
+        mean_loss,
+        int(folded) - int(exact),
+        int(merged) - int(exact),
+    )

@@ -28,7 +28,9 @@ class Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.wanted is None:
             self.wanted = number
-            write_to_stderr("stopping   after this step, with a checkpoint; Ctrl-C again leaves at once, without one")
+            write_to_stderr(
+                "stopping   after this step, with a checkpoint; Ctrl-C again leaves at once, without one"
+            )
         elif number == signal.SIGINT:
             write_to_stderr("captcha-ocr: left at once; the last checkpoint is whole")
             os._exit(130)

@@ -58,7 +58,12 @@ class TrainingLoop:
     """A run while it trains: it owns the trainer, the batches, the run folder and the stop flag."""
 
     def __init__(
-        self, run: Run, trainer: Trainer, training: Batches, validation: Batches, interruption: Interruption
+        self,
+        run: Run,
+        trainer: Trainer,
+        training: Batches,
+        validation: Batches,
+        interruption: Interruption,
     ) -> None:
         self.run, self.trainer, self.interruption = run, trainer, interruption
         self.training, self.validation = training, validation
@@ -66,7 +71,9 @@ class TrainingLoop:
         self.saved_at = time.monotonic()
         self.logged = len(self.progress.rows)
         writes_log = run.options.tensorboard and self.group.is_main
-        self.tensorboard = TensorBoardLogger(run.out / TENSORBOARD, self.progress.step) if writes_log else None
+        self.tensorboard = (
+            TensorBoardLogger(run.out / TENSORBOARD, self.progress.step) if writes_log else None
+        )
 
     def run_epochs(self) -> str:
         """Train epoch after epoch until a rule ends the run; returns the rule. A signal ends it with a checkpoint."""
@@ -89,7 +96,9 @@ class TrainingLoop:
         """Train one epoch, validate, and save the best model and a checkpoint."""
         trainer, progress = self.trainer, self.progress
         trainer.count_seconds(self.wait_for_images(progress.epoch, trainer.epochs))
-        row = trainer.run_epoch(self.training, self.run.options.quiet or not self.group.is_main, self.between_steps)
+        row = trainer.run_epoch(
+            self.training, self.run.options.quiet or not self.group.is_main, self.between_steps
+        )
         started = time.perf_counter()
         model = trainer.result()
         scores = self.score(model, self.validation)
@@ -100,7 +109,11 @@ class TrainingLoop:
             progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
             progress.best_loss = loss_or_infinity(scores.loss)
         progress.seconds += time.perf_counter() - started
-        row |= {"seconds": progress.seconds, "validation_loss": scores.loss, "validation_exact": scores.exact_match}
+        row |= {
+            "seconds": progress.seconds,
+            "validation_loss": scores.loss,
+            "validation_exact": scores.exact_match,
+        }
         row["validation_characters"] = scores.character_accuracy
         progress.rows.append({"by": "epoch", **row})
         trainer.end_epoch(loss_or_infinity(scores.loss))
@@ -151,7 +164,9 @@ class TrainingLoop:
         trainer, alone = self.trainer, self.group.world_size == 1
         # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
         batches = (
-            self.watched(self.validation) if alone else self.validation.in_order(evaluation_batch(trainer.model.config))
+            self.watched(self.validation)
+            if alone
+            else self.validation.in_order(evaluation_batch(trainer.model.config))
         )
         model = calibrate(result, batches)
         epoch = self.progress.epoch + 1
@@ -169,7 +184,11 @@ class TrainingLoop:
     def finish(self, rule: str) -> Finished:
         """Score the test set once with the best weights, draw the pictures and write the end into run.json."""
         run, progress, dataset = self.run, self.progress, self.run.dataset
-        model = load_model(run.out / BEST) if self.group.is_main else ResNet18(self.trainer.model.config)
+        model = (
+            load_model(run.out / BEST)
+            if self.group.is_main
+            else ResNet18(self.trainer.model.config)
+        )
         model = to_device(model, self.trainer.device)
         self.group.broadcast(model.state_dict().values())
         self.wait_for_images(progress.epoch - 1, progress.epoch)
@@ -177,7 +196,9 @@ class TrainingLoop:
         validated = self.score(model, self.validation)
         test = None
         if dataset.count("test"):
-            test = self.score(model, load_split(dataset, "test", self.group, stream=run.options.stream))
+            test = self.score(
+                model, load_split(dataset, "test", self.group, stream=run.options.stream)
+            )
         finished = Finished(
             rule=rule,
             epochs=progress.epoch,
@@ -207,8 +228,15 @@ class TrainingLoop:
         write_atomic(out / BEST / CARD_FILE, card.encode())
         epochs = [row for row in self.progress.rows if row["by"] == "epoch"]
         save_figure(draw_curves(epochs, finished.best_epoch, trainer.config), out / CURVES_FILE)
-        save_figure(draw_confusions(test or validated, trainer.model.config.class_names), out / CONFUSION_FILE)
-        versions = {"captcha_ocr": __version__, "python": platform.python_version(), "torch": torch.__version__}
+        save_figure(
+            draw_confusions(test or validated, trainer.model.config.class_names),
+            out / CONFUSION_FILE,
+        )
+        versions = {
+            "captcha_ocr": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        }
         facts = {
             "device": describe_device(trainer.device),
             "processes": self.group.world_size,
@@ -229,19 +257,28 @@ class TrainingLoop:
     def watched(self, batches: Batches, limit: int | None = None) -> Iterator[Samples]:
         """Yield this process's batches, in order, until a signal ends the run."""
         return until_signal(
-            batches.in_order(evaluation_batch(self.trainer.model.config)), self.group, self.interruption, limit
+            batches.in_order(evaluation_batch(self.trainer.model.config)),
+            self.group,
+            self.interruption,
+            limit,
         )
 
 
 def given_data(dataset: TrainingData) -> Any:
     """Return the data as it was given, as JSON types: the folders of shards, or what to draw."""
     if isinstance(dataset, DrawnData):
-        return {**asdict(dataset.options), "fonts": [printable(Path(font)) for font in dataset.options.fonts]}
+        return {
+            **asdict(dataset.options),
+            "fonts": [printable(Path(font)) for font in dataset.options.fonts],
+        }
     return [printable(folder) for folder in dataset.folders]
 
 
 def until_signal(
-    batches: Iterable[Samples], group: ProcessGroup, interruption: Interruption, limit: int | None = None
+    batches: Iterable[Samples],
+    group: ProcessGroup,
+    interruption: Interruption,
+    limit: int | None = None,
 ) -> Iterator[Samples]:
     """Yield batches until one of the processes has received a signal; before each of them all processes agree."""
     remaining = islice(batches, limit)
@@ -264,15 +301,22 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
     (docs/lab-notebook.md, 2026-11-22 and -23).
     """
     if at_rest and math.isfinite(loss_or_infinity(scores.loss)):
-        return not is_worse(scores.exact, max(0, round(progress.best_exact * scores.images)), scores.images)
-    return (scores.exact_match, -loss_or_infinity(scores.loss)) > (progress.best_exact, -progress.best_loss)
+        return not is_worse(
+            scores.exact, max(0, round(progress.best_exact * scores.images)), scores.images
+        )
+    return (scores.exact_match, -loss_or_infinity(scores.loss)) > (
+        progress.best_exact,
+        -progress.best_loss,
+    )
 
 
 def ending_rule(trainer: Trainer) -> str | None:
     """Return the rule that ends the run now, or None; CaptchaOcrError if the training has failed."""
     progress, patience = trainer.progress, trainer.config.patience
     if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
-        raise CaptchaOcrError(f"the loss is not a finite number after epoch {progress.epoch}; try a lower --lr")
+        raise CaptchaOcrError(
+            f"the loss is not a finite number after epoch {progress.epoch}; try a lower --lr"
+        )
     if trainer.epochs is not None and progress.epoch >= trainer.epochs:
         return "all epochs done"
     if progress.epoch - progress.best_epoch >= patience:

@@ -8,7 +8,11 @@ from captcha_ocr.version import __version__
 
 
 def model_card(
-    config: TrainConfig, dataset: TrainingData, best_epoch: int, validation: Scores, test: Scores | None = None
+    config: TrainConfig,
+    dataset: TrainingData,
+    best_epoch: int,
+    validation: Scores,
+    test: Scores | None = None,
 ) -> str:
     """Return the model card as Markdown."""
     charset = dataset.charset

@@ -27,12 +27,16 @@ class Muon(torch.optim.AdamW):
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         super().__init__(parameters, **options)
-        self._step_supports_amp_scaling = False  # a GradScaler has to unscale the gradients before a step
+        self._step_supports_amp_scaling = (
+            False  # a GradScaler has to unscale the gradients before a step
+        )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
-        kernels = defaultdict(list)  # by shape, since a product of many small matrices takes the time of a few
+        kernels = defaultdict(
+            list
+        )  # by shape, since a product of many small matrices takes the time of a few
         for parameter in self.param_groups[0]["params"]:
             if parameter.ndim == 4 and parameter.grad is not None:
                 kernels[parameter.shape].append(parameter)
@@ -47,7 +51,10 @@ class Muon(torch.optim.AdamW):
         for kernel in kernels:
             state = self.state[kernel]
             if not state:
-                state["step"], state["exp_avg"] = torch.zeros((), device=kernel.device), torch.zeros_like(kernel)
+                state["step"], state["exp_avg"] = (
+                    torch.zeros((), device=kernel.device),
+                    torch.zeros_like(kernel),
+                )
             state["step"] += 1
             gradient, momentum = kernel.grad, state["exp_avg"]
             assert gradient is not None
@@ -74,7 +81,9 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     identity = torch.eye(x.shape[1], device=x.device)
     factor = identity.expand_as(products)
     for _ in range(ROUNDS):
-        polynomial = torch.baddbmm(first * identity + third * products, products, products, alpha=fifth)
+        polynomial = torch.baddbmm(
+            first * identity + third * products, products, products, alpha=fifth
+        )
         factor = polynomial @ factor
         products = polynomial @ products @ polynomial
     nearest: Tensor = factor @ x
@@ -94,11 +103,18 @@ def make_scaler(device: torch.device, precision: Precision) -> torch.amp.GradSca
 
 def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
     """Return the optimiser of all parameters, as one fused kernel if the device has it."""
-    kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
+    kinds: dict[str, type[torch.optim.Adam]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "muon": Muon,
+    }
     fused = model.device.type in ("cpu", "cuda")
     with deferred():  # torch imports modules here, for a second
         return kinds[config.optimizer](
-            model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
+            model.parameters(),
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            fused=fused or None,
         )
 
 
@@ -108,7 +124,9 @@ def make_schedule(
     """Return the schedule: one cycle or cosine over all `steps`, lower on plateaus of the loss, or constant."""
     schedules = torch.optim.lr_scheduler
     if config.schedule == "onecycle":
-        return schedules.OneCycleLR(optimizer, config.learning_rate, total_steps=steps, cycle_momentum=False)
+        return schedules.OneCycleLR(
+            optimizer, config.learning_rate, total_steps=steps, cycle_momentum=False
+        )
     if config.schedule == "cosine":
         return schedules.CosineAnnealingLR(optimizer, steps)
     if config.schedule == "plateau":

@@ -21,8 +21,14 @@ from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"  # also for the colour-blind (Okabe and Ito 2008)
 MAX_MARKED = 40  # epochs; the points of more make one thick line
 MAX_BARS = 20  # confusions
-MIN_CELLS, MAX_CELLS = 8, 36  # rows, and columns, that the confusion matrix has room for, and that it shows
-CELL, BARS_WIDTH = 0.25, 4.5  # inches: the side of a cell, and the width of all bars with their labels
+MIN_CELLS, MAX_CELLS = (
+    8,
+    36,
+)  # rows, and columns, that the confusion matrix has room for, and that it shows
+CELL, BARS_WIDTH = (
+    0.25,
+    4.5,
+)  # inches: the side of a cell, and the width of all bars with their labels
 LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
 MOST_EXPECTED = 0.9998  # exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest
 MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
@@ -39,7 +45,10 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
     """Draw loss and exact match in training and validation over the epochs, from the rows of metrics of epochs."""
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    epochs, best = [row["epoch"] for row in rows], next(row for row in rows if row["epoch"] == best_epoch)
+    epochs, best = (
+        [row["epoch"] for row in rows],
+        next(row for row in rows if row["epoch"] == best_epoch),
+    )
     for axes, what, title, value in (
         (left, "loss", "loss (log scale)", f"{best['validation_loss']:.3g}"),
         (right, "exact", "exact match (log scale of the error)", f"{best['validation_exact']:.2%}"),
@@ -47,23 +56,34 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
         for kind, colour, line, size in (("training", RED, "--", 5), ("validation", BLUE, "-", 3)):
             values = [row[f"{kind}_{what}"] for row in rows]
             marker = "o" if len(rows) <= MAX_MARKED else ""
-            style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
+            style: dict[str, Any] = {
+                "color": colour,
+                "linestyle": line,
+                "marker": marker,
+                "markersize": size,
+            }
             axes.plot(epochs, values, label=kind, clip_on=False, **style)
-        axes.axvline(best_epoch, color=GREY, linestyle=":", label=f"best epoch {best_epoch}: {value}")
+        axes.axvline(
+            best_epoch, color=GREY, linestyle=":", label=f"best epoch {best_epoch}: {value}"
+        )
         axes.set_title(title)
         axes.set_xlabel("epoch")
         axes.set_xlim(0.5, epochs[-1] + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
         axes.grid(alpha=0.3)
         axes.legend()
-    if any(row["training_loss"] > 0 for row in rows):  # the loss of an alphabet of one character is 0
+    if any(
+        row["training_loss"] > 0 for row in rows
+    ):  # the loss of an alphabet of one character is 0
         left.set_yscale("log")
         low, high = left.get_ylim()
         subs = (1, 2, 5) if high > 10 * low else range(1, 10)
         left.yaxis.set_major_locator(LogLocator(subs=subs) if high > 4 * low else AutoLocator())
         left.yaxis.set_major_formatter("{x:g}")
         left.yaxis.set_minor_locator(NullLocator())
-    scale_by_error(right, [row[f"{kind}_exact"] for row in rows for kind in ("training", "validation")])
+    scale_by_error(
+        right, [row[f"{kind}_exact"] for row in rows for kind in ("training", "validation")]
+    )
     if best["training_loss"] > best["validation_loss"]:
         figure.supxlabel(textwrap.fill(why_training_loss_is_higher(config), 130), fontsize=9)
     return figure
@@ -84,7 +104,9 @@ def scale_by_error(axes: Axes, matches: Iterable[float]) -> None:
     An error of 0 has no logarithm: 100 % stands at half of the smallest error.
     """
     least = min([LEAST_ERROR, *((1 - match) / 2 for match in matches if match < 1)])
-    axes.set_yscale("function", functions=(lambda y: -np.log10(np.maximum(1 - y, least)), lambda v: 1 - 10**-v))
+    axes.set_yscale(
+        "function", functions=(lambda y: -np.log10(np.maximum(1 - y, least)), lambda v: 1 - 10**-v)
+    )
     errors = [digit * 10.0**-power for power in range(8) for digit in (1, 0.5, 0.2)]
     axes.set_yticks([1 - error for error in errors if error > 1.3 * least] + [1])
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.7g} %")
@@ -111,10 +133,14 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     bars = dict(islice(wrong.items(), MAX_BARS))
     shown = rows | columns | {*chain.from_iterable(bars)}
     fonts = fonts_for(shown - {""})
-    names = {character: visible(character, fonts) if character else "nothing" for character in shown}
+    names = {
+        character: visible(character, fonts) if character else "nothing" for character in shown
+    }
     families = [*dict.fromkeys(font.name for font in fonts.values()), *OWN_FONTS]
     width, height = (CELL * max(MIN_CELLS, len(side)) + 1 for side in (columns, rows))
-    figure = Figure(figsize=(BARS_WIDTH + width, max(height, CELL * len(bars)) + 1), layout="constrained")
+    figure = Figure(
+        figsize=(BARS_WIDTH + width, max(height, CELL * len(bars)) + 1), layout="constrained"
+    )
     figure.suptitle(title)
     left, right = figure.subplots(1, 2, width_ratios=(BARS_WIDTH, width))
     # The marks (U+200E) keep true before read between characters of scripts from right to left.
@@ -122,7 +148,9 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     draw_bars(left, labels, list(bars.values()), families)
     across, down = ([c for c in characters if c in side] for side in (columns, rows))
     matrix = np.array([[wrong.get((true, read), 0) for read in across] for true in down])
-    draw_matrix(right, matrix, [names[true] for true in down], [names[read] for read in across], families)
+    draw_matrix(
+        right, matrix, [names[true] for true in down], [names[read] for read in across], families
+    )
     misread = len({true for true, _ in wrong})
     part = f"{len(rows)} of " if len(rows) < misread else ""
     errors = counted(int(matrix.sum()), "error")
@@ -142,9 +170,13 @@ def draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[s
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
 
-def draw_matrix(axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[str], families: list[str]) -> None:
+def draw_matrix(
+    axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[str], families: list[str]
+) -> None:
     """Draw the counts of a matrix in square cells, the first row on top."""
-    axes.pcolormesh(matrix, cmap="Blues", vmin=0, vmax=1.2 * matrix.max(), edgecolors="lightgrey", linewidth=0.5)
+    axes.pcolormesh(
+        matrix, cmap="Blues", vmin=0, vmax=1.2 * matrix.max(), edgecolors="lightgrey", linewidth=0.5
+    )
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlim(0, max(len(columns), MIN_CELLS))
     axes.set_ylim(max(len(rows), MIN_CELLS), 0)
@@ -162,7 +194,15 @@ def draw_matrix(axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[s
         count = matrix[row, column]
         colour = "white" if count > 0.8 * matrix.max() else "black"
         size = min(8, 24 / len(str(count)))
-        axes.text(column + 0.5, row + 0.5, str(count), ha="center", va="center", fontsize=size, color=colour)
+        axes.text(
+            column + 0.5,
+            row + 0.5,
+            str(count),
+            ha="center",
+            va="center",
+            fontsize=size,
+            color=colour,
+        )
 
 
 def draw_learning_curve(
@@ -182,18 +222,38 @@ def draw_learning_curve(
     shown = [*matches]
     axes.plot(images, matches, color=BLUE, marker="o", label="measured", clip_on=False)
     axes.vlines(images, lows, highs, color=BLUE)  # the band of a single point has no width
-    axes.fill_between(images, lows, highs, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval of the measured")
+    axes.fill_between(
+        images,
+        lows,
+        highs,
+        color=BLUE,
+        alpha=0.2,
+        linewidth=0,
+        label="95 % interval of the measured",
+    )
     if laws:
         counts = np.geomspace(images[0], 10 * images[-1], 100)
         expected = np.array([[law(count) for count in counts] for law in laws])
         low, high = np.percentile(expected, (2.5, 97.5), axis=0)
-        axes.plot(counts, expected[0], color=RED, linestyle="--", label="extrapolated by a power law")
-        axes.fill_between(counts, low, high, color=RED, alpha=0.15, linewidth=0, label="95 % interval of the law")
+        axes.plot(
+            counts, expected[0], color=RED, linestyle="--", label="extrapolated by a power law"
+        )
+        axes.fill_between(
+            counts, low, high, color=RED, alpha=0.15, linewidth=0, label="95 % interval of the law"
+        )
         shown.append(min(expected[0].max(), MOST_EXPECTED))
     beside = axes.get_yaxis_transform()
     for target in targets:
         axes.axhline(target, linewidth=1, linestyle=":", color=GREY)
-        axes.text(1.01, target, f"target {100 * target:g} %", transform=beside, va="center", fontsize=9, color=GREY)
+        axes.text(
+            1.01,
+            target,
+            f"target {100 * target:g} %",
+            transform=beside,
+            va="center",
+            fontsize=9,
+            color=GREY,
+        )
     scale_by_error(axes, shown)
     axes.set_xscale("log")
     axes.set_xticks(ticks_at(images, 10 * images[-1] if laws else images[-1]))

@@ -49,7 +49,9 @@ class Replicas:
         """Return into how many parts to divide so many images, which may be the rest of an epoch."""
         return large_enough(len(self.networks), images)
 
-    def backward(self, work: Callable[[nn.Module, Part], Result], parts: Sequence[Part]) -> list[Result]:
+    def backward(
+        self, work: Callable[[nn.Module, Part], Result], parts: Sequence[Part]
+    ) -> list[Result]:
         """Return what `work`, which computes gradients, returns for each part; the model gets the sum of gradients."""
         if len(parts) == 1:
             return [work(self.networks[0], parts[0])]
@@ -64,7 +66,9 @@ class Replicas:
         torch.set_num_threads(threads)  # which the threads that are still to come take for theirs
         with one_thread():
             for network in self.networks[1 : len(parts)]:
-                for parameter, other in zip(self.networks[0].parameters(), network.parameters(), strict=True):
+                for parameter, other in zip(
+                    self.networks[0].parameters(), network.parameters(), strict=True
+                ):
                     if parameter.grad is not None and other.grad is not None:
                         parameter.grad += other.grad
         return results

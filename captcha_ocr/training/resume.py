@@ -33,7 +33,9 @@ def resume(trainer: Trainer, run: Run) -> Path | None:
         say(f"{run.out / LAST} is damaged: resuming from the checkpoint before it")
     progress = trainer.progress
     steps = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
-    run.tell(f"resumed    after {counted(progress.epoch, 'epoch')}{steps}, from {checkpoint.folder}")
+    run.tell(
+        f"resumed    after {counted(progress.epoch, 'epoch')}{steps}, from {checkpoint.folder}"
+    )
     return checkpoint.folder
 
 
@@ -47,7 +49,9 @@ def read_source(trainer: Trainer, run: Run) -> Checkpoint | None:
     load_into(trainer.model, folder)
     progress = checkpoint.progress
     if progress.best_exact >= 0 or current_path(folder.parent / BEST).exists():
-        progress.best_epoch, progress.best_exact, progress.best_loss = best_epoch_beside(checkpoint, run)
+        progress.best_epoch, progress.best_exact, progress.best_loss = best_epoch_beside(
+            checkpoint, run
+        )
         left = trainer.epochs is None or progress.epoch < trainer.epochs
         refusal = f"{folder} has done all its epochs and has no best model beside it; continue it with more --epochs"
         check(left or progress.best_exact >= 0, refusal)
@@ -68,7 +72,10 @@ def find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
         return None
     named = Path(resume)
     inside = out.resolve() in (named.resolve(), *named.resolve().parents)
-    check(not inside, f"{named} is in {out}, which holds no undamaged run to resume; choose another --out")
+    check(
+        not inside,
+        f"{named} is in {out}, which holds no undamaged run to resume; choose another --out",
+    )
     return find_checkpoint(named)
 
 
@@ -76,7 +83,10 @@ def check_same_run(checkpoint: Checkpoint, trainer: Trainer, run: Run) -> None:
     """Refuse a checkpoint of a run that was begun with other settings, and name them."""
     spec = checkpoint.spec
     changes = [] if spec.is_extended_by(run.spec) else spec.changes(run.spec)
-    check(not changes, f"{checkpoint.folder} is of another run ({'; '.join(changes)}); --init takes its weights alone")
+    check(
+        not changes,
+        f"{checkpoint.folder} is of another run ({'; '.join(changes)}); --init takes its weights alone",
+    )
     before, now = checkpoint.state.get("steps_per_epoch"), trainer.partition.steps
     check(
         before == now,
@@ -96,7 +106,9 @@ def best_epoch_beside(checkpoint: Checkpoint, run: Run) -> tuple[int, float, flo
         facts = None
     if facts is None or (facts["epoch"] > epoch and folder != run.out):
         # No best model, or one of epochs after this checkpoint, which the run in `out` has yet to do in its own way.
-        run.tell(f"best       unknown for the epochs before, in {folder}; the best of the coming epochs is kept")
+        run.tell(
+            f"best       unknown for the epochs before, in {folder}; the best of the coming epochs is kept"
+        )
         return epoch, -1.0, math.inf
     # A run that was killed between writing `best` and `last` has a newer best model than the checkpoint knows.
     validation = facts["validation"]

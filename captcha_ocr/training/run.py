@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import PRESETS, ModelConfig, Split, TrainConfig, derive_epochs, differences, preset_named
+from captcha_ocr.config import (
+    PRESETS,
+    ModelConfig,
+    Split,
+    TrainConfig,
+    derive_epochs,
+    differences,
+    preset_named,
+)
 from captcha_ocr.data.tables import excerpt
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import (
@@ -24,7 +32,12 @@ from captcha_ocr.training.drawing import DrawnData, TrainingData
 
 RUN_VERSION = 4  # of run.json and state.json
 OPTIONS = {  # of train, by the name of their field
-    **{"preset": "--preset", "epochs": "--epochs", "patience": "--patience", "batch_size": "--batch-size"},
+    **{
+        "preset": "--preset",
+        "epochs": "--epochs",
+        "patience": "--patience",
+        "batch_size": "--batch-size",
+    },
     **{"learning_rate": "--lr", "schedule": "--schedule", "loss": "--loss", "images": "--images"},
     **{"precision": "--precision", "seed": "--seed"},
 }
@@ -82,7 +95,9 @@ class RunSpec:
             model=model_for(dataset, config, init),
             images={split: dataset.count(split) for split in get_args(Split)},
             data=dataset.sha256,
-            init=None if init is None else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+            init=None
+            if init is None
+            else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
             drawn=dataset.identity if isinstance(dataset, DrawnData) else None,
         )
 
@@ -104,9 +119,20 @@ class RunSpec:
         """Invert `to_dict`; further keys are ignored. UsageError for a malformed document."""
         try:
             images = {split: int(document["images"][split]) for split in get_args(Split)}
-            training, model = TrainConfig.from_dict(document["training"]), ModelConfig.from_dict(document["model"])
+            training, model = (
+                TrainConfig.from_dict(document["training"]),
+                ModelConfig.from_dict(document["model"]),
+            )
             drawn = None if document.get("drawn") is None else dict(document["drawn"])
-            return cls(training, model, images, document["data"], document["init"], document["begun_from"], drawn)
+            return cls(
+                training,
+                model,
+                images,
+                document["data"],
+                document["init"],
+                document["begun_from"],
+                drawn,
+            )
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # int(inf)
             raise UsageError(f"the description of a run is malformed ({error})") from None
 
@@ -129,11 +155,21 @@ class RunSpec:
         """
         told = {"preset", *self.given, *new.given}
         changed = [line.partition(": ") for line in differences(self.training, new.training)]
-        words = [f"{OPTIONS.get(name, name)}: {values}" for name, _, values in changed if name in told]
+        words = [
+            f"{OPTIONS.get(name, name)}: {values}" for name, _, values in changed if name in told
+        ]
         both_drawn = self.drawn is not None and new.drawn is not None
         parts = ["size"] if both_drawn else ["charset", "lengths", "size"]
-        parts += ["network"] if (self.training.preset, self.init) == (new.training.preset, new.init) else []
-        words += [line for part in parts for line in differences(getattr(self.model, part), getattr(new.model, part))]
+        parts += (
+            ["network"]
+            if (self.training.preset, self.init) == (new.training.preset, new.init)
+            else []
+        )
+        words += [
+            line
+            for part in parts
+            for line in differences(getattr(self.model, part), getattr(new.model, part))
+        ]
         names = {"train": "--images"} if both_drawn else {}
         words += [
             f"{names.get(split, f'{split} images')}: {self.images[split]:,} -> {count:,}"
@@ -141,7 +177,11 @@ class RunSpec:
             if self.images[split] != count
         ]
         words += drawing_changes(self.drawn, new.drawn)
-        words += ["other images"] if self.data != new.data and self.drawn is None and new.drawn is None else []
+        words += (
+            ["other images"]
+            if self.data != new.data and self.drawn is None and new.drawn is None
+            else []
+        )
         return words + (["other starting weights (--init)"] if self.init != new.init else [])
 
     def is_extended_by(self, new: "RunSpec") -> bool:
@@ -188,7 +228,9 @@ def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
         if name not in ("seed", "look") and old.get(name) != new.get(name)
     ]
     # Most options change the look, too.
-    return words or [f"the design {new['design']} was changed"] * (old.get("look") != new.get("look"))
+    return words or [f"the design {new['design']} was changed"] * (
+        old.get("look") != new.get("look")
+    )
 
 
 def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:

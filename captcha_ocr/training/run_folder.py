@@ -29,7 +29,10 @@ from captcha_ocr.training.run import RUN_VERSION, RunSpec
 
 BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
-FOLDERS, OUTPUT_FILES = (BEST, LAST, PREVIOUS), (METRICS_FILE, CURVES_FILE, CONFUSION_FILE)  # beside run.json
+FOLDERS, OUTPUT_FILES = (
+    (BEST, LAST, PREVIOUS),
+    (METRICS_FILE, CURVES_FILE, CONFUSION_FILE),
+)  # beside run.json
 REPLACED = "replaced"
 KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of --keep-every
 RUN_FORMAT = "captcha-ocr run"
@@ -91,7 +94,8 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
         check_best(out, existing)
         return finished
     check(
-        resume != "never", f"{out} holds an unfinished run; continue it with --resume auto, or replace it with --force"
+        resume != "never",
+        f"{out} holds an unfinished run; continue it with --resume auto, or replace it with --force",
     )
     if current_path(out / BEST).exists():
         check_best(out, existing)
@@ -113,7 +117,10 @@ def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
 
 def origin_of(out: Path, resume: str) -> str | None:
     """Return the hash of the checkpoint that `resume` names; None where a run in `out` would resume from it anyway."""
-    if resume in ("auto", "never") or Path(resume).resolve() in (out.resolve(), (out / LAST).resolve()):
+    if resume in ("auto", "never") or Path(resume).resolve() in (
+        out.resolve(),
+        (out / LAST).resolve(),
+    ):
         return None
     return str(read_config(find_checkpoint(Path(resume)))["sha256"])
 
@@ -132,7 +139,10 @@ def is_run(out: Path) -> bool:
 def may_be_replaced(out: Path) -> bool:
     """Tell whether there is a run in `out` that --force may replace; UsageError if `replaced` holds something else."""
     older = out / REPLACED
-    check(not older.exists() or bool(parts_of_run(older)), f"{older} was not written by train; choose another --out")
+    check(
+        not older.exists() or bool(parts_of_run(older)),
+        f"{older} was not written by train; choose another --out",
+    )
     return is_run(out)
 
 
@@ -185,7 +195,11 @@ def parts_of_run(out: Path) -> list[Path]:
     """Return what a run wrote into `out`; run.json comes last, since it marks the rest as ours."""
     names = [form(Path(name)).name for name in FOLDERS for form in (Path, backup_path)]
     names += [path.name for path in out.glob("*") if KEPT.fullmatch(path.name) and path.is_dir()]
-    return [out / name for name in (*names, TENSORBOARD, *OUTPUT_FILES, RUN_FILE) if (out / name).exists()]
+    return [
+        out / name
+        for name in (*names, TENSORBOARD, *OUTPUT_FILES, RUN_FILE)
+        if (out / name).exists()
+    ]
 
 
 def kept_checkpoint(out: Path, epoch: int) -> Path:
@@ -196,7 +210,8 @@ def kept_checkpoint(out: Path, epoch: int) -> Path:
 def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write metrics.jsonl, all rows at once; a value that is not a finite number becomes null."""
     numbers = [
-        {key: finite(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows
+        {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
+        for row in rows
     ]
     lines = [json.dumps(row) + "\n" for row in numbers]
     write_atomic(out / METRICS_FILE, "".join(lines).encode())

@@ -23,7 +23,9 @@ class StepGraph:
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.kind: object = None  # of the calls that the graph is for; until there is one, of the last call
+        self.kind: object = (
+            None  # of the calls that the graph is for; until there is one, of the last call
+        )
         self.calls = 0
 
     def __call__(
@@ -45,7 +47,9 @@ class StepGraph:
         self.graph.replay()
         return self.outputs
 
-    def record(self, update: Update, tensors: tuple[Tensor, Tensor, Tensor], global_batch: int) -> None:
+    def record(
+        self, update: Update, tensors: tuple[Tensor, Tensor, Tensor], global_batch: int
+    ) -> None:
         """Record the update, without carrying it out."""
         (group,) = self.optimizer.param_groups
         rate = group["lr"]

@@ -32,7 +32,10 @@ class TensorBoardLogger:
     def check_installed() -> None:
         """Raise UsageError unless the package is installed."""
         is_installed = find_spec("tensorboard") is not None
-        check(is_installed, "--tensorboard needs another package; install it with: pip install tensorboard")
+        check(
+            is_installed,
+            "--tensorboard needs another package; install it with: pip install tensorboard",
+        )
 
     def write(self, rows: Iterable[dict[str, Any]]) -> None:
         """Add rows of metrics: those of training steps, and the validation values of epochs."""

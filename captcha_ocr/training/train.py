@@ -29,7 +29,15 @@ from captcha_ocr.training.loop import TrainingLoop
 from captcha_ocr.training.optim import make_optimizer, make_scaler
 from captcha_ocr.training.resume import resume
 from captcha_ocr.training.run import Run, RunSpec, TrainOptions, model_for
-from captcha_ocr.training.run_folder import BEST, REPLACED, Finished, find_run, may_be_replaced, origin_of, start_run
+from captcha_ocr.training.run_folder import (
+    BEST,
+    REPLACED,
+    Finished,
+    find_run,
+    may_be_replaced,
+    origin_of,
+    start_run,
+)
 from captcha_ocr.training.tensorboard import TensorBoardLogger
 from captcha_ocr.training.trainer import Trainer
 
@@ -37,7 +45,10 @@ TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to estimate how long a run take
 
 
 def train(
-    data: Sequence[Path] | DrawOptions, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()
+    data: Sequence[Path] | DrawOptions,
+    out: Path,
+    config: TrainConfig,
+    options: TrainOptions = TrainOptions(),
 ) -> Finished:
     """Train on the shards in the folders `data`, or on what such options draw; write the best model, curves, metrics
     and run.json to `out`.
@@ -63,17 +74,25 @@ def train(
         TensorBoardLogger.check_installed()
     with process_group(device) as group, contextlib.ExitStack() as lock:
         found = group.broadcast_from_main(
-            lambda: inspect_folder(out, dataset, config, options, lock), dump=FolderState.dump, load=FolderState.load
+            lambda: inspect_folder(out, dataset, config, options, lock),
+            dump=FolderState.dump,
+            load=FolderState.load,
         )
         if found.finished is not None:
             if group.rank == 0:
-                say(f"{'finished':10} {out} holds this run already; nothing was trained", options.quiet)
+                say(
+                    f"{'finished':10} {out} holds this run already; nothing was trained",
+                    options.quiet,
+                )
             return found.finished
         spec = found.spec
         # The other processes do not read the model to start from.
         own = replace(RunSpec.of(dataset, config), init=spec.init, model=spec.model)
         changes = spec.changes(own)
-        check(not changes, f"this process was started with other settings than the main one ({'; '.join(changes)})")
+        check(
+            not changes,
+            f"this process was started with other settings than the main one ({'; '.join(changes)})",
+        )
         run = Run(out, spec, dataset, group, options, found.replaces)
         with enough_memory(group.device, memory_advice(config.batch_size, dataset, out)):
             return start_or_resume(run)
@@ -96,14 +115,22 @@ class FolderState:
     def load(cls, data: bytes) -> "FolderState":
         """Invert `dump`."""
         spec, finished, replaces = json.loads(data)
-        return cls(RunSpec.from_dict(spec), None if finished is None else Finished(**finished), replaces)
+        return cls(
+            RunSpec.from_dict(spec), None if finished is None else Finished(**finished), replaces
+        )
 
 
 def inspect_folder(
-    out: Path, dataset: TrainingData, config: TrainConfig, options: TrainOptions, lock: contextlib.ExitStack
+    out: Path,
+    dataset: TrainingData,
+    config: TrainConfig,
+    options: TrainOptions,
+    lock: contextlib.ExitStack,
 ) -> FolderState:
     """Look at what is in `out` and refuse what does not fit; lock the folder unless the run has finished."""
-    spec = replace(RunSpec.of(dataset, config, options.init), begun_from=origin_of(out, options.resume))
+    spec = replace(
+        RunSpec.of(dataset, config, options.init), begun_from=origin_of(out, options.resume)
+    )
     check_fits(dataset, spec)
     finished, replaces = None, False
     try:
@@ -121,10 +148,15 @@ def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
     """Refuse images of a size that the network cannot use, and name the option or command that makes others."""
     model, preset = spec.model, PRESETS[spec.training.preset]
     if model.network.pool == "global":
-        check(spec.training.loss != "ctc", f"--loss ctc needs columns, which the preset {spec.training.preset} has not")
+        check(
+            spec.training.loss != "ctc",
+            f"--loss ctc needs columns, which the preset {spec.training.preset} has not",
+        )
     if preset.size is not None and preset.size.step is None and preset.size != dataset.size:
         reason = f"the preset {spec.training.preset} needs {preset.size}"
-    elif model.network.pool != "global" and columns_of(model) < 2 * model.lengths.longest - 1:  # "aaa" needs blanks
+    elif (
+        model.network.pool != "global" and columns_of(model) < 2 * model.lengths.longest - 1
+    ):  # "aaa" needs blanks
         reason = f"they are too narrow for {model.lengths} characters"
     else:
         return
@@ -133,7 +165,9 @@ def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
         raise UsageError(f"{dataset.name}: the images are {dataset.size}, but {reason}; {way_out}")
     folder, manifest = dataset.folders[0], dataset.manifests[0]
     command = prepare_command(manifest, folder, spec.training.preset)
-    raise UsageError(f"{folder} holds images of {dataset.size}, but {reason}; make others with: {command}")
+    raise UsageError(
+        f"{folder} holds images of {dataset.size}, but {reason}; make others with: {command}"
+    )
 
 
 def memory_advice(batch_size: int, dataset: TrainingData, out: Path) -> str:
@@ -150,13 +184,23 @@ def start_or_resume(run: Run) -> Finished:
     dataset, group, config = run.dataset, run.group, run.spec.training
     partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
     check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
-    check(partition.total >= 2, f"{dataset.name} has {partition.total} training image; at least 2 are needed")
-    check(partition.steps > 0, f"{dataset.name} has too few training images for {group.world_size} processes")
+    check(
+        partition.total >= 2,
+        f"{dataset.name} has {partition.total} training image; at least 2 are needed",
+    )
+    check(
+        partition.steps > 0,
+        f"{dataset.name} has too few training images for {group.world_size} processes",
+    )
     if isinstance(dataset, Dataset):
         test = slices_of(dataset.of_split("test"), group.portion(dataset.count("test")))
-        check_shard_refs(part.ref for part in test)  # the test shards are read only at the end, the others now
+        check_shard_refs(
+            part.ref for part in test
+        )  # the test shards are read only at the end, the others now
     keep_freed_memory()
-    with contextlib.closing(load_split(dataset, "train", group, partition.samples, run.options.stream)) as training:
+    with contextlib.closing(
+        load_split(dataset, "train", group, partition.samples, run.options.stream)
+    ) as training:
         return train_on(training, partition, run)
 
 
@@ -164,7 +208,9 @@ def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished
     """Load the network, resume where the run was stopped, train and score."""
     dataset, group, config = run.dataset, run.group, run.spec.training
     validation = load_split(dataset, "val", group, stream=run.options.stream)
-    trainer = Trainer(run.spec.model, config, partition, run.options.init if group.is_main else None)
+    trainer = Trainer(
+        run.spec.model, config, partition, run.options.init if group.is_main else None
+    )
     tell_settings(run, trainer, training)
     checkpoint = resume(trainer, run)
     trainer.replicate(group.wrap(trainer.model))
@@ -172,9 +218,15 @@ def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished
     run.tell(estimate(trainer, training, dataset.count("val")))
     if group.is_main:
         if run.replaces:
-            run.tell(f"replaces   the run in {run.out}; {run.out / REPLACED} keeps it until this one has finished")
+            run.tell(
+                f"replaces   the run in {run.out}; {run.out / REPLACED} keeps it until this one has finished"
+            )
         start_run(run.out, run.spec, run.replaces, checkpoint)
-        if checkpoint is not None and trainer.progress.best_exact >= 0 and not (run.out / BEST).exists():
+        if (
+            checkpoint is not None
+            and trainer.progress.best_exact >= 0
+            and not (run.out / BEST).exists()
+        ):
             copy_model(current_path(checkpoint.parent / BEST), run.out / BEST)
     with Interruption() as interruption:
         loop = TrainingLoop(run, trainer, training, validation, interruption)
@@ -201,21 +253,27 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
     run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
     if init is not None:
-        frozen = f"; first the classifier alone is trained, for {counted(trainer.frozen_steps, 'step')}"
+        frozen = (
+            f"; first the classifier alone is trained, for {counted(trainer.frozen_steps, 'step')}"
+        )
         run.tell(f"weights    from {describe_model(init)}{frozen * (trainer.frozen_steps > 0)}")
 
 
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
     """Estimate how long the run takes."""
     rate = measure_rate(trainer, training)
-    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate) + training.extra_seconds
+    epoch_s = (
+        epoch_seconds(trainer.partition.total, validation_images, rate) + training.extra_seconds
+    )
     patience = counted(trainer.config.patience, "epoch")
     if trainer.epochs is None:
         return (
             f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); the run ends when validation "
             f"has not improved for {patience}"
         )
-    left = trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.partition.steps
+    left = (
+        trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.partition.steps
+    )
     line = f"expected   about {duration(left * epoch_s)} for {counted(math.ceil(left), 'epoch')} ({rate:,.0f} images/s)"
     if trainer.config.patience >= trainer.epochs:
         return line
@@ -248,6 +306,10 @@ def measure_rate(trainer: Trainer, training: Batches) -> float:
 def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOptions) -> float:
     """Measure the training images per second of a run that is not begun."""
     with process_group(choose_device(local_device(options.device))) as group:
-        partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
+        partition = BatchPartition(
+            config.images or dataset.count("train"), config.batch_size, group
+        )
         training = load_split(dataset, "train", group, partition.samples, options.stream)
-        return measure_rate(Trainer(model_for(dataset, config, options.init), config, partition), training)
+        return measure_rate(
+            Trainer(model_for(dataset, config, options.init), config, partition), training
+        )

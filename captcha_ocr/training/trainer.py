@@ -90,7 +90,11 @@ class Trainer:
     """
 
     def __init__(
-        self, model_config: ModelConfig, config: TrainConfig, partition: BatchPartition, init: Path | None = None
+        self,
+        model_config: ModelConfig,
+        config: TrainConfig,
+        partition: BatchPartition,
+        init: Path | None = None,
     ) -> None:
         self.config, self.partition = config, partition
         self.group, self.device = partition.group, partition.group.device
@@ -100,7 +104,9 @@ class Trainer:
         if init is not None:
             copy_matching_weights(load_model(find_model_folder(init)), model)
         self.model = to_device(model, self.device)
-        self.start: dict[str, Tensor] = {}  # the weights that it starts from, if they count in its result
+        self.start: dict[
+            str, Tensor
+        ] = {}  # the weights that it starts from, if they count in its result
         if config.start_images:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.group.broadcast(self.start.values())
@@ -112,15 +118,25 @@ class Trainer:
         self.scaler = make_scaler(self.device, self.precision)
         self.frozen_steps = round(config.frozen * (self.epochs or 1) * partition.steps)
         self.progress = Progress()
-        self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
+        self.epoch_metrics, self.recent_metrics = (
+            RunningMetrics(self.device),
+            RunningMetrics(self.device),
+        )
         self.replicate(self.model)
 
     def replicate(self, network: nn.Module) -> None:
         """Train `network`, the model or its wrapper for several processes, with copies for the threads of one."""
         alone = self.group.world_size == 1
-        self.replicas = Replicas(network, count_parts(self.device, self.config.batch_size) if alone else 1)
+        self.replicas = Replicas(
+            network, count_parts(self.device, self.config.batch_size) if alone else 1
+        )
         # CTC of columns and the scaler of fp16 wait for the device, which a graph cannot.
-        fits = alone and self.device.type == "cuda" and self.config.loss != "ctc" and not self.scaler.is_enabled()
+        fits = (
+            alone
+            and self.device.type == "cuda"
+            and self.config.loss != "ctc"
+            and not self.scaler.is_enabled()
+        )
         self.graph = StepGraph(self.optimizer) if fits else None
 
     def result(self) -> ResNet18:
@@ -160,10 +176,14 @@ class Trainer:
             return self.update(images, targets, labels, global_batch)
         return self.graph(self.update, images, targets, labels, global_batch)
 
-    def update(self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int) -> tuple[Tensor, Tensor]:
+    def update(
+        self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int
+    ) -> tuple[Tensor, Tensor]:
         """Take the step on images that are augmented, with their targets."""
         # DistributedDataParallel averages the gradients, but processes may have unequal numbers of images.
-        weight = self.scaler.scale(torch.full((), self.group.world_size / global_batch, device=self.device))
+        weight = self.scaler.scale(
+            torch.full((), self.group.world_size / global_batch, device=self.device)
+        )
 
         def work(network: nn.Module, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             loss, read = self.loss_of(network, *part)
@@ -178,7 +198,9 @@ class Trainer:
         if self.progress.step < self.frozen_steps:
             for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
                 parameter.grad = None
-        with one_thread():  # two are hardly faster here, and beside another program four times as slow
+        with (
+            one_thread()
+        ):  # two are hardly faster here, and beside another program four times as slow
             self.scaler.step(self.optimizer)
         self.scaler.update()
         return torch.stack(totals).sum() / len(labels), torch.cat(reads) != labels
@@ -196,10 +218,14 @@ class Trainer:
         with autocast(self.device, self.precision):
             logits = network(images, as_columns=self.config.loss == "ctc")
         if self.config.loss == "ctc":
-            return self.loss_of_columns(logits, targets), read_columns(logits.detach(), targets.shape[1])
+            return self.loss_of_columns(logits, targets), read_columns(
+                logits.detach(), targets.shape[1]
+            )
         if self.config.smoothing:
             targets = smooth(targets, logits.shape[-1], self.config.smoothing)
-        return LOSSES[self.config.loss](logits, targets, self.config.focus), logits.detach().argmax(-1)
+        return LOSSES[self.config.loss](logits, targets, self.config.focus), logits.detach().argmax(
+            -1
+        )
 
     def loss_of_columns(self, columns: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of columns, in part with both cases as one."""
@@ -242,9 +268,13 @@ class Trainer:
                 self.recent_metrics.add(loss, wrong, elapsed)
                 if ends_interval:
                     self.end_interval()
-                if bar.wants_note():  # twice a second: besides the rows of metrics the only waits for the device
+                if (
+                    bar.wants_note()
+                ):  # twice a second: besides the rows of metrics the only waits for the device
                     bar.note(str(self.epoch_metrics + self.recent_metrics))
-                bar.show(min(partition.total, progress.batch * partition.batch_size), partition.total)
+                bar.show(
+                    min(partition.total, progress.batch * partition.batch_size), partition.total
+                )
                 between_steps()
         return self.row(self.epoch_metrics)
 
@@ -258,7 +288,10 @@ class Trainer:
         recent = self.recent_metrics
         self.group.all_reduce(recent.loss, recent.exact, recent.images)
         self.progress.rows.append({"by": "step", **self.row(recent)})
-        self.epoch_metrics, self.recent_metrics = self.epoch_metrics + recent, RunningMetrics(self.device)
+        self.epoch_metrics, self.recent_metrics = (
+            self.epoch_metrics + recent,
+            RunningMetrics(self.device),
+        )
 
     def end_epoch(self, validation_loss: float = 0.0) -> None:
         """Count the epoch as done, and update a schedule that depends on the validation loss."""
@@ -266,7 +299,10 @@ class Trainer:
             self.schedule.step(validation_loss)
         self.progress.epoch += 1
         self.progress.batch = 0
-        self.epoch_metrics, self.recent_metrics = RunningMetrics(self.device), RunningMetrics(self.device)
+        self.epoch_metrics, self.recent_metrics = (
+            RunningMetrics(self.device),
+            RunningMetrics(self.device),
+        )
 
     def row(self, metrics: RunningMetrics) -> dict[str, Any]:
         """Return a row of metrics; waits for the device."""

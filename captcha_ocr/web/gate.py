@@ -27,7 +27,10 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-NO_BODY, MAX_DIGITS = 10_000, 15  # bytes that a request without a use for its body may have; digits of a length
+NO_BODY, MAX_DIGITS = (
+    10_000,
+    15,
+)  # bytes that a request without a use for its body may have; digits of a length
 OTHER = "other"  # the endpoint of a path that is not served: a client must not fill the memory with names
 
 
@@ -92,7 +95,9 @@ class Gate:
         if self.hosts is not None and host.lower() not in self.hosts:
             return error(421, f"this server does not answer for the host {host[:100]!r}")
         if self.token is not None and path not in self.open_paths and not self.knows_token(headers):
-            return error(401, "send the token: Authorization: Bearer TOKEN", **{"WWW-Authenticate": "Bearer"})
+            return error(
+                401, "send the token: Authorization: Bearer TOKEN", **{"WWW-Authenticate": "Bearer"}
+            )
         length, limit = headers.get("content-length", "0"), self.limits.get(path, NO_BODY)
         if len(length) > MAX_DIGITS or (length.isdecimal() and int(length) > limit):
             return error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
@@ -100,7 +105,9 @@ class Gate:
 
     def knows_token(self, headers: Headers) -> bool:
         """Tell whether a request carries the token."""
-        return hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self.token}".encode())
+        return hmac.compare_digest(
+            headers.get("authorization", "").encode(), f"Bearer {self.token}".encode()
+        )
 
     def finish(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Count a request, and write its line into the log."""

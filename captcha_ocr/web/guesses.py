@@ -29,7 +29,9 @@ class Guess:
         """Return what is kept of a reading."""
         if isinstance(result, ImageError):
             return cls("", 0.0, (), str(result))
-        characters = tuple((each.character, round(each.confidence, 4)) for each in result.characters)
+        characters = tuple(
+            (each.character, round(each.confidence, 4)) for each in result.characters
+        )
         return cls(result.text, result.confidence, characters)
 
 
@@ -50,13 +52,17 @@ class Guesses:
 
     def read(self, numbers: Iterable[int]) -> list[Guess]:
         """Read images with the present model."""
-        return list(map(Guess.of, self.recognizer.read_all([self.paths[number] for number in numbers])))
+        return list(
+            map(Guess.of, self.recognizer.read_all([self.paths[number] for number in numbers]))
+        )
 
     def start(self, numbers: list[int]) -> None:
         """Read these images in the background."""
         self.stop()
         self.stopped = threading.Event()
-        self.worker = threading.Thread(target=self.read_until, args=(numbers, self.stopped), daemon=True)
+        self.worker = threading.Thread(
+            target=self.read_until, args=(numbers, self.stopped), daemon=True
+        )
         self.worker.start()
 
     def read_until(self, numbers: list[int], stopped: threading.Event) -> None:

@@ -19,7 +19,13 @@ from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.web.gate import Gate, error
 from captcha_ocr.web.label_session import LabelSession
 from captcha_ocr.web.label_store import Conflict, Entry
-from captcha_ocr.web.reading_service import object_in, on_disconnect, on_http_error, on_our_error, page_routes
+from captcha_ocr.web.reading_service import (
+    object_in,
+    on_disconnect,
+    on_http_error,
+    on_our_error,
+    page_routes,
+)
 
 MAX_BODY = 10_000  # bytes
 
@@ -38,7 +44,9 @@ class LabelService:
         def post(path: str, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
             async def endpoint(request: Request) -> Response:
                 self.check_origin(request)
-                return JSONResponse(await run_in_threadpool(function, object_in(await request.body())))
+                return JSONResponse(
+                    await run_in_threadpool(function, object_in(await request.body()))
+                )
 
             return Route(path, endpoint, methods=["POST"], max_body_size=MAX_BODY)
 
@@ -96,12 +104,17 @@ class LabelService:
 
     async def view(self, request: Request) -> Response:
         """Return an image that was labelled before, or is to be labelled later."""
-        return JSONResponse(await run_in_threadpool(self.session.view, request.path_params["number"]))
+        return JSONResponse(
+            await run_in_threadpool(self.session.view, request.path_params["number"])
+        )
 
     async def image(self, request: Request) -> Response:
         """Return the file of an image: by its number, never by a path."""
         entry = self.session.store.entry(request.path_params["number"])
-        return Response(await run_in_threadpool(as_png, self.session.store.folder / entry.file), media_type="image/png")
+        return Response(
+            await run_in_threadpool(as_png, self.session.store.folder / entry.file),
+            media_type="image/png",
+        )
 
     async def progress(self, _: Request) -> Response:
         """Return how far it is."""
@@ -127,7 +140,9 @@ async def on_conflict(_: Request, reason: Conflict) -> Response:
 
 async def on_failure(_: Request, reason: CaptchaOcrError | OSError) -> Response:
     """Answer 507 where the disk is full, or a file cannot be read or written: the page keeps the text."""
-    return error(507, f"{reason.filename}: {reason.strerror}" if isinstance(reason, OSError) else str(reason))
+    return error(
+        507, f"{reason.filename}: {reason.strerror}" if isinstance(reason, OSError) else str(reason)
+    )
 
 
 def gated(session: LabelSession, hosts: frozenset[str], token: str, log: TextIO | None) -> Gate:

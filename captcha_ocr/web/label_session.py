@@ -54,7 +54,11 @@ class LabelSession:
 
     def tested(self) -> list[int]:
         """Return the numbers of the labelled test images."""
-        return [number for number, entry in enumerate(self.store.entries) if entry.text and entry.split == "test"]
+        return [
+            number
+            for number, entry in enumerate(self.store.entries)
+            if entry.text and entry.split == "test"
+        ]
 
     def open_numbers(self) -> list[int]:
         """Return the numbers of the images without a label that were not skipped."""
@@ -92,7 +96,9 @@ class LabelSession:
             "file": entry.file,
             "version": entry.version,
             "text": entry.text,
-            "guess": None if guess is None else {"text": guess.text, "characters": guess.characters},
+            "guess": None
+            if guess is None
+            else {"text": guess.text, "characters": guess.characters},
             "problem": guess.problem if guess else None,
         }
 
@@ -121,7 +127,10 @@ class LabelSession:
             "with_guess": self.shows_guess(number),
             "as_guessed": None if guess is None else guess.text == entry.text,
         }
-        with suppress(OSError), open(self.journal, "a", encoding="utf-8") as stream:  # the label itself is saved
+        with (
+            suppress(OSError),
+            open(self.journal, "a", encoding="utf-8") as stream,
+        ):  # the label itself is saved
             stream.write(json.dumps(line) + "\n")
 
     def take_over(self, run: Path, labels: int) -> None:
@@ -130,7 +139,9 @@ class LabelSession:
         assert score is not None, "the training has ended"
         self.points.append(Point(labels, *score))
         trained = Recognizer(run)
-        held_out = [n for n, entry in enumerate(self.store.entries) if entry.split == "val" and entry.text]
+        held_out = [
+            n for n, entry in enumerate(self.store.entries) if entry.split == "val" and entry.text
+        ]
         before = self.right_of(self.guesses.recognizer, held_out)
         if self.right_of(trained, held_out) >= before:
             self.model = str(run)
@@ -142,27 +153,49 @@ class LabelSession:
         texts = [self.store.entries[number].text or "" for number in numbers]
         normal = recognizer.config.charset.normalize
         return sum(
-            getattr(reading, "text", None) == normal(text) for reading, text in zip(readings, texts, strict=True)
+            getattr(reading, "text", None) == normal(text)
+            for reading, text in zip(readings, texts, strict=True)
         )
 
     def progress(self) -> dict[str, Any]:
         """Return how far the person is, how well the model reads by now, and what comes next."""
         entries = self.store.entries
         skipped = sum(entry.text == "" for entry in entries)
-        result: dict[str, Any] = {"images": len(entries), "labelled": self.labelled, "skipped": skipped}
-        result |= {"model": self.model, "training": self.training.is_running, "next_training": self.milestone}
-        result |= {"problem": self.training.problem, "outlook": outlook(self.points) if self.points else []}
+        result: dict[str, Any] = {
+            "images": len(entries),
+            "labelled": self.labelled,
+            "skipped": skipped,
+        }
+        result |= {
+            "model": self.model,
+            "training": self.training.is_running,
+            "next_training": self.milestone,
+        }
+        result |= {
+            "problem": self.training.problem,
+            "outlook": outlook(self.points) if self.points else [],
+        }
         found = self.guesses.found
-        judged = [found[number].text == entries[number].text for number in self.tested() if number in found]
+        judged = [
+            found[number].text == entries[number].text
+            for number in self.tested()
+            if number in found
+        ]
         if self.points:
             right, images = self.points[-1].exact, self.points[-1].tested
         else:
             right, images = sum(judged), len(judged)
         if images:
-            result["accuracy"] = {"right": right, "images": images, "interval": wilson_interval(right, images)}
+            result["accuracy"] = {
+                "right": right,
+                "images": images,
+                "interval": wilson_interval(right, images),
+            }
         result["to_learn"] = sum(bool(entry.text) and entry.split == "train" for entry in entries)
         folder = str(self.store.folder)
-        commands = [command_line("prepare", folder), command_line("train")] if result["to_learn"] else []
+        commands = (
+            [command_line("prepare", folder), command_line("train")] if result["to_learn"] else []
+        )
         return result | {"commands": [] if self.is_blind else commands}
 
     def people(self) -> str:
@@ -170,8 +203,16 @@ class LabelSession:
         answers = {entry.file: entry.text for entry in self.store.entries if entry.text is not None}
         journal = self.journal.read_text("utf-8") if self.journal.exists() else ""
         lines = [line for line in map(json.loads, journal.splitlines()) if line["file"] in answers]
-        known = {label.file: label.text for label in find_labels(self.store.folder).labels if label.file in answers}
-        rows = [str(score_texts(list(known.values()), [answers[file] for file in known]))] if known else []
+        known = {
+            label.file: label.text
+            for label in find_labels(self.store.folder).labels
+            if label.file in answers
+        }
+        rows = (
+            [str(score_texts(list(known.values()), [answers[file] for file in known]))]
+            if known
+            else []
+        )
         seconds = [line["seconds"] for line in lines if line["seconds"] is not None]
         rows += [f"seconds an image       {median(seconds):.1f}  (median)"] if seconds else []
         return "\n".join(rows)

@@ -58,17 +58,30 @@ class LabelStore:
     def __init__(self, folder: Path, answers: Path | None = None) -> None:
         files = find_images(folder).images
         check(bool(files), f"{folder} holds no images")
-        hidden = next((name for name in TABLES if name != LABELS_FILE and (folder / name).exists()), None)
+        hidden = next(
+            (name for name in TABLES if name != LABELS_FILE and (folder / name).exists()), None
+        )
         check(
-            hidden is None or answers is not None, f"{folder} has labels in {hidden}: save them as {LABELS_FILE} first"
+            hidden is None or answers is not None,
+            f"{folder} has labels in {hidden}: save them as {LABELS_FILE} first",
         )
         self.left_out = [file for file in files if not fits_table(file)]
         files = [file for file in files if fits_table(file)]
-        self.folder, self.table, self.has_answers = folder, answers or folder / LABELS_FILE, answers is not None
+        self.folder, self.table, self.has_answers = (
+            folder,
+            answers or folder / LABELS_FILE,
+            answers is not None,
+        )
         held_out = self.held_out(len(files))
-        self.first = random.Random(SEED).sample(range(len(files)), len(files)) if answers else held_out  # shown first
-        split_of: dict[int, Split] = {number: ("val", "test")[place % 2] for place, number in enumerate(held_out)}
-        self.entries = [Entry(file, split_of.get(number, "train")) for number, file in enumerate(files)]
+        self.first = (
+            random.Random(SEED).sample(range(len(files)), len(files)) if answers else held_out
+        )  # shown first
+        split_of: dict[int, Split] = {
+            number: ("val", "test")[place % 2] for place, number in enumerate(held_out)
+        }
+        self.entries = [
+            Entry(file, split_of.get(number, "train")) for number, file in enumerate(files)
+        ]
         self.number_of = {file: number for number, file in enumerate(files)}
         self.names = FileNames(folder, None, files)
         self.others: list[tuple[str, str, str]] = []  # rows of files that are no images here
@@ -80,7 +93,9 @@ class LabelStore:
     @staticmethod
     def held_out(count: int) -> list[int]:
         """Return the numbers of the images that validate and test, in a random order that depends on `count` alone."""
-        return random.Random(SEED).sample(range(count), min(HELD_OUT, round(count * SHARE_HELD_OUT)))
+        return random.Random(SEED).sample(
+            range(count), min(HELD_OUT, round(count * SHARE_HELD_OUT))
+        )
 
     def load(self) -> None:
         """Read the table; UsageError if it has what would be lost."""
@@ -107,13 +122,22 @@ class LabelStore:
     def read_rows(self) -> list[Row]:
         """Return the rows of the table; UsageError if it has other columns than filename, text and split."""
         header = next(csv.reader(read_text(self.table).splitlines()), [])
-        fits = [name.strip().lower() for name in header] in (["filename", "text"], ["filename", "text", "split"])
-        check(fits, f"{self.table} has other columns than filename,text,split: name it otherwise, and start again")
+        fits = [name.strip().lower() for name in header] in (
+            ["filename", "text"],
+            ["filename", "text", "split"],
+        )
+        check(
+            fits,
+            f"{self.table} has other columns than filename,text,split: name it otherwise, and start again",
+        )
         rows = read_table(self.table)
         for row in rows:
             check(row.problem is None, f"{self.table} row {row.number}: {row.problem}")
             fits = not row.split or split_named(row.split) is not None
-            check(fits, f"{self.table} row {row.number}: split must be train, val or test, not {row.split!r}")
+            check(
+                fits,
+                f"{self.table} row {row.number}: split must be train, val or test, not {row.split!r}",
+            )
         return rows
 
     def save(self, number: int, text: str, version: int) -> Entry:
@@ -123,7 +147,10 @@ class LabelStore:
         cannot be a label. CaptchaOcrError if the disk is full: the older table is complete.
         """
         text = standard_form(text.strip())
-        check(len(text) <= MAX_LENGTH and text.isprintable(), f"a label has at most {MAX_LENGTH} printable characters")
+        check(
+            len(text) <= MAX_LENGTH and text.isprintable(),
+            f"a label has at most {MAX_LENGTH} printable characters",
+        )
         with self.lock:
             before = self.entry(number)
             if before.version != version:
@@ -163,7 +190,9 @@ class LabelStore:
 
     def document(self, entries: list[Entry]) -> bytes:
         """Return the table as CSV."""
-        own = ((each.file, marked(each.text), each.split) for each in entries if each.text is not None)
+        own = (
+            (each.file, marked(each.text), each.split) for each in entries if each.text is not None
+        )
         others = ((file, marked(text), split or "train") for file, text, split in self.others)
         return csv_of([("filename", "text", "split"), *own, *others]).encode()
 

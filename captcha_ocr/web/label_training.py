@@ -11,7 +11,10 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.system.files import remove_stale, write_atomic
 from captcha_ocr.training.run_folder import read_run
 
-FIRST, STEP = 150, 100  # labels before the first training; the distance to the next doubles each time
+FIRST, STEP = (
+    150,
+    100,
+)  # labels before the first training; the distance to the next doubles each time
 NICENESS = 10
 
 
@@ -44,8 +47,15 @@ class BackgroundTraining:
 
     def finished(self) -> list[tuple[int, Path]]:
         """Return the trainings that have ended, here or in an earlier session: the numbers of labels, and the runs."""
-        folders = {int(folder.name.rpartition("-")[2]): folder / "run" for folder in self.out.glob("labels-*")}
-        return [(labels, run) for labels, run in sorted(folders.items()) if score_of_test(run) is not None]
+        folders = {
+            int(folder.name.rpartition("-")[2]): folder / "run"
+            for folder in self.out.glob("labels-*")
+        }
+        return [
+            (labels, run)
+            for labels, run in sorted(folders.items())
+            if score_of_test(run) is not None
+        ]
 
     def start(self, table: bytes, labels: int) -> None:
         """Train on a table of labels."""
@@ -60,7 +70,9 @@ class BackgroundTraining:
         remove_stale(out)
         write_atomic(out / "labels.csv", table)
         shards, run = out / "shards", out / "run"
-        prepared = self.run("prepare", self.folder, "--labels", out / "labels.csv", "--out", shards, "--force")
+        prepared = self.run(
+            "prepare", self.folder, "--labels", out / "labels.csv", "--out", shards, "--force"
+        )
         if prepared and self.run("train", "--data", shards, "--out", run, "--force"):
             self.on_model(run, labels)
 
@@ -71,11 +83,17 @@ class BackgroundTraining:
             if self.is_stopped:
                 return False
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=lower
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                preexec_fn=lower,
             )
         _, errors = self.process.communicate()
         failed = self.process.returncode != 0 and not self.is_stopped
-        self.problem = errors.decode("utf-8", "replace").strip().rpartition("\n")[2] if failed else ""
+        self.problem = (
+            errors.decode("utf-8", "replace").strip().rpartition("\n")[2] if failed else ""
+        )
         return self.process.returncode == 0
 
     def stop(self) -> None:
@@ -99,4 +117,8 @@ def score_of_test(run: Path) -> tuple[int, int] | None:
         finished = read_run(run)[1]
     except DamagedError:
         return None
-    return None if finished is None or finished.test is None else (finished.test["exact"], finished.test["images"])
+    return (
+        None
+        if finished is None or finished.test is None
+        else (finished.test["exact"], finished.test["images"])
+    )

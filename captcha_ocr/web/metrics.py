@@ -24,7 +24,9 @@ class Metrics:
         """Count a request that was answered."""
         self.requests[endpoint, status] += 1
         self.seconds[endpoint] += seconds
-        self.buckets.setdefault(endpoint, [0] * (len(BUCKETS_S) + 1))[bisect_left(BUCKETS_S, seconds)] += 1
+        self.buckets.setdefault(endpoint, [0] * (len(BUCKETS_S) + 1))[
+            bisect_left(BUCKETS_S, seconds)
+        ] += 1
 
     def __str__(self) -> str:
         lines = ["# TYPE captcha_ocr_requests_total counter"]
@@ -39,8 +41,15 @@ class Metrics:
                 f'captcha_ocr_request_seconds_bucket{{endpoint="{endpoint}",le="{bound}"}} {total}'
                 for bound, total in zip(bounds, accumulate(counts), strict=True)
             ]
-            lines.append(f'captcha_ocr_request_seconds_sum{{endpoint="{endpoint}"}} {self.seconds[endpoint]:.6f}')
-            lines.append(f'captcha_ocr_request_seconds_count{{endpoint="{endpoint}"}} {sum(counts)}')
+            lines.append(
+                f'captcha_ocr_request_seconds_sum{{endpoint="{endpoint}"}} {self.seconds[endpoint]:.6f}'
+            )
+            lines.append(
+                f'captcha_ocr_request_seconds_count{{endpoint="{endpoint}"}} {sum(counts)}'
+            )
         lines += ["# TYPE captcha_ocr_in_flight gauge", f"captcha_ocr_in_flight {self.in_flight}"]
-        lines += ["# TYPE captcha_ocr_refused_total counter", f"captcha_ocr_refused_total {self.refused}"]
+        lines += [
+            "# TYPE captcha_ocr_refused_total counter",
+            f"captcha_ocr_refused_total {self.refused}",
+        ]
         return "\n".join(lines) + "\n"

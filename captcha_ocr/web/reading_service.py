@@ -83,7 +83,9 @@ class ReadingThreads:
         while True:
             jobs = self.take()
             for recognizer in {job.recognizer for job in jobs}:
-                self.read_together(recognizer, [job for job in jobs if job.recognizer is recognizer])
+                self.read_together(
+                    recognizer, [job for job in jobs if job.recognizer is recognizer]
+                )
 
     def take(self) -> list[Job]:
         """Wait for a job, and take it with those behind it, TOGETHER at most."""
@@ -158,15 +160,24 @@ class ReadingService:
         if kind not in (JSON_TYPE, ""):
             raise HTTPException(415, f"send JSON, not {kind[:100]!r}")
         images = object_in(await request.body()).get("images")
-        check(isinstance(images, list) and 0 < len(images) <= MAX_IMAGES, f"images must be 1 to {MAX_IMAGES} texts")
+        check(
+            isinstance(images, list) and 0 < len(images) <= MAX_IMAGES,
+            f"images must be 1 to {MAX_IMAGES} texts",
+        )
         self.check_room(len(images or ()))
 
         async def read(text: object) -> dict[str, Any]:
             try:
-                result = await self.threads.read(recognizer, image_in(text, self.recognizer.max_bytes))
+                result = await self.threads.read(
+                    recognizer, image_in(text, self.recognizer.max_bytes)
+                )
             except (ImageError, UsageError) as reason:
                 return {"error": str(reason)}
-            return {"error": str(result)} if isinstance(result, ImageError) else described(result, min_confidence)
+            return (
+                {"error": str(result)}
+                if isinstance(result, ImageError)
+                else described(result, min_confidence)
+            )
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images or ()))})
 
@@ -187,7 +198,10 @@ class ReadingService:
         unknown = next((name for name in query if name not in OPTIONS), None)
         check(unknown is None, f"unknown parameter {unknown!r}; there are {', '.join(OPTIONS)}")
         fold_case, least = query.get("fold_case", "false"), query.get("min_confidence", "0")
-        check(fold_case in ("true", "false"), f"fold_case must be true or false, not {fold_case[:40]!r}")
+        check(
+            fold_case in ("true", "false"),
+            f"fold_case must be true or false, not {fold_case[:40]!r}",
+        )
         is_share = re.fullmatch(r"0|1|0?\.[0-9]{1,9}|[01]\.0{1,9}|0\.[0-9]{1,9}", least) is not None
         check(is_share, f"min_confidence must be a number from 0 to 1, not {least[:40]!r}")
         lengths = Lengths.parse(query["length"]) if "length" in query else None
@@ -205,7 +219,9 @@ class ReadingService:
         """Answer 200 after one real reading."""
         if not self.is_ready:
             size = self.recognizer.config.size
-            await self.threads.read(self.recognizer, np.full((size.height, size.width, 3), 255, dtype=np.uint8))
+            await self.threads.read(
+                self.recognizer, np.full((size.height, size.width, 3), 255, dtype=np.uint8)
+            )
             self.is_ready = True
         return PlainTextResponse("ready\n")
 
@@ -220,7 +236,9 @@ class ReadingService:
         return JSONResponse(document)
 
 
-def gated(service: ReadingService, hosts: frozenset[str] | None, token: str | None, log: TextIO | None) -> Gate:
+def gated(
+    service: ReadingService, hosts: frozenset[str] | None, token: str | None, log: TextIO | None
+) -> Gate:
     """Return the application with the gate around it."""
     open_paths = (*OPEN_PATHS, *(route.path for route in service.page))
     return Gate(service.app(), hosts, token, open_paths, LIMITS, log, service.metrics)
@@ -235,7 +253,10 @@ def page_routes(name: str) -> list[Route]:
 
         return Route(path, endpoint)
 
-    return [route("/", f"{name}.html"), *(route(f"/{file}", file) for file in (f"{name}.js", "style.css", "icon.svg"))]
+    return [
+        route("/", f"{name}.html"),
+        *(route(f"/{file}", file) for file in (f"{name}.js", "style.css", "icon.svg")),
+    ]
 
 
 def type_of(request: Request) -> str:

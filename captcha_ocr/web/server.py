@@ -33,7 +33,11 @@ class TimedProtocol(H11Protocol):
         super().connection_made(transport)
         self.expect_request()
         if len(self.connections) > MAX_CONNECTIONS:
-            waiting = (each for each in self.connections if isinstance(each, TimedProtocol) and each.deadline)
+            waiting = (
+                each
+                for each in self.connections
+                if isinstance(each, TimedProtocol) and each.deadline
+            )
             min(waiting, key=TimedProtocol.due).transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -82,14 +86,28 @@ def listen(host: str, port: int) -> socket.socket:
 
 def server_of(app: ASGIApp) -> uvicorn.Server:
     """Return the server of an application."""
-    settings: dict[str, Any] = {"http": TimedProtocol, "ws": "none", "loop": "asyncio", "lifespan": "on"}
-    settings |= {"log_config": None, "access_log": False, "server_header": False, "date_header": False}
+    settings: dict[str, Any] = {
+        "http": TimedProtocol,
+        "ws": "none",
+        "loop": "asyncio",
+        "lifespan": "on",
+    }
+    settings |= {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "date_header": False,
+    }
     settings |= {"timeout_keep_alive": KEPT_S, "timeout_graceful_shutdown": SHUTDOWN_S}
-    return uvicorn.Server(uvicorn.Config(app, h11_max_incomplete_event_size=MAX_HEADERS, backlog=BACKLOG, **settings))
+    return uvicorn.Server(
+        uvicorn.Config(app, h11_max_incomplete_event_size=MAX_HEADERS, backlog=BACKLOG, **settings)
+    )
 
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; the requests in work are finished first."""
     sys.setswitchinterval(SWITCH_S)  # threads that read give Python's lock to this one sooner
-    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # uvicorn raises the signal again at its end
+    with contextlib.suppress(
+        KeyboardInterrupt, SystemExit
+    ):  # uvicorn raises the signal again at its end
         server_of(app).run([listener])

@@ -46,7 +46,9 @@ def test_an_audit_of_a_folder_says_what_it_cannot(audited):
 
 def test_an_audit_that_is_begun_again_trains_nothing_twice(audited, images):
     results, out = audited
-    stamps = {run: (run / "run" / "run.json").stat().st_mtime_ns for run in (out / "runs").iterdir()}
+    stamps = {
+        run: (run / "run" / "run.json").stat().st_mtime_ns for run in (out / "runs").iterdir()
+    }
     again = audit(images, out, HOUR)
     assert {run: (run / "run" / "run.json").stat().st_mtime_ns for run in stamps} == stamps
     assert again["curves"] == results["curves"]
@@ -76,7 +78,9 @@ def test_copies_and_what_is_no_image_are_left_out(images, tmp_path):
     file, _, text = rows[1].partition(",")
     shutil.copy(folder / file, folder / "copy.png")
     (folder / "broken.png").write_bytes(b"")
-    (folder / "labels.csv").write_text("\n".join([*rows, f"copy.png,{text}", f"broken.png,{text}"]) + "\n")
+    (folder / "labels.csv").write_text(
+        "\n".join([*rows, f"copy.png,{text}", f"broken.png,{text}"]) + "\n"
+    )
     made = audits.Audit(folder, tmp_path / "a", HOUR)
     assert (len(made.labels), len(made.shuffled)) == (62, 60)
     assert [*made.tricks.unreadable] == ["broken.png"]

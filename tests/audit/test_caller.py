@@ -31,7 +31,9 @@ def test_a_text_that_fails_is_left_out(tmp_path, monkeypatch, capsys):
     (tmp_path / "brittle.py").write_text(f"{code}    return Image.new('L', (9, 9))\n")
     (tmp_path / "list.csv").write_text("file,text,seed\na.png,bad,1\nb.png,good,2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("sys.argv", ["caller", "brittle:draw", str(tmp_path / "list.csv"), str(tmp_path), "{}"])
+    monkeypatch.setattr(
+        "sys.argv", ["caller", "brittle:draw", str(tmp_path / "list.csv"), str(tmp_path), "{}"]
+    )
     with pytest.raises(SystemExit) as leaving:
         caller.main()
     assert leaving.value.code == 1

@@ -18,7 +18,10 @@ class Instant:
 
     def run(self, trainings, on_end):
         for training in trainings:
-            right, seconds = round(self.share * len(training.tested)), self.seconds[training.start] * training.size / 30
+            right, seconds = (
+                round(self.share * len(training.tested)),
+                self.seconds[training.start] * training.size / 30,
+            )
             on_end(training, Trained(right, len(training.tested), seconds))
 
     def result(self, training):
@@ -31,7 +34,9 @@ def measured(tmp_path, share=0.5, pool=3000, budget_s=1e9, random_s=1.0, quiet=T
     schedule = Schedule(tmp_path, runner, budget_s, {}, quiet)
     measurement = CurveMeasurement(tmp_path, LABELS[:pool], LABELS[:100], schedule, 0, 1000)
     curves = measurement.run()
-    return *([score.labels for score in curves[start].scores] for start in ("general", "random")), measurement.notes
+    return *(
+        [score.labels for score in curves[start].scores] for start in ("general", "random")
+    ), measurement.notes
 
 
 def test_all_sizes_that_images_and_budget_allow_are_measured(tmp_path):
@@ -54,10 +59,14 @@ def test_the_slower_start_is_left_out_first(tmp_path):
 @pytest.mark.parametrize(("budget_s", "words"), [(1e9, "1,000 labels"), (1, "too short for 100")])
 def test_what_fits_is_said_beforehand(tmp_path, capsys, budget_s, words):
     measured(tmp_path, budget_s=budget_s, quiet=False)
-    assert words in next(line for line in capsys.readouterr().err.splitlines() if line.startswith("expected"))
+    assert words in next(
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("expected")
+    )
 
 
-@pytest.mark.parametrize(("pool", "sizes", "words"), [(40, [30], "40 images are left"), (400, [30, 100, 300], "share")])
+@pytest.mark.parametrize(
+    ("pool", "sizes", "words"), [(40, [30], "40 images are left"), (400, [30, 100, 300], "share")]
+)
 def test_what_few_images_do_not_allow_is_noted(tmp_path, pool, sizes, words):
     general, random, notes = measured(tmp_path, pool=pool)
     assert general == random == sizes

@@ -3,7 +3,10 @@ import math
 from captcha_ocr.audit.figures import as_svg, draw_coverage, draw_curves, draw_effects
 
 CURVES = {
-    start: [{"labels": 30, "right": (0, 1, 0), "tested": 100}, {"labels": 100, "right": (50, 60, 70), "tested": 100}]
+    start: [
+        {"labels": 30, "right": (0, 1, 0), "tested": 100},
+        {"labels": 100, "right": (50, 60, 70), "tested": 100},
+    ]
     for start in ("general", "random")
 }
 INTERVALS = {(start, labels): (0.0, 0.7) for start in CURVES for labels in (30, 100)}
@@ -16,7 +19,9 @@ def test_text_stays_text_and_the_title_is_its_name():
 
 
 def test_the_same_figure_gives_the_same_svg():
-    assert as_svg(draw_curves(CURVES, INTERVALS, 0.2), "A") == as_svg(draw_curves(CURVES, INTERVALS, 0.2), "A")
+    assert as_svg(draw_curves(CURVES, INTERVALS, 0.2), "A") == as_svg(
+        draw_curves(CURVES, INTERVALS, 0.2), "A"
+    )
 
 
 def test_coverage_is_drawn():

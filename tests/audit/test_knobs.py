@@ -12,7 +12,11 @@ from captcha_ocr.audit.knobs import (
 from captcha_ocr.audit.statistics import Curve, Reached, Score
 from captcha_ocr.errors import UsageError
 
-CURVE = Curve(tuple(Score(n, (right,) * 3, 1000) for n, right in ((30, 10), (100, 300), (300, 900), (1000, 990))))
+CURVE = Curve(
+    tuple(
+        Score(n, (right,) * 3, 1000) for n, right in ((30, 10), (100, 300), (300, 900), (1000, 990))
+    )
+)
 MANY = {f"knob{number}": [0, 1] for number in range(6)}
 
 
@@ -82,13 +86,17 @@ def test_knobs_are_compared_on_a_curve_that_passes_the_middle():
 
 
 def test_effects_of_single_changes():
-    found = effects_alone({"a": [0, 1]}, CURVE, [reached(0.9, 0.91, 0.89), reached(0.3, 0.31, 0.29)])
+    found = effects_alone(
+        {"a": [0, 1]}, CURVE, [reached(0.9, 0.91, 0.89), reached(0.3, 0.31, 0.29)]
+    )
     assert (found[0].knob, found[0].change) == ("a", "0 → 1")
     assert found[0].factor.value == pytest.approx(3, rel=0.05)
 
 
 def test_effects_of_a_screening_design():
-    rows = [reached(*[0.3 if setting.levels["knob2"] else 0.9] * 2) for setting in settings_of(MANY)]
+    rows = [
+        reached(*[0.3 if setting.levels["knob2"] else 0.9] * 2) for setting in settings_of(MANY)
+    ]
     found = {effect.knob: effect.factor.value for effect in effects_together(MANY, CURVE, rows)}
     assert found["knob2"] == pytest.approx(3, rel=0.05)
     assert all(found[name] == pytest.approx(1) for name in MANY if name != "knob2")

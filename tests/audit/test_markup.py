@@ -18,12 +18,16 @@ def test_infinities_are_left_out_of_json():
     assert finite({"a": [math.inf, 1.0]}) == {"a": [None, 1.0]}
 
 
-@pytest.mark.parametrize(("share", "text"), [(0.5, "50.0 %"), (0.9987, "99.87 %"), (0.0016, "0.16 %"), (0, "0.0 %")])
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.5, "50.0 %"), (0.9987, "99.87 %"), (0.0016, "0.16 %"), (0, "0.0 %")]
+)
 def test_shares(share, text):
     assert percent(share) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(math.inf, "more than a million"), (123.4, "120"), (1.234, "1.23")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(math.inf, "more than a million"), (123.4, "120"), (1.234, "1.23")]
+)
 def test_numbers(value, text):
     assert number(value) == text
 

@@ -12,7 +12,9 @@ LABELS = [Label("a.png", "AB12"), Label("b.png", "CD34"), Label("c.png", "EF56")
 
 def test_answers_are_scored_against_the_labels(tmp_path):
     (tmp_path / "answers.csv").write_text("filename,text,split\na.png,ab12,train\nb.png,,train\n")
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps({"seconds": each}) + "\n" for each in (2, 3, None)))
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(json.dumps({"seconds": each}) + "\n" for each in (2, 3, None))
+    )
     found = people_in(tmp_path, LABELS)
     assert (found["images"], found["right"], found["seconds"]) == (2, 1, 2.5)
 

@@ -22,13 +22,27 @@ class Texts(HTMLParser):
         self.text += data + " "
 
     def handle_starttag(self, tag, attributes):
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+        self.addresses += [
+            value for name, value in attributes if name in ("src", "href", "xlink:href")
+        ]
 
 
 def attack(start, labels, right):
-    cost = {"labels": 1.0, "training": 0.1, "reading": 0.1, "for_1000": 0.012, "interval": (0.011, 0.019)}
+    cost = {
+        "labels": 1.0,
+        "training": 0.1,
+        "reading": 0.1,
+        "for_1000": 0.012,
+        "interval": (0.011, 0.019),
+    }
     interval = wilson_interval(right, 1000)
-    found = {"start": start, "labels": labels, "share": right / 1000, "interval": interval, "training_s": 60.0}
+    found = {
+        "start": start,
+        "labels": labels,
+        "share": right / 1000,
+        "interval": interval,
+        "training_s": 60.0,
+    }
     return {**found, "cost": cost}
 
 
@@ -40,7 +54,8 @@ def results(images):
     }  # fmt: skip
     attacks = [attack("general", 0, 20), attack("general", 100, 900), attack("random", 100, 300)]
     rows = [
-        {"coverage": c, "images": round(1000 * c), "right": round(900 * c), "interval": (0.8, 0.95)} for c in (1, 0.5)
+        {"coverage": c, "images": round(1000 * c), "right": round(900 * c), "interval": (0.8, 0.95)}
+        for c in (1, 0.5)
     ]
     return {
         "source": "<b>mine</b>",

@@ -37,7 +37,9 @@ def test_what_is_left_is_expected_by_the_speed_of_what_has_ended(tmp_path):
     per_image = 100 / training(30).cost
     one = 1.1 * (training(100).cost * per_image + 8)
     assert made.expected_s([training(100)]) == pytest.approx(one)
-    assert made.expected_s([training(100, draw) for draw in range(2)]) == pytest.approx(one)  # side by side
+    assert made.expected_s([training(100, draw) for draw in range(2)]) == pytest.approx(
+        one
+    )  # side by side
     assert made.expected_s([training(100, draw) for draw in range(3)]) == pytest.approx(2 * one)
 
 

@@ -56,7 +56,11 @@ class Truth:
 
     def labels_for(self, share):
         """The labels at which it reaches a share."""
-        return self.half / (self.ceiling / share - 1) ** (1 / self.slope) if share < self.ceiling else math.inf
+        return (
+            self.half / (self.ceiling / share - 1) ** (1 / self.slope)
+            if share < self.ceiling
+            else math.inf
+        )
 
     def right(self, rng, labels, tested):
         """How many test images the solvers of three draws read."""
@@ -75,7 +79,10 @@ def random_half(rng):
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3, 0.5, 0.93])
 def test_wilson_intervals_cover(share):
-    intervals = [wilson_interval(int(n), 1000) for n in np.random.default_rng(0).binomial(1000, share, 10 * TIMES)]
+    intervals = [
+        wilson_interval(int(n), 1000)
+        for n in np.random.default_rng(0).binomial(1000, share, 10 * TIMES)
+    ]
     assert 0.92 <= np.mean([low <= share <= high for low, high in intervals]) <= 0.98
 
 
@@ -107,7 +114,10 @@ def test_intervals_of_a_knobs_factor_cover(covers, factor, between):
     for _ in range(TIMES):
         base = Truth(math.exp(rng.uniform(math.log(80), math.log(250))), 2, between, 1)
         changed = Truth(base.half * factor, 2, between, 1)
-        rows = [[Reached(300, right / 500) for right in each.right(rng, 300, 500)] for each in (base, changed)]
+        rows = [
+            [Reached(300, right / 500) for right in each.right(rng, 300, 500)]
+            for each in (base, changed)
+        ]
         _, low, high = factor_on_labels(base.curve(rng), *rows)
         covered.append(low <= factor <= high)
     covers("factor", covered)
@@ -119,7 +129,9 @@ def test_main_effects_cover(covers):
     for _ in range(TIMES):
         values = (design @ effects / 2)[:, None] + rng.normal(0, 0.5, (len(design), 3))
         found = main_effects(design, values)
-        covered += [low <= true <= high for true, (_, low, high) in zip(effects, found, strict=True)]
+        covered += [
+            low <= true <= high for true, (_, low, high) in zip(effects, found, strict=True)
+        ]
     covers("main effects", covered)
 
 
@@ -129,7 +141,9 @@ def test_precision_of_the_surest_readings_covers(covers, coverage):
     truth = 1 - coverage / 2  # of confidences that are even between 0 and 1, and calibrated
     for _ in range(TIMES):
         sure = rng.random(1000)
-        (row,) = precision_by_coverage([*zip(sure, rng.random(1000) < sure, strict=True)], [coverage])
+        (row,) = precision_by_coverage(
+            [*zip(sure, rng.random(1000) < sure, strict=True)], [coverage]
+        )
         low, high = row.interval
         covered.append(low <= truth <= high)
     covers("precision", covered)
@@ -141,10 +155,14 @@ def test_attempts(share):
     for _ in range(3 * TIMES):
         tries = rng.random(2000) < share
         failed = np.flatnonzero(~tries)
-        lock = next(n for n in range(2, len(failed)) if failed[n] - failed[n - 2] == 2)  # the third in a row
+        lock = next(
+            n for n in range(2, len(failed)) if failed[n] - failed[n - 2] == 2
+        )  # the third in a row
         solved.append(failed[lock] - lock)
         in_hour.append(failed[19] - 19)  # 20 failures are allowed
     assert solved_before_lock(share, 3) == pytest.approx(np.mean(solved), rel=0.1)
     assert solved_in_hour(share, 20) == pytest.approx(np.mean(in_hour), rel=0.1)
-    assert solved_within(share, 3) == pytest.approx(np.mean(rng.random((20_000, 3)).min(axis=1) < share), abs=0.02)
+    assert solved_within(share, 3) == pytest.approx(
+        np.mean(rng.random((20_000, 3)).min(axis=1) < share), abs=0.02
+    )
     assert attempts(share) == pytest.approx(np.mean(rng.geometric(share, 20_000)), rel=0.03)

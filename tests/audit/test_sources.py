@@ -18,7 +18,10 @@ DRAW = 'from PIL import Image; Image.new("L", (20, 10)).save(sys.argv[1])'
 
 def command(code, *words):
     """A source that runs Python code with the output as its argument."""
-    template = f"{PYTHON} -c {shlex.quote('import sys, time; ' + code)} {{out}} {{text}} " + " ".join(words)
+    template = (
+        f"{PYTHON} -c {shlex.quote('import sys, time; ' + code)} {{out}} {{text}} "
+        + " ".join(words)
+    )
     return CommandSource.from_template(template, "01", Lengths(4, 4))
 
 
@@ -52,7 +55,12 @@ def test_a_command_draws_many_images_from_a_list(tmp_path):
         '[Image.new("L", (20, 10)).save(f"{sys.argv[2]}/{row[chr(102)+chr(105)+chr(108)+chr(101)]}") for row in rows]'
     )
     template = f"{PYTHON} -c {shlex.quote('import sys; ' + code)} {{list}} {{folder}}"
-    assert CommandSource.from_template(template, "01", Lengths(4, 4)).draw(tmp_path / "images", 30, 0, {}) == 0
+    assert (
+        CommandSource.from_template(template, "01", Lengths(4, 4)).draw(
+            tmp_path / "images", 30, 0, {}
+        )
+        == 0
+    )
     assert len(texts_in(tmp_path / "images")) == 30
 
 
@@ -92,7 +100,9 @@ def test_a_broken_command_is_one_sentence(tmp_path, monkeypatch, code, reason):
     with pytest.raises(UsageError, match=naming("--command", "2 of 2", reason)):
         command(code).draw(tmp_path / "images", 40, 0, {})
     assert not (tmp_path / "images" / "labels.csv").exists()
-    assert [path for path in (tmp_path / "images").iterdir() if path.stat().st_size > sources.MAX_FILE] == []
+    assert [
+        path for path in (tmp_path / "images").iterdir() if path.stat().st_size > sources.MAX_FILE
+    ] == []
 
 
 def test_what_a_command_left_behind_is_killed_with_it(tmp_path, monkeypatch):
@@ -125,7 +135,9 @@ def test_a_placeholder_without_a_knob_is_refused():
 
 def test_a_command_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(UsageError, match=naming("no-such-program")):
-        CommandSource.from_template("no-such-program {text} {out}", "01", Lengths(4, 4)).draw(tmp_path / "i", 5, 0, {})
+        CommandSource.from_template("no-such-program {text} {out}", "01", Lengths(4, 4)).draw(
+            tmp_path / "i", 5, 0, {}
+        )
 
 
 def test_a_function_that_is_no_place_is_refused():
@@ -134,19 +146,26 @@ def test_a_function_that_is_no_place_is_refused():
 
 
 def test_what_draws_has_a_file_or_none():
-    assert CommandSource.from_function("my.mine:draw", "01", Lengths(4, 4)).definition == Path("my/mine.py")
+    assert CommandSource.from_function("my.mine:draw", "01", Lengths(4, 4)).definition == Path(
+        "my/mine.py"
+    )
     assert CommandSource.from_template("mygen {text} {out}", "01", Lengths(4, 4)).definition is None
     assert DesignSource("mine.toml").definition == Path("mine.toml")
 
 
 def test_a_design_has_the_same_texts_with_other_levels(tmp_path):
     source = DesignSource("captcha", "01", Lengths(3, 3))
-    for name, levels in (("a", {}), ("b", {"text.spacing": [0, 0.2], "operators.rotation.angle": [0, 1]})):
+    for name, levels in (
+        ("a", {}),
+        ("b", {"text.spacing": [0, 0.2], "operators.rotation.angle": [0, 1]}),
+    ):
         source.draw(tmp_path / name, 5, 1, levels)
     assert texts_in(tmp_path / "a") == texts_in(tmp_path / "b")
 
 
-@pytest.mark.parametrize("place", ["operators.lines.count", "operators.2.angle", "text.nothing", "nothing", "text"])
+@pytest.mark.parametrize(
+    "place", ["operators.lines.count", "operators.2.angle", "text.nothing", "nothing", "text"]
+)
 def test_a_knob_that_is_no_field_is_refused(place):
     with pytest.raises(UsageError, match=naming("captcha", place.rpartition(".")[2])):
         DesignSource("captcha").check({place: 1})

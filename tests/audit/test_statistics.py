@@ -22,13 +22,17 @@ from captcha_ocr.metrics import wilson_interval
 
 SIZES = (30, 100, 300, 1000)
 LABELS_MEASURED = Curve(
-    tuple(Score(size, (right,) * 3, 1000) for size, right in zip(SIZES, (10, 300, 900, 990), strict=True))
+    tuple(
+        Score(size, (right,) * 3, 1000)
+        for size, right in zip(SIZES, (10, 300, 900, 990), strict=True)
+    )
 )
 
 
 # Tables of Student's t in any textbook, such as NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
 @pytest.mark.parametrize(
-    ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (30, 2.042), (120, 1.980)]
+    ("freedom", "quantile"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (30, 2.042), (120, 1.980)],
 )
 def test_quantiles_of_student(freedom, quantile):
     assert t_quantile(freedom) == pytest.approx(quantile, abs=6e-4)
@@ -45,7 +49,9 @@ def test_labels_needed_are_censored_at_both_ends():
 
 
 def test_a_curve_never_falls():
-    curve = Curve((Score(30, (500,) * 3, 1000), Score(100, (400,) * 3, 1000), Score(300, (900,) * 3, 1000)))
+    curve = Curve(
+        (Score(30, (500,) * 3, 1000), Score(100, (400,) * 3, 1000), Score(300, (900,) * 3, 1000))
+    )
     assert (np.diff(curve.odds) >= 0).all()
 
 
@@ -59,7 +65,11 @@ def test_nothing_is_known_about_the_spread_of_one_value():
 
 def test_attempts_at_the_ends():
     assert (attempts(0), solved_before_lock(0, 3), solved_in_hour(0, 100)) == (math.inf, 0, 0)
-    assert (attempts(1), solved_before_lock(1, 3), solved_in_hour(1, 100)) == (1, math.inf, math.inf)
+    assert (attempts(1), solved_before_lock(1, 3), solved_in_hour(1, 100)) == (
+        1,
+        math.inf,
+        math.inf,
+    )
 
 
 def test_the_surest_readings_come_first():
@@ -69,7 +79,10 @@ def test_the_surest_readings_come_first():
 
 def test_a_factor_is_found_again():
     # With the change, 300 labels read as much as 100 do without: three times as many are needed.
-    base, changed = ([Reached(300, share) for share in shares] for shares in ([0.89, 0.9, 0.91], [0.29, 0.3, 0.31]))
+    base, changed = (
+        [Reached(300, share) for share in shares]
+        for shares in ([0.89, 0.9, 0.91], [0.29, 0.3, 0.31])
+    )
     factor = factor_on_labels(LABELS_MEASURED, base, changed)
     assert factor.value == pytest.approx(3, rel=0.02)
     assert factor.low < 3 < factor.high
@@ -86,7 +99,10 @@ def test_screening_designs_have_resolution_four(factors, runs):
     assert design.shape == (runs, factors)
     assert (design.T @ design == runs * np.eye(factors)).all()
     for number in range(factors):  # no main effect is confounded with a pair
-        assert all(design[:, number] @ (design[:, a] * design[:, b]) == 0 for a, b in combinations(range(factors), 2))
+        assert all(
+            design[:, number] @ (design[:, a] * design[:, b]) == 0
+            for a, b in combinations(range(factors), 2)
+        )
 
 
 def test_confounded_pairs_share_their_column():
@@ -95,4 +111,6 @@ def test_confounded_pairs_share_their_column():
     assert groups
     for group in groups:
         columns = [design[:, a] * design[:, b] for a, b in group]
-        assert all((column == columns[0]).all() or (column == -columns[0]).all() for column in columns)
+        assert all(
+            (column == columns[0]).all() or (column == -columns[0]).all() for column in columns
+        )

@@ -40,7 +40,12 @@ def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path):
     runner.run([training], lambda which, result: ended.append((which.name, result)))
     assert ended[0] == ended[1]
     assert (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns == before
-    assert json.loads((tmp_path / training.name / "run" / "run.json").read_bytes())["finished"]["epochs"] == 1
+    assert (
+        json.loads((tmp_path / training.name / "run" / "run.json").read_bytes())["finished"][
+            "epochs"
+        ]
+        == 1
+    )
 
 
 def test_a_training_that_fails_is_one_sentence(training, tmp_path):
@@ -57,4 +62,7 @@ def test_case_does_not_count(tmp_path, monkeypatch):
 
 
 def test_more_labels_show_more_images(training):
-    assert Training(**{**vars(training), "size": 1000}).cost > Training(**{**vars(training), "size": 100}).cost
+    assert (
+        Training(**{**vars(training), "size": 1000}).cost
+        > Training(**{**vars(training), "size": 100}).cost
+    )

@@ -32,7 +32,9 @@ def test_a_sound_folder_has_no_findings(tmp_path):
 
 
 def test_repeated_images_are_found(tmp_path):
-    labels = folder_of(tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50))
+    labels = folder_of(
+        tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50)
+    )
     found = find_tricks(tmp_path, labels, ALPHABET, False)
     assert found.repeated == 100
     assert len(found.copies) == 50
@@ -80,7 +82,9 @@ def test_skewed_texts_are_found(tmp_path):
 
 
 def test_a_frequent_text_is_found(tmp_path):
-    found = find_tricks(tmp_path, folder_of(tmp_path, ["1234"] * 30 + even_texts(270)), ALPHABET, False)
+    found = find_tricks(
+        tmp_path, folder_of(tmp_path, ["1234"] * 30 + even_texts(270)), ALPHABET, False
+    )
     assert "'1234'" in found.findings[0]
     assert found.best_guess == pytest.approx(0.1)
 

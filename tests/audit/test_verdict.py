@@ -3,7 +3,15 @@ import math
 import pytest
 
 from captcha_ocr.audit.statistics import Curve, Score
-from captcha_ocr.audit.verdict import LEAST_TESTED, SOLVED, Attack, attacks_of, best_of, money, verdict_of
+from captcha_ocr.audit.verdict import (
+    LEAST_TESTED,
+    SOLVED,
+    Attack,
+    attacks_of,
+    best_of,
+    money,
+    verdict_of,
+)
 from captcha_ocr.metrics import wilson_interval
 
 
@@ -27,7 +35,9 @@ def test_verdicts(attacks, findings, kind):
 
 
 def test_so_many_images_without_a_hit_tell():
-    assert [verdict_of([attack(0, tested)], []).kind for tested in (LEAST_TESTED - 1, LEAST_TESTED)] == [
+    assert [
+        verdict_of([attack(0, tested)], []).kind for tested in (LEAST_TESTED - 1, LEAST_TESTED)
+    ] == [
         "undecided",
         "holds",
     ]
@@ -48,7 +58,10 @@ def test_costs_are_those_of_so_many_solved():
 
 def test_the_interval_of_a_cost_is_that_of_the_images_read():
     found = attack(100)
-    at_low, at_high = (Attack("random", 100, share, found.interval, 60.0).cost["for_1000"] for share in found.interval)
+    at_low, at_high = (
+        Attack("random", 100, share, found.interval, 60.0).cost["for_1000"]
+        for share in found.interval
+    )
     assert found.cost["interval"] == (at_high, at_low)
     assert at_high < found.cost["for_1000"] < at_low
 
@@ -58,7 +71,8 @@ def test_what_reads_nothing_never_ends():
 
 
 @pytest.mark.parametrize(
-    ("dollars", "text"), [(0, "$0.00"), (0.0031, "less than $0.01"), (1234.5, "$1,234.50"), (math.inf, "no limit")]
+    ("dollars", "text"),
+    [(0, "$0.00"), (0.0031, "less than $0.01"), (1234.5, "$1,234.50"), (math.inf, "no limit")],
 )
 def test_money(dollars, text):
     assert money(dollars) == text

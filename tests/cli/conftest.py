@@ -12,7 +12,9 @@ COMMAND = [sys.executable, "-W", "error", "-m", "captcha_ocr"]
 @pytest.fixture
 def read(run):
     """Run eval with the tiny model."""
-    return lambda *arguments, **settings: invoke("eval", "--model", run, "--device", "cpu", *arguments, **settings)
+    return lambda *arguments, **settings: invoke(
+        "eval", "--model", run, "--device", "cpu", *arguments, **settings
+    )
 
 
 @pytest.fixture

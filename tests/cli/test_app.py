@@ -20,13 +20,28 @@ from .conftest import COMMAND, after_device
 
 
 def test_four_commands_lead_from_nothing_to_read_codes():
-    options = ["--count", 200, "--charset", "0123", "--length", 2, "--size", "80x40", "--workers", 1, "--seed", 5]
+    options = [
+        "--count",
+        200,
+        "--charset",
+        "0123",
+        "--length",
+        2,
+        "--size",
+        "80x40",
+        "--workers",
+        1,
+        "--seed",
+        5,
+    ]
     drawn = invoke("generate", *options, "--json")
     assert json.loads(drawn.stdout)["drawn"] == 200
     assert "captcha-ocr prepare" in drawn.stderr
     prepared = json.loads(invoke("prepare", "--size", "80x40", "--workers", 1, "--json").stdout)
     assert [prepared[split] for split in ("train", "val", "test")] == [160, 20, 20]
-    trained = json.loads(invoke("train", "--epochs", 16, "--device", "cpu", "--quiet", "--json").stdout)
+    trained = json.loads(
+        invoke("train", "--epochs", 16, "--device", "cpu", "--quiet", "--json").stdout
+    )
     assert trained["test"]["exact_match"] > 0.5  # guessing gives 6 %
     read = invoke("eval", "data/images", "--device", "cpu")
     lines = [line.split("\t") for line in read.stdout.splitlines()]
@@ -39,19 +54,30 @@ def test_four_commands_lead_from_nothing_to_read_codes():
 @pytest.mark.parametrize(("target", "number"), [("demo", 5), ("all", 8), ("accuracy", 5)])
 def test_the_commands_in_the_makefile_exist_with_their_options(target, number):
     root = Path(__file__).parents[2]
-    printed = subprocess.run(["make", "-n", "-C", str(root), target], capture_output=True, text=True, check=True).stdout
-    commands = [shlex.split(line)[1:] for line in printed.splitlines() if line.startswith(".venv/bin/captcha-ocr ")]
+    printed = subprocess.run(
+        ["make", "-n", "-C", str(root), target], capture_output=True, text=True, check=True
+    ).stdout
+    commands = [
+        shlex.split(line)[1:]
+        for line in printed.splitlines()
+        if line.startswith(".venv/bin/captcha-ocr ")
+    ]
     assert len(commands) == number
     with click.Context(main) as context:
         for name, *words in commands:
-            main.get_command(context, name).make_context(name, words, parent=context, resilient_parsing=True)
+            main.get_command(context, name).make_context(
+                name, words, parent=context, resilient_parsing=True
+            )
 
 
 def test_a_prompt_survives_every_error(exported, some):
     pty = pytest.importorskip("pty", reason="terminals of this kind are POSIX's")
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "eval", "--model", exported], stdin=child, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "eval", "--model", exported],
+        stdin=child,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     os.close(child)
     os.write(parent, f"nowhere.png\n\n{os.path.dirname(COMMAND[0])}\n{some[0]}\n\x04".encode())
@@ -66,7 +92,10 @@ def test_a_prompt_survives_every_error(exported, some):
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 @pytest.mark.parametrize(
     ("send", "number", "times"),
-    [*((os.killpg, signal.SIGINT, times) for times in (1, 2)), *((each, 15, 1) for each in (os.killpg, os.kill))],
+    [
+        *((os.killpg, signal.SIGINT, times) for times in (1, 2)),
+        *((each, 15, 1) for each in (os.killpg, os.kill)),
+    ],
 )
 def test_signals_have_their_sentences_and_exit_codes(send, number, times):
     process = subprocess.Popen(
@@ -90,14 +119,20 @@ def test_signals_have_their_sentences_and_exit_codes(send, number, times):
     ("command", "said"),
     [
         *((name, "same command again to resume") for name in ("generate", "train", "curve")),
-        *((name, "same command again") for name in ("prepare", "inspect", "eval", "export", "bench")),
+        *(
+            (name, "same command again")
+            for name in ("prepare", "inspect", "eval", "export", "bench")
+        ),
         ("doctor", ""),
     ],
 )
 @pytest.mark.parametrize(
-    ("stop", "code", "word"), [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")]
+    ("stop", "code", "word"),
+    [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")],
 )
-def test_every_command_says_how_to_go_on_after_either_signal(monkeypatch, command, said, stop, code, word):
+def test_every_command_says_how_to_go_on_after_either_signal(
+    monkeypatch, command, said, stop, code, word
+):
     def stopped(*_):
         raise stop
 
@@ -129,13 +164,22 @@ sys.addaudithook(watch)
 from captcha_ocr.cli.app import main
 main()
 """
-COMMANDS = [("generate", 2), ("prepare", 15), ("train", 2), ("eval", 15), ("bench", 15), ("doctor", 2)]
+COMMANDS = [
+    ("generate", 2),
+    ("prepare", 15),
+    ("train", 2),
+    ("eval", 15),
+    ("bench", 15),
+    ("doctor", 2),
+]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such signals there")
 @pytest.mark.parametrize(("command", "number"), COMMANDS)
 def test_a_signal_during_an_import_is_heard_after_it(command, number):
-    result = subprocess.run([sys.executable, "-c", IMPORTING, str(number), command], capture_output=True)
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORTING, str(number), command], capture_output=True
+    )
     assert (result.returncode, result.stdout) == (128 + number, b"")
     assert result.stderr.startswith(b"captcha-ocr: ")
     assert result.stderr.count(b"\n") == 1
@@ -159,7 +203,9 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
         raise MemoryError
 
     def exhausted_in_torch(*_):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes.")
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes."
+        )
 
     monkeypatch.setattr("captcha_ocr.network.torch_engine.TorchEngine.logits", exhausted_in_torch)
     result = read(*some)

@@ -38,7 +38,9 @@ def test_the_page_is_written_and_json_is_one_line(images, tmp_path, monkeypatch)
     monkeypatch.setattr(curve_trainings, "DRAWS", 1)
     monkeypatch.setattr(curve_trainings, "STARTS", {"random": "few", "general": "few"})
     options = audits.AuditOptions
-    monkeypatch.setattr(audits, "AuditOptions", lambda *rest: options(*rest, train=("--epochs", "1")))
+    monkeypatch.setattr(
+        audits, "AuditOptions", lambda *rest: options(*rest, train=("--epochs", "1"))
+    )
     result = invoke("audit", images, "--out", tmp_path / "page.html", "--json", "--quiet")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1

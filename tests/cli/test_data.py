@@ -25,8 +25,12 @@ def test_prepare_names_and_counts_what_it_leaves_out_and_strict_alone_fails(imag
     name = file if file.endswith("png") else content.decode().partition(",")[0]
     for strict in (False, True, True):  # the third time all shards exist
         result = invoke(*PREPARE, *["--strict"] * strict)
-        assert (result.exit_code, json.loads(result.stdout)["left_out"]) == (int(strict), 1), result.stderr
-        assert any(line.startswith("left out ") and name in line for line in result.stderr.splitlines())
+        assert (result.exit_code, json.loads(result.stdout)["left_out"]) == (int(strict), 1), (
+            result.stderr
+        )
+        assert any(
+            line.startswith("left out ") and name in line for line in result.stderr.splitlines()
+        )
 
 
 def test_prepare_counts_what_it_left_out_before_in_the_same_words(images):
@@ -38,7 +42,10 @@ def test_prepare_counts_what_it_left_out_before_in_the_same_words(images):
             table.write(f"copy {number}.png,{image.stem[-2:]}\n")
             Path(f"mine/\udcff{number}.png").write_bytes(b"no image")
     first, second = (invoke(*PREPARE, "--folds", 2) for _ in range(2))
-    told, again = ([line for line in each.stderr.splitlines() if "left out" in line] for each in (first, second))
+    told, again = (
+        [line for line in each.stderr.splitlines() if "left out" in line]
+        for each in (first, second)
+    )
     assert (told, first.stdout) == (again, second.stdout)
     assert json.loads(second.stdout)["copies"] == 5
     assert len(told) == 2
@@ -46,12 +53,23 @@ def test_prepare_counts_what_it_left_out_before_in_the_same_words(images):
 
 @pytest.mark.parametrize(
     "table",
-    [b"\0,\n", b"filename,text,text\na.png,1,2\n", b'{"path":\n', b'filename,text\na.png,"1', b'{"path": ' * 10**5],
+    [
+        b"\0,\n",
+        b"filename,text,text\na.png,1,2\n",
+        b'{"path":\n',
+        b'filename,text\na.png,"1',
+        b'{"path": ' * 10**5,
+    ],
 )
 def test_what_was_not_done_at_all_is_wrong_usage(images, table):
     shutil.copytree(images, "mine")
     Path("mine", "labels.csv").write_bytes(table)
-    for command in (PREPARE, [*PREPARE, "--strict"], ["inspect", "mine"], ["eval", "--labels", "mine/labels.csv"]):
+    for command in (
+        PREPARE,
+        [*PREPARE, "--strict"],
+        ["inspect", "mine"],
+        ["eval", "--labels", "mine/labels.csv"],
+    ):
         result = invoke(*command)
         assert result.exit_code == 2
         assert "mine/labels.csv" in result.stderr
@@ -85,27 +103,53 @@ def pictures(folder):
 @pytest.mark.parametrize("options", [[], ["--designs", 3]])
 def test_generate_saves_random_designs_that_draw_the_same_images_again(options):
     words = ["--seed", 2, "--count", 6, *options]
-    drawn = facts_of(invoke(*GENERATE, "one", "--design", "random:easy", *words, "--save-designs", "saved.jsonl"))
-    assert drawn == {"out": "one", "images": 6, "drawn": 6, "redrawn": drawn["redrawn"], "illegible": 0}
+    drawn = facts_of(
+        invoke(*GENERATE, "one", "--design", "random:easy", *words, "--save-designs", "saved.jsonl")
+    )
+    assert drawn == {
+        "out": "one",
+        "images": 6,
+        "drawn": 6,
+        "redrawn": drawn["redrawn"],
+        "illegible": 0,
+    }
     assert len(Path("saved.jsonl").read_text().splitlines()) == (3 if options else 6)
     again = facts_of(invoke(*GENERATE, "two", "--design", "saved.jsonl", "--seed", 2, "--count", 6))
     assert again["drawn"] == 6
     assert pictures("one") == pictures("two")
-    assert facts_of(invoke(*GENERATE, "two", "--design", "saved.jsonl", "--seed", 2, "--count", 6))["drawn"] == 0
+    assert (
+        facts_of(invoke(*GENERATE, "two", "--design", "saved.jsonl", "--seed", 2, "--count", 6))[
+            "drawn"
+        ]
+        == 0
+    )
 
 
 def test_generate_counts_what_could_not_be_read():
     Path("mine.toml").write_text('[text]\ncolor = "canvas"\n[fonts]\nfaces = ["DejaVuSans.ttf"]\n')
     result = invoke(*GENERATE, "one", "--design", "mine.toml", "--count", 2)
-    assert facts_of(result) == {"out": "one", "images": 2, "drawn": 2, "redrawn": 18, "illegible": 2}
+    assert facts_of(result) == {
+        "out": "one",
+        "images": 2,
+        "drawn": 2,
+        "redrawn": 18,
+        "illegible": 2,
+    }
     assert any(
-        line.startswith("legible ") and "18" in line and "2 images" in line for line in result.stderr.splitlines()
+        line.startswith("legible ") and "18" in line and "2 images" in line
+        for line in result.stderr.splitlines()
     )
-    assert "legible" not in invoke(*GENERATE, "two", "--design", "mine.toml", "--count", 2, "--quiet").stderr
+    assert (
+        "legible"
+        not in invoke(*GENERATE, "two", "--design", "mine.toml", "--count", 2, "--quiet").stderr
+    )
 
 
 def test_generate_names_what_comes_next():
     assert "next: captcha-ocr prepare one" in invoke(*GENERATE, "one", "--count", 4).stderr
     assert "next: captcha-ocr eval two" in invoke(*GENERATE, "two", "--count", 2).stderr
     text = invoke("generate", "--out", "three", "--count", 2, "--design", "night", "--quiet")
-    assert (text.stdout, text.stderr) == ("three: 2 images of 4-7 characters, 64 high; 2 images drawn\n", "")
+    assert (text.stdout, text.stderr) == (
+        "three: 2 images of 4-7 characters, 64 high; 2 images drawn\n",
+        "",
+    )

@@ -9,7 +9,9 @@ from .conftest import invoke
 
 @pytest.mark.parametrize("design", ["wave", "random:easy"])
 def test_a_preview_is_a_picture_with_as_many_rows_as_it_needs(tmp_path, design):
-    result = invoke("design", "preview", design, "--count", 8, "--out", tmp_path / "p.png", "--json")
+    result = invoke(
+        "design", "preview", design, "--count", 8, "--out", tmp_path / "p.png", "--json"
+    )
     assert result.exit_code == 0
     facts = json.loads(result.stdout)
     assert (facts["images"], facts["illegible"]) == (8, 0)
@@ -46,15 +48,37 @@ def test_a_preview_draws_the_images_of_generate_in_the_file_and_number_that_are_
     result = invoke("design", "preview", tmp_path / "mine.toml", "--count", 13, "--seed", 4)
     assert result.stdout == "preview.png: 13 images of 3 characters, 160x60\n"
     assert [path.name for path in Path().iterdir()] == ["preview.png"]
-    again = invoke("design", "preview", tmp_path / "mine.toml", "--count", 13, "--seed", 4, "--out", "again.png")
+    again = invoke(
+        "design",
+        "preview",
+        tmp_path / "mine.toml",
+        "--count",
+        13,
+        "--seed",
+        4,
+        "--out",
+        "again.png",
+    )
     assert again.exit_code == 0
     assert Path("again.png").read_bytes() == Path("preview.png").read_bytes()
-    invoke("design", "preview", tmp_path / "mine.toml", "--count", 13, "--seed", 5, "--out", "other.png")
+    invoke(
+        "design",
+        "preview",
+        tmp_path / "mine.toml",
+        "--count",
+        13,
+        "--seed",
+        5,
+        "--out",
+        "other.png",
+    )
     assert Path("other.png").read_bytes() != Path("preview.png").read_bytes()
 
 
 def test_the_options_of_the_text_hold_for_a_preview():
-    result = invoke("design", "preview", "captcha", "--count", 1, "--length", "2-3", "--charset", "digits")
+    result = invoke(
+        "design", "preview", "captcha", "--count", 1, "--length", "2-3", "--charset", "digits"
+    )
     assert "1 image of 2-3 characters" in result.stdout
     assert invoke("design", "preview", "captcha", "--count", 601).exit_code == 2
 

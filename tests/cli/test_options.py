@@ -17,12 +17,16 @@ from captcha_ocr.cli.options import (
 from captcha_ocr.inference.model_folder import PRETRAINED, folder_named, name_of_model
 
 
-@pytest.mark.parametrize(("text", "sides"), [("160x60", (160, 60)), ("0160x060", (160, 60)), (None, None)])
+@pytest.mark.parametrize(
+    ("text", "sides"), [("160x60", (160, 60)), ("0160x060", (160, 60)), (None, None)]
+)
 def test_a_size_is_a_width_and_a_height(text, sides):
     assert parse_size(None, None, text) == sides
 
 
-@pytest.mark.parametrize("text", ["160", "160x", "0x60", "160X60", "-1x60", "1.5x60", "160x60x1", "9999999999x1"])
+@pytest.mark.parametrize(
+    "text", ["160", "160x", "0x60", "160X60", "-1x60", "1.5x60", "160x60x1", "9999999999x1"]
+)
 def test_another_size_is_refused_by_name(text):
     with pytest.raises(click.BadParameter, match=text):
         parse_size(None, None, text)
@@ -37,12 +41,16 @@ def test_numbers_are_separated_by_the_separator_alone():
 
 def test_the_next_command_can_be_pasted_into_a_shell():
     assert next_command("train", *place(SHARDS, SHARDS, "--data")) == "captcha-ocr train"
-    assert next_command("train", *place(Path("a b"), SHARDS, "--data")) == "captcha-ocr train --data 'a b'"
+    assert (
+        next_command("train", *place(Path("a b"), SHARDS, "--data"))
+        == "captcha-ocr train --data 'a b'"
+    )
     assert next_command("prepare", *place(Path("-x"), SHARDS)) == "captcha-ocr prepare ./-x"
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--folds", "2", "--strict"], ["--folds=2", "--strict"], ["-x y", "--strict", "--folds", "2"]]
+    "arguments",
+    [["--folds", "2", "--strict"], ["--folds=2", "--strict"], ["-x y", "--strict", "--folds", "2"]],
 )
 def test_the_options_that_were_given_are_returned_as_they_were_given(arguments):
     @click.command()

@@ -41,7 +41,11 @@ def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(t
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
     unsure = ("eval", "--model", "pretrained", "--device", "cpu", tmp_path)
     said = invoke(*unsure).stderr
-    for command in (f"eval {tmp_path} --out {tmp_path}/labels.csv", f"prepare {tmp_path}", "captcha-ocr train"):
+    for command in (
+        f"eval {tmp_path} --out {tmp_path}/labels.csv",
+        f"prepare {tmp_path}",
+        "captcha-ocr train",
+    ):
         assert command in said
     assert "--charset" in said
     (tmp_path / "labels.csv").write_text("filename,text\n0.png,a\n1.png,b\n2.png,c\n3.png,d\n")

@@ -33,7 +33,9 @@ def test_files_folders_globs_and_standard_input_mean_the_same(read, some, monkey
     assert [codes(read("-", input=path.read_bytes()))[0] for path in some] == expected
     assert set("".join(codes(read(*some, "--charset", "37")))) <= set("37")
     monkeypatch.chdir(folder)
-    assert [line.split("\t")[0] for line in read(".").stdout.splitlines()] == [path.name for path in some]
+    assert [line.split("\t")[0] for line in read(".").stdout.splitlines()] == [
+        path.name for path in some
+    ]
     odd = shutil.move(some[0], folder / "[0-9]*.png")  # a path that exists is no glob
     assert read(odd).stdout.startswith(f"{odd}\t")
 
@@ -44,8 +46,14 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(read, some, tmp_path)
     paths = [tmp_path / "*.png", tmp_path / "empty", *some]
     result = read(*paths)
     assert result.exit_code == 1
-    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [str(some[0]), str(some[2])]
-    assert [line.split(": ")[0] for line in after_device(result.stderr)] == [*map(str, paths[:2]), str(some[1])]
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [
+        str(some[0]),
+        str(some[2]),
+    ]
+    assert [line.split(": ")[0] for line in after_device(result.stderr)] == [
+        *map(str, paths[:2]),
+        str(some[1]),
+    ]
     result = read(*paths, "--json")
     assert result.exit_code == 1
     error, reading = {"path", "error"}, {"path", "text", "confidence", "characters", "model"}
@@ -61,13 +69,22 @@ def test_scores_are_of_the_images_that_are_named_and_have_a_row(read, images, so
     assert part.exit_code == 1
     assert re.search(naming("stranger.png", "labels.csv"), part.stderr)
     *readings, summary = rows(part)
-    assert [set(row) for row in readings] == [{"path", "text", "confidence", "characters", "model"}] * 3
+    assert [set(row) for row in readings] == [
+        {"path", "text", "confidence", "characters", "model"}
+    ] * 3
     assert summary["summary"]["images"] == 3
     table, names = tmp_path / "labels.csv", [path.name for path in some]
-    table.write_text(f"filename,text\nsome/{names[0]},123\nsome/{names[1]},1X\nsome/{names[2]},12\n")
-    result = read("--labels", table)  # counts beside the score the labels that this model cannot read
+    table.write_text(
+        f"filename,text\nsome/{names[0]},123\nsome/{names[1]},1X\nsome/{names[2]},12\n"
+    )
+    result = read(
+        "--labels", table
+    )  # counts beside the score the labels that this model cannot read
     (line,) = after_device(result.stderr)
-    assert (result.exit_code, bool(re.search(r"\b2\b.*\b3\b.*\b2\b.*0123456789", line))) == (0, True)
+    assert (result.exit_code, bool(re.search(r"\b2\b.*\b3\b.*\b2\b.*0123456789", line))) == (
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("name", ["é.png", "이미지", "{}", "sub/é"])
@@ -115,16 +132,28 @@ def test_json_holds_the_characters_with_their_confidences(read, some):
 
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(
-    ("options", "shows_bar"), [(["--csv"], True), (["--json"], False), ([], False), (["--labels"], True)]
+    ("options", "shows_bar"),
+    [(["--csv"], True), (["--json"], False), ([], False), (["--labels"], True)],
 )
 def test_a_terminal_shows_a_bar_unless_results_come_there_and_quiet_shows_nothing(
     exported, images, options, shows_bar, quiet
 ):
-    pty, termios = (pytest.importorskip(name, reason="terminals are POSIX's") for name in ("pty", "termios"))
+    pty, termios = (
+        pytest.importorskip(name, reason="terminals are POSIX's") for name in ("pty", "termios")
+    )
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 80))
     named = [images / "labels.csv"] if options == ["--labels"] else []
-    command = [*COMMAND, "eval", "--model", exported, images, *options, *named, *["--quiet"] * quiet]
+    command = [
+        *COMMAND,
+        "eval",
+        "--model",
+        exported,
+        images,
+        *options,
+        *named,
+        *["--quiet"] * quiet,
+    ]
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
     os.close(child)
     output = b""
@@ -142,11 +171,19 @@ def test_without_a_terminal_there_is_no_bar_and_quiet_prints_results_alone(read,
     named = [images / "labels.csv"] if options == ["--labels"] else []
     loud, quiet = (read(images, *options, *named, *more) for more in ([], ["--quiet"]))
     assert loud.stdout == quiet.stdout != ""
-    assert (len(after_device(loud.stderr)), quiet.stderr) == (1, "")  # how many images the folder holds
+    assert (len(after_device(loud.stderr)), quiet.stderr) == (
+        1,
+        "",
+    )  # how many images the folder holds
 
 
-def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(run, images, monkeypatch):
-    path, folders = next(images.glob("*.png")), [Path(name, "best") for name in ("option", "variable", "runs/default")]
+def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(
+    run, images, monkeypatch
+):
+    path, folders = (
+        next(images.glob("*.png")),
+        [Path(name, "best") for name in ("option", "variable", "runs/default")],
+    )
     for folder in folders:
         shutil.copytree(run / "best", folder)
 
@@ -174,11 +211,16 @@ def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_pat
     model = shutil.copytree(run, tmp_path / "run")
     result = invoke("export", images, "--model", model, "--json")
     assert result.exit_code == 0
-    assert (json.loads(result.stdout)["images"], json.loads(result.stdout)["texts_changed"]) == (60, 0)
+    assert (json.loads(result.stdout)["images"], json.loads(result.stdout)["texts_changed"]) == (
+        60,
+        0,
+    )
     assert f"captcha-ocr eval {sorted(images.glob('*.png'))[0]} --model {model}" in result.stderr
     by_onnx = invoke("eval", images, "--model", model)
     assert "onnxruntime" in by_onnx.stderr.splitlines()[1]
-    assert codes(by_onnx) == codes(invoke("eval", images, "--model", model, "--engine", "torch", "--device", "cpu"))
+    assert codes(by_onnx) == codes(
+        invoke("eval", images, "--model", model, "--engine", "torch", "--device", "cpu")
+    )
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
@@ -198,8 +240,13 @@ def test_odd_names_pass_through_every_encoding(exported, some, encoding):
 @pytest.mark.parametrize("line", ["{}\n", "{}\r\n", "  {} \n\n", "\t{}\r", '"{}"\n'])
 def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, line):
     lines = "".join(line.format(path) for path in some).encode(encoding)
-    result = subprocess.run([*COMMAND, "eval", "--model", exported], input=lines, capture_output=True)
-    assert (result.returncode, [row.split(b"\t")[0].decode() for row in result.stdout.splitlines()]) == (
+    result = subprocess.run(
+        [*COMMAND, "eval", "--model", exported], input=lines, capture_output=True
+    )
+    assert (
+        result.returncode,
+        [row.split(b"\t")[0].decode() for row in result.stdout.splitlines()],
+    ) == (
         0,
         [*map(str, some)],
     )
@@ -210,7 +257,10 @@ def test_a_table_is_written_to_a_file_that_does_not_exist(read, some):
     assert Path("codes.csv").read_text() == read(*some, "--csv").stdout
     for out in ("codes.csv", "none/codes.csv"):
         refused = read(*some, "--out", out)
-        assert (refused.exit_code, bool(re.search(naming("--out", out), refused.stderr))) == (2, True)
+        assert (refused.exit_code, bool(re.search(naming("--out", out), refused.stderr))) == (
+            2,
+            True,
+        )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="shells of other systems close it otherwise")
@@ -231,14 +281,27 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     Path("mine", "bad.png").write_bytes(b"no image")
     result = read("mine", "--csv")
     assert result.exit_code == 1
-    assert [line.split(": ")[0] for line in after_device(result.stderr)] == ["images     61 in mine", "mine/bad.png"]
+    assert [line.split(": ")[0] for line in after_device(result.stderr)] == [
+        "images     61 in mine",
+        "mine/bad.png",
+    ]
     table = list(csv.DictReader(result.stdout.splitlines()))
     assert list(table[0]) == ["filename", "text", "confidence"]
     confidences = [float(row["confidence"]) for row in table]
     assert confidences == sorted(confidences)
     assert len(table) == 60
     Path("fixed.csv").write_text(result.stdout)
-    options = ["--corrections", "fixed.csv", "--size", "48x16", "--out", "my shards", "--workers", 1, "--json"]
+    options = [
+        "--corrections",
+        "fixed.csv",
+        "--size",
+        "48x16",
+        "--out",
+        "my shards",
+        "--workers",
+        1,
+        "--json",
+    ]
     result = invoke("prepare", "mine", *options)
     assert result.exit_code == 0
     assert "bad.png: " in result.stderr

@@ -9,7 +9,9 @@ from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import UsageError
 
 
-def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a_unique_name(tmp_path):
+def test_a_label_is_found_by_its_place_beside_the_labels_file_and_elsewhere_by_a_unique_name(
+    tmp_path,
+):
     table = tmp_path / "labels.csv"
     table.write_text("filename,text\na/1.png,A\nb/1.png,B\na/2.png,C\n")
     text_of = labelled_paths(tmp_path, read_labels(table)[0])
@@ -33,7 +35,9 @@ def test_names_are_relative_to_the_first_folder_that_has_the_images(name, folder
     for file in ("raw/a.png", "raw/sub/e\u0301.png"):
         Image.new("L", (4, 4)).save(file)
     Path("tables/x.csv").write_text(f"filename,text\n{name},AB\n")
-    folder, rows, problems = labels_to_score(Path("tables/x.csv"), [Path("tables"), *map(Path, folders)])
+    folder, rows, problems = labels_to_score(
+        Path("tables/x.csv"), [Path("tables"), *map(Path, folders)]
+    )
     assert (folder, problems) == (Path("raw"), {})
     assert (folder / rows[0].file).exists()
     assert rows == [Label(rows[0].file, "AB")]

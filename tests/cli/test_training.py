@@ -9,11 +9,32 @@ from captcha_ocr.training.draw_options import DrawOptions
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
-    options = ["--folds", 2, "--out", tmp_path / "folds", "--size", "48x16", "--workers", 1, "--json"]
+    options = [
+        "--folds",
+        2,
+        "--out",
+        tmp_path / "folds",
+        "--size",
+        "48x16",
+        "--workers",
+        1,
+        "--json",
+    ]
     made = invoke("prepare", images, *options)
     assert [json.loads(made.stdout)[split] for split in ("train", "val", "test")] == [27, 3, 30]
     assert f"captcha-ocr train --cross-validate --data {tmp_path / 'folds'}" in made.stderr
-    options = ["--data", tmp_path / "folds", "--preset", "tiny", "--epochs", 1, "--device", "cpu", "--quiet", "--json"]
+    options = [
+        "--data",
+        tmp_path / "folds",
+        "--preset",
+        "tiny",
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+        "--quiet",
+        "--json",
+    ]
     result = invoke("train", "--cross-validate", *options)
     assert json.loads(result.stdout)["test"]["images"] == 60
 
@@ -29,21 +50,57 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
 def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so(images, tmp_path):
     made = invoke("prepare", images, "--out", tmp_path / "shards", "--workers", 1)
     assert "finetune" in made.stderr
-    options = ["--data", tmp_path / "shards", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run"]
+    options = [
+        "--data",
+        tmp_path / "shards",
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    ]
     result = invoke("train", *options)
     assert result.exit_code == 0, result.stderr
-    assert all(words in result.stderr for words in ("preset finetune", "weights    from the one in the package"))
+    assert all(
+        words in result.stderr
+        for words in ("preset finetune", "weights    from the one in the package")
+    )
     again = invoke("train", *options, "--preset", "few", "--force", "--images", 10)
     assert "weights" not in again.stderr
 
 
 def test_train_computes_with_the_wanted_threads(shards, tmp_path, torch_threads):
-    options = ["--data", shards, "--out", tmp_path / "run", "--preset", "tiny", "--epochs", 1, "--device", "cpu"]
+    options = [
+        "--data",
+        shards,
+        "--out",
+        tmp_path / "run",
+        "--preset",
+        "tiny",
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+    ]
     result = invoke("train", *options, "--threads", 2)
     assert (result.exit_code, "2 threads" in result.stderr) == (0, True)
 
 
-DRAWN = ["--draw", "captcha", "--length", "2", "--charset", "digits", "--images", 24, "--repeat", 1, "--workers", 1]
+DRAWN = [
+    "--draw",
+    "captcha",
+    "--length",
+    "2",
+    "--charset",
+    "digits",
+    "--images",
+    24,
+    "--repeat",
+    1,
+    "--workers",
+    1,
+]
 
 
 def test_train_draws_its_images(tmp_path, monkeypatch):
@@ -55,7 +112,10 @@ def test_train_draws_its_images(tmp_path, monkeypatch):
     assert f"next: captcha-ocr eval --model {out} --device=cpu\n" in result.stderr
     refused = invoke("train", *DRAWN, *options, "--out", out, "--repeat", 3, "--case-sensitive")
     assert refused.exit_code == 2
-    assert all(change in refused.stderr for change in ("--repeat: 1 -> 3", "--case-sensitive: False -> True"))
+    assert all(
+        change in refused.stderr
+        for change in ("--repeat: 1 -> 3", "--case-sensitive: False -> True")
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,10 +140,13 @@ def test_options_that_would_do_nothing_are_refused_by_name(options, named):
 
 
 @pytest.mark.parametrize(
-    ("images", "repeat", "preset"), [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")]
+    ("images", "repeat", "preset"),
+    [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")],
 )
 def test_the_number_of_different_drawings_selects_the_preset(images, repeat, preset):
-    from captcha_ocr.cli.training import recipe  # not at the top: its options list the presets that there are
+    from captcha_ocr.cli.training import (
+        recipe,
+    )  # not at the top: its options list the presets that there are
 
     for epochs in (None, 1):
         drawn = DrawOptions(images=images, repeat=repeat)

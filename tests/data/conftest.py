@@ -21,7 +21,9 @@ def tiny(**options):
 
 def prepare(images, out, config=None, **options):
     """Prepare a folder in this process, as the shards of conftest.py unless a configuration is given."""
-    return captcha_ocr.data.prepare.prepare(images, out, config or tiny(), replace(ONE_WORKER, **options))
+    return captcha_ocr.data.prepare.prepare(
+        images, out, config or tiny(), replace(ONE_WORKER, **options)
+    )
 
 
 def counts(folder):
@@ -36,7 +38,9 @@ def samples(folder, split):
     pairs = []
     for shard in manifest.of_split(split):
         images, labels = read_shard(folder, manifest, shard)
-        pairs += zip((image.tobytes() for image in images), manifest.charset.decode(labels), strict=True)
+        pairs += zip(
+            (image.tobytes() for image in images), manifest.charset.decode(labels), strict=True
+        )
     return pairs
 
 

@@ -60,4 +60,7 @@ def test_unfinished_folds_go_on_but_not_as_others(images, tmp_path):
         prepare_folds(images, out, 2, tiny(), ONE_WORKER)
     prepared = prepare_folds(images, out, 3, tiny(), ONE_WORKER)
     assert [fold.already_there for fold in prepared] == [True, False, False]
-    assert all(contents(out / f"fold-{number}") == contents(whole / f"fold-{number}") for number in (1, 2, 3))
+    assert all(
+        contents(out / f"fold-{number}") == contents(whole / f"fold-{number}")
+        for number in (1, 2, 3)
+    )

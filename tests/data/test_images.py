@@ -72,7 +72,13 @@ def test_transparent_pixels_are_white_if_all_are(data):
 @pytest.mark.parametrize(
     ("ink", "ground"),
     [
-        *(((0, 0, 0), 255), ((255, 255, 255), 0), ((250, 250, 200), 0), ((255, 255, 0), 0), ((200, 30, 30), 255)),
+        *(
+            ((0, 0, 0), 255),
+            ((255, 255, 255), 0),
+            ((250, 250, 200), 0),
+            ((255, 255, 0), 0),
+            ((200, 30, 30), 255),
+        ),
         *(((60, 200, 255), 255), ((90, 90, 90), 255)),
     ],
 )
@@ -80,7 +86,11 @@ def test_transparent_pixels_are_white_if_all_are(data):
 def test_transparent_pixels_take_the_colour_that_keeps_the_contrast(ink, ground, kind):
     image = Image.new("RGBA", (16, 8), (*ink, 0))
     image.paste((*ink, 255), (4, 2, 12, 6))
-    opened = open_image(in_format(image.convert(kind) if kind == "LA" else image.quantize(2) if kind == "P" else image))
+    opened = open_image(
+        in_format(
+            image.convert(kind) if kind == "LA" else image.quantize(2) if kind == "P" else image
+        )
+    )
     pixels = to_array(opened, GREY)[0]
     assert (pixels[0, 0], abs(int(pixels[4, 8]) - ground) > 80) == (ground, True)
     assert any("black" in oddity for oddity in oddities_of(opened)) == (ground == 0)
@@ -103,14 +113,19 @@ def growing(count):
 def test_of_an_animation_the_frame_with_the_most_contrast_is_read(image_format, count):
     first, *others = growing(count)
     options = {"lossless": True} if image_format == "WEBP" else {}
-    image = open_image(in_format(first, image_format, save_all=True, append_images=others, duration=90, **options))
+    image = open_image(
+        in_format(first, image_format, save_all=True, append_images=others, duration=90, **options)
+    )
     assert np.array_equal(image.convert("L"), WHOLE)
     assert image.info["frames"] > 1
     assert ["frame" in oddity for oddity in oddities_of(image)] == [True]
 
 
 def test_a_gif_whose_second_frame_is_cut_anywhere_is_read_by_its_first():
-    frames = [Image.fromarray(np.random.default_rng(seed).integers(0, 255, (9, 20), np.uint8)) for seed in range(2)]
+    frames = [
+        Image.fromarray(np.random.default_rng(seed).integers(0, 255, (9, 20), np.uint8))
+        for seed in range(2)
+    ]
     first = in_format(frames[0], "GIF")
     both = in_format(frames[0], "GIF", save_all=True, append_images=frames[1:])
     expected = np.asarray(open_image(first).convert("L"))
@@ -131,9 +146,14 @@ def test_other_pixels_keep_their_share_of_colour():
 
 def test_16_bit_grey_is_scaled_and_not_clipped():
     for value, expected in ((0, 0), (257 * 100, 100), (65535, 255)):
-        assert (to_array(in_format(Image.fromarray(np.full((8, 16), value, np.uint16))), GREY) == expected).all()
+        assert (
+            to_array(in_format(Image.fromarray(np.full((8, 16), value, np.uint16))), GREY)
+            == expected
+        ).all()
     grey = Image.fromarray(np.arange(128, dtype=np.uint8).reshape(8, 16))
-    assert (to_array(grey.convert("I"), GREY) == to_array(grey, GREY)).all()  # wide pixels that hold 8 bits
+    assert (
+        to_array(grey.convert("I"), GREY) == to_array(grey, GREY)
+    ).all()  # wide pixels that hold 8 bits
 
 
 @pytest.mark.parametrize("image_format", ["PNG", "JPEG", "WEBP"])
@@ -163,7 +183,12 @@ class Dripping(io.RawIOBase):
 def sources():
     """Return one picture as every kind of source except a path."""
     data, image = in_format(Image.fromarray(PICTURE)), Image.fromarray(PICTURE)
-    found = {"bytes": data, "bytearray": bytearray(data), "memoryview": memoryview(data), "file": Dripping(data)}
+    found = {
+        "bytes": data,
+        "bytearray": bytearray(data),
+        "memoryview": memoryview(data),
+        "file": Dripping(data),
+    }
     return {**found, "PIL": image, "array": PICTURE, "array of one channel": PICTURE[..., None]}
 
 
@@ -181,7 +206,14 @@ def test_a_file_is_known_by_its_content_and_not_by_its_extension(tmp_path, name)
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [((8, 16), "f4"), ((8, 16), "u2"), ((16,), "u1"), ((8, 16, 2), "u1"), ((3, 8, 16), "u1"), ((0, 16), "u1")],
+    [
+        ((8, 16), "f4"),
+        ((8, 16), "u2"),
+        ((16,), "u1"),
+        ((8, 16, 2), "u1"),
+        ((3, 8, 16), "u1"),
+        ((0, 16), "u1"),
+    ],
 )
 def test_an_array_of_another_type_or_shape_is_refused(shape, dtype):
     with pytest.raises(ImageError, match=re.escape(str(shape))):
@@ -192,11 +224,15 @@ FORMS = {
     "as it is": lambda text: text,
     "percent-encoded": lambda text: quote(text, safe=""),
     "a percent-encoded data: URI": lambda text: quote("data:image/png;base64," + text, safe=""),
-    "percent-encoded twice": lambda text: quote(quote("data:image/png;base64," + text, safe=""), safe=""),
+    "percent-encoded twice": lambda text: quote(
+        quote("data:image/png;base64," + text, safe=""), safe=""
+    ),
     "escaped slashes": lambda text: "data:image\\/png;base64," + text.replace("/", "\\/"),
     "a value of JSON": lambda text: json.dumps("data:image/png;base64," + text),
     "a value of JSON in JSON": lambda text: json.dumps(json.dumps(text.replace("/", "\\/"))),
-    "JSON of PHP": lambda text: '"' + text.replace("/", "\\/").replace("+", "\\u002b").replace("=", "\\u003D") + '"',
+    "JSON of PHP": lambda text: (
+        '"' + text.replace("/", "\\/").replace("+", "\\u002b").replace("=", "\\u003D") + '"'
+    ),
     "HTML": lambda text: text.replace("=", "&#x3D;").replace("/", "&#x2F;").replace("+", "&#43;"),
     "line breaks": lambda text: re.sub("(.{76})", r"\1\r\n", text),
     "escaped line breaks": lambda text: re.sub("(.{64})", r"\1\\r\\n", text),
@@ -206,8 +242,12 @@ FORMS = {
     "blanks for +": lambda text: text.replace("+", " "),
     "blanks for +, in lines": lambda text: re.sub("(.{76})", r"\1\r\n", text).replace("+", " "),
     "blanks for +, in a data: URI": lambda text: "data:image/png;base64," + text.replace("+", " "),
-    "the alphabet of URLs, without =": lambda text: text.replace("+", "-").replace("/", "_").rstrip("="),
-    "the first characters of JPEG in the alphabet of URLs": lambda text: text.replace("/", "_").replace("+", "-"),
+    "the alphabet of URLs, without =": lambda text: (
+        text.replace("+", "-").replace("/", "_").rstrip("=")
+    ),
+    "the first characters of JPEG in the alphabet of URLs": lambda text: text.replace(
+        "/", "_"
+    ).replace("+", "-"),
     "escaped first characters": lambda text: "\\u00" + f"{ord(text[0]):02x}" + text[1:],
     "without data:": lambda text: "image/png;base64," + text,
     "only base64,": lambda text: "base64," + text,
@@ -221,14 +261,19 @@ FORMS = {
 @pytest.mark.parametrize("length", [38, 39, 40, 400, 1501])
 def test_base64_is_read_in_every_form_that_pages_have(form, length):
     for seed in range(10):
-        data = (b"\x89PNG\r\n\x1a\n\0", b"\xff\xd8\xff\xe0\0")[seed % 2] + random.Random(seed).randbytes(length)
+        data = (b"\x89PNG\r\n\x1a\n\0", b"\xff\xd8\xff\xe0\0")[seed % 2] + random.Random(
+            seed
+        ).randbytes(length)
         text = FORMS[form](base64.b64encode(data).decode())
         assert bytes_of_text(text) == data
         assert file_in(text.encode(), MAX_BYTES) == data
 
 
 BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "PPM")]
-URIS = ["data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=", "data:image/png;base64,iVBORw0KGgo!" + 50 * "A"]
+URIS = [
+    "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=",
+    "data:image/png;base64,iVBORw0KGgo!" + 50 * "A",
+]
 
 
 @pytest.mark.parametrize("data", [*BYTES, *URIS, "", "a\0b.png", "x" * 5000])
@@ -237,15 +282,22 @@ def test_what_is_no_image_is_refused(data):
         to_array(data, GREY)
 
 
-@pytest.mark.parametrize("uri", ["data:", "data:image/png;base64,", "DATA:,", b"data:image/png;base64,", *URIS])
+@pytest.mark.parametrize(
+    "uri", ["data:", "data:image/png;base64,", "DATA:,", b"data:image/png;base64,", *URIS]
+)
 def test_a_data_uri_without_an_image_is_called_so(uri):
     with pytest.raises(ImageError, match="data: URI"):
         to_array(uri, GREY)
 
 
-@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "BMP"])  # Pillow refuses to open half a WEBP
+@pytest.mark.parametrize(
+    "image_format", ["PNG", "JPEG", "GIF", "BMP"]
+)  # Pillow refuses to open half a WEBP
 def test_a_truncated_image_that_pillow_has_opened_is_refused(image_format):
-    data = in_format(Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)), image_format)
+    data = in_format(
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 160), np.uint8)),
+        image_format,
+    )
     with pytest.raises(ImageError):
         to_array(Image.open(io.BytesIO(data[: len(data) // 2])), GREY)
 
@@ -281,7 +333,19 @@ def test_a_mode_that_cannot_be_converted_is_an_image_error(mode):
         to_array(Image.new(mode, (8, 8)), GREY)
 
 
-NAMES = ["b.png", "a/z.JPG", "a.gif", "c/d/e.webp", "f.bmp", "g.jpeg", "h.jpe", "i.JFIF", "j.tif", "k.TIFF", "l.dib"]
+NAMES = [
+    "b.png",
+    "a/z.JPG",
+    "a.gif",
+    "c/d/e.webp",
+    "f.bmp",
+    "g.jpeg",
+    "h.jpe",
+    "i.JFIF",
+    "j.tif",
+    "k.TIFF",
+    "l.dib",
+]
 
 
 def test_images_are_found_at_any_depth_by_their_extension_and_sorted(tmp_path):

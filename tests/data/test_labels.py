@@ -50,7 +50,9 @@ def test_a_pattern_with_a_slash_looks_at_the_path():
     assert [label.text for label in found.labels] == ["AB", "CD"]
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"])
+@pytest.mark.parametrize(
+    "pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"]
+)
 def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
     with pytest.raises(UsageError, match="--label-pattern") as refusal:
         compile_pattern(pattern)
@@ -73,7 +75,13 @@ def test_a_row_is_a_label(read, row, label):
 @pytest.mark.parametrize(
     ("split", "means"),
     [
-        *(("train", "train"), ("Training", "train"), ("val", "val"), ("valid", "val"), ("validation", "val")),
+        *(
+            ("train", "train"),
+            ("Training", "train"),
+            ("val", "val"),
+            ("valid", "val"),
+            ("validation", "val"),
+        ),
         *(("dev", "val"), ("test", "test"), ("TESTING", "test")),
     ],
 )
@@ -88,7 +96,9 @@ def test_an_unknown_split_is_reported(read, split):
     assert all(word in problems["a.png"] for word in (repr(split), "train", "val", "test"))
 
 
-@pytest.mark.parametrize("file", ["../a.png", "sub/../../a.png", "/etc/a.png", "C:/a.png", "..\\a.png"])
+@pytest.mark.parametrize(
+    "file", ["../a.png", "sub/../../a.png", "/etc/a.png", "C:/a.png", "..\\a.png"]
+)
 def test_a_file_outside_the_folder_is_reported(read, file):
     labels, problems = read(f"filename,text\n{file},AB\n")
     assert (labels, list(problems)) == ([], [file.replace("\\", "/")])
@@ -96,7 +106,13 @@ def test_a_file_outside_the_folder_is_reported(read, file):
 
 @pytest.mark.parametrize(
     "rows",
-    ["a.png,", "a.png", "a.png,AB,train\na.png,CD,train", "a.png,AB,train\na.png,AB,test", "a.png,AB,train\n./a.png,,"],
+    [
+        "a.png,",
+        "a.png",
+        "a.png,AB,train\na.png,CD,train",
+        "a.png,AB,train\na.png,AB,test",
+        "a.png,AB,train\n./a.png,,",
+    ],
 )
 def test_an_empty_label_and_conflicting_rows_are_reported(read, rows):
     labels, problems = read(f"filename,text,split\n{rows}\n")
@@ -134,19 +150,49 @@ def texts(found):
 @pytest.mark.parametrize(
     ("images", "labels", "files", "source"),
     [
-        ("1.png 2.png", "AB CD", {"labels.csv": "filename,text\n1.png,AB\n2.png,CD\n"}, "labels.csv"),
+        (
+            "1.png 2.png",
+            "AB CD",
+            {"labels.csv": "filename,text\n1.png,AB\n2.png,CD\n"},
+            "labels.csv",
+        ),
         ("1.png 2.png", "AB CD", {"labels.csv": "id,label\n1,AB\n2,CD\n"}, "labels.csv"),
         ("a/1.png", "AB", {"labels.csv": "filename,text\na\\1.png,AB\n"}, "labels.csv"),
-        ("a/1.png b/1.png", "AB CD", {"a/labels.csv": "1.png,AB\n", "b/labels.csv": "1.png,CD\n"}, "b/labels.csv"),
-        ("img_1.png", "AB", {"metadata.jsonl": '{"file_name": "img_1.png", "text": "AB"}'}, "metadata.jsonl"),
+        (
+            "a/1.png b/1.png",
+            "AB CD",
+            {"a/labels.csv": "1.png,AB\n", "b/labels.csv": "1.png,CD\n"},
+            "b/labels.csv",
+        ),
+        (
+            "img_1.png",
+            "AB",
+            {"metadata.jsonl": '{"file_name": "img_1.png", "text": "AB"}'},
+            "metadata.jsonl",
+        ),
         ("img_1.png", "AB", {"metadata.csv": "file_name,text\nimg_1.png,AB\n"}, "metadata.csv"),
-        ("dev/1.png", "AB", {"dev/metadata.jsonl": '{"file_name": "1.png", "text": "AB"}'}, "dev/metadata.jsonl"),
+        (
+            "dev/1.png",
+            "AB",
+            {"dev/metadata.jsonl": '{"file_name": "1.png", "text": "AB"}'},
+            "dev/metadata.jsonl",
+        ),
         ("im1.png", "AB", {"LABELS.CSV": "filename,text\nim1.png,AB\n"}, "LABELS.CSV"),
         ("im1.png", "AB", {"labels.tsv": "filename\ttext\nim1.png\tAB\n"}, "labels.tsv"),
         ("im1.png", "AB", {"labels.json": '{"im1.png": "AB"}', "notes.csv": "x"}, "labels.json"),
-        ("im1.png", "AB", {"labels.csv": "im1.png,AB", "labels.json": '{"im1.png": "CD"}'}, "labels.csv"),
+        (
+            "im1.png",
+            "AB",
+            {"labels.csv": "im1.png,AB", "labels.json": '{"im1.png": "CD"}'},
+            "labels.csv",
+        ),
         ("x1.png x2.png", "AB CD", {"x1.txt": "AB\n", "x2.txt": b"\xff\xfeC\0D\0"}, "text files"),
-        ("images/x1.png a/images/x2.png", "AB CD", {"labels/x1.txt": "AB", "a/labels/x2.txt": "CD"}, "text files"),
+        (
+            "images/x1.png a/images/x2.png",
+            "AB CD",
+            {"labels/x1.txt": "AB", "a/labels/x2.txt": "CD"},
+            "text files",
+        ),
         ("0714/1.png 3626/1.png 8610/0.png", "0714 3626 8610", {}, "folder names"),
         ("071/x.png 362/x.png 861/x.png", "071 362 861", {}, "folder names"),
         ("a/AB.png b/AB.png", "AB AB", {}, "file names"),
@@ -154,7 +200,12 @@ def texts(found):
         ("x1.png", "AB", {"x1.png.txt": "AB"}, "text files"),
         ("AB_1.png CD_2.png", "AB CD", {}, "file names"),
         ("AB/img_1.png AB/img_2.png CD/img_3.png", "AB AB CD", {}, "folder names"),
-        (" ".join(f"{text}/img_{n}.png" for text in "AB" for n in range(9)), 9 * "A " + 9 * "B ", {}, "folder names"),
+        (
+            " ".join(f"{text}/img_{n}.png" for text in "AB" for n in range(9)),
+            9 * "A " + 9 * "B ",
+            {},
+            "folder names",
+        ),
     ],
 )
 def test_labels_are_found_where_people_put_them(folder, images, labels, files, source):
@@ -167,23 +218,29 @@ def test_labels_are_found_where_people_put_them(folder, images, labels, files, s
 def test_names_in_another_unicode_form_mean_the_same_image(folder):
     names = ["pru\u0308f-1.png", "이미지-2.png", "e\u0301/3.png", "Å\u0301.png"]
     rows = "\n".join(
-        f"{unicodedata.normalize(form, name)},A{form}" for name, form in zip(names, ["NFC", "NFD"] * 2, strict=True)
+        f"{unicodedata.normalize(form, name)},A{form}"
+        for name, form in zip(names, ["NFC", "NFD"] * 2, strict=True)
     )
     found = find_labels(folder(*names, files={"labels.csv": f"filename,text\n{rows}\n"}))
     assert (set(texts(found)), found.problems) == (set(names), {})
 
 
 @pytest.mark.parametrize(
-    "files", [{"labels.csv": "1.png,AB\n"}, {"1.txt": "AB"}, {"metadata.csv": "file_name,text\n1.png,AB\n"}]
+    "files",
+    [{"labels.csv": "1.png,AB\n"}, {"1.txt": "AB"}, {"metadata.csv": "file_name,text\n1.png,AB\n"}],
 )
-def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_not_named_after_its_file(folder, files):
+def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_not_named_after_its_file(
+    folder, files
+):
     found = find_labels(folder("1.png", "CD_2.png", "EF.png", files=files))
     assert (texts(found), sorted(found.problems)) == ({"1.png": "AB"}, ["CD_2.png", "EF.png"])
 
 
 def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(folder, tmp_path):
     names = [f"img_{number:04}.png" for number in range(28)]
-    (tmp_path / "fixed.csv").write_text("filename,text\n" + "".join(f"{name},A{name[6]}\n" for name in names[:6]))
+    (tmp_path / "fixed.csv").write_text(
+        "filename,text\n" + "".join(f"{name},A{name[6]}\n" for name in names[:6])
+    )
     found = find_labels(folder(*names), corrections=tmp_path / "fixed.csv")
     assert (len(found.labels), len(found.problems), found.sources) == (6, 22, {"fixed.csv": 6})
 
@@ -207,12 +264,25 @@ def test_folders_named_after_splits_keep_them(folder, folders, splits):
 @pytest.mark.parametrize(
     "folders",
     [
-        *(["batch1", "batch2"], ["train", "test"], ["images", "photos"], ["2024-01-01 10-00", "AB"]),
-        *(["batch A", "batch B"], ["2023", "2024"], ["2024-01", "2024-02"], ["anna", "bob"], ["new", "old"]),
+        *(
+            ["batch1", "batch2"],
+            ["train", "test"],
+            ["images", "photos"],
+            ["2024-01-01 10-00", "AB"],
+        ),
+        *(
+            ["batch A", "batch B"],
+            ["2023", "2024"],
+            ["2024-01", "2024-02"],
+            ["anna", "bob"],
+            ["new", "old"],
+        ),
     ],
 )
 def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
-    found = find_labels(folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20))))
+    found = find_labels(
+        folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20)))
+    )
     assert found.labels == []
     with pytest.raises(UsageError, match=naming("img_0.png", r"--label-pattern")):
         found.check()
@@ -221,7 +291,12 @@ def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
 def test_folders_that_many_images_share_are_labels_where_the_options_allow_them(folder):
     names = [f"{text}/img_{number}.png" for text in ("7-3", "1-2") for number in range(20)]
     assert find_labels(folder(*names)).labels == []
-    assert texts(find_labels(folder(*names), config=PrepareConfig(charset="0123456789-")))["1-2/img_0.png"] == "1-2"
+    assert (
+        texts(find_labels(folder(*names), config=PrepareConfig(charset="0123456789-")))[
+            "1-2/img_0.png"
+        ]
+        == "1-2"
+    )
 
 
 def test_the_alphabet_of_the_options_decides_how_names_are_read(folder):
@@ -232,22 +307,33 @@ def test_the_alphabet_of_the_options_decides_how_names_are_read(folder):
 
 
 def test_a_folder_of_other_files_names_their_kinds(folder):
-    files = {"a.avif": b"\0\0\0 ftypavif", "b.avif": b"\0", "notes.docx": b"PK", "README": b"read me"}
+    files = {
+        "a.avif": b"\0\0\0 ftypavif",
+        "b.avif": b"\0",
+        "notes.docx": b"PK",
+        "README": b"read me",
+    }
     with pytest.raises(UsageError, match=naming(".avif 2", ".docx 1", "without an extension 1")):
         find_labels(folder(files=files))
     found = find_labels(folder("AB.png", files=files))
     assert found.others == {".avif": 2, ".docx": 1, "without an extension": 1}
-    assert any(name == "not read" and ".avif" in words and "PNG" in words for name, words in found.rows())
+    assert any(
+        name == "not read" and ".avif" in words and "PNG" in words for name, words in found.rows()
+    )
 
 
-@pytest.mark.parametrize(("files", "named"), [(["texts.csv"], True), (["a.txt"], True), ([*"abcd"], False)])
+@pytest.mark.parametrize(
+    ("files", "named"), [(["texts.csv"], True), (["a.txt"], True), ([*"abcd"], False)]
+)
 def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, files, named):
     files = {file if "." in file else f"{file}.txt": "x" for file in files}
     rows = find_labels(folder("AB.png", "CD.png", files=files)).rows()
     assert any("--labels" in words and next(iter(files)) in words for _, words in rows) == named
 
 
-@pytest.mark.parametrize("table", ["texts.csv", "annotations.csv", "solutions.json", "codes.txt", "labels.xlsx"])
+@pytest.mark.parametrize(
+    "table", ["texts.csv", "annotations.csv", "solutions.json", "codes.txt", "labels.xlsx"]
+)
 def test_a_table_of_another_name_is_proposed(folder, table):
     names = [f"img_{number}.png" for number in range(20)]
     with pytest.raises(UsageError, match=naming("--labels", table)):
@@ -261,5 +347,7 @@ def test_a_text_file_that_holds_a_box_or_may_belong_to_two_images_is_reported(fo
 
 
 def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):
-    found = find_labels(folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"}))
+    found = find_labels(
+        folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"})
+    )
     assert (texts(found), sorted(found.problems)) == ({"a.png": "AB"}, ["b.png", "c.png"])

@@ -39,7 +39,13 @@ def read(stems, fits=None):
             "{number}-{text}",
             "{text}-{number}",
         ),
-        *("captcha_{text}", "captcha-{text}", "{text}_captcha", "img_{number}_{text}", "{text}_{number}_{number}"),
+        *(
+            "captcha_{text}",
+            "captcha-{text}",
+            "{text}_captcha",
+            "img_{number}_{text}",
+            "{text}_{number}_{number}",
+        ),
         *(
             "{text}_{hash}",
             "{hash}_{text}",
@@ -62,7 +68,9 @@ def read(stems, fits=None):
 )
 def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
     stems = [
-        name.format(text=text, number=number, hash=hash_, time=1_700_000_000 + 61 * number, copy=number % 3)
+        name.format(
+            text=text, number=number, hash=hash_, time=1_700_000_000 + 61 * number, copy=number % 3
+        )
         for number, (text, hash_) in enumerate(zip(TEXTS, words(HEX, 32), strict=True))
     ]
     assert read(stems) == TEXTS
@@ -81,7 +89,10 @@ def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
         [str(1_700_000_000_123 + 97_000 * number**2) for number in range(40)],
         words(HEX, 32, 40),
         words(HEX, 40, 40),
-        [f"{a}-{b}-{c}-{d}-{e}" for a, b, c, d, e in zip(*(words(HEX, n, 20) for n in (8, 4, 4, 4, 12)), strict=True)],
+        [
+            f"{a}-{b}-{c}-{d}-{e}"
+            for a, b, c, d, e in zip(*(words(HEX, n, 20) for n in (8, 4, 4, 4, 12)), strict=True)
+        ],
         ["Screenshot 2024-01-01 at 10.22.33", "Screenshot 2024-02-01 at 11.22.34"],
         ["Bildschirmfoto 2024-01-01 um 10.22.33"],
         ["WhatsApp Image 2024-01-01 at 10.22.33"],
@@ -135,7 +146,13 @@ def test_the_lengths_decide_too():
 
 def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_between_them():
     sums = [f"{a}-{b}" for a, b in zip(words("0123456789", 1), words("0123456789", 1), strict=True)]
-    assert read([f"{number:04}_{text}" for number, text in enumerate(sums)], set("0123456789-").issuperset) == sums
+    assert (
+        read(
+            [f"{number:04}_{text}" for number, text in enumerate(sums)],
+            set("0123456789-").issuperset,
+        )
+        == sums
+    )
     phrases = [f"{a} {b}" for a, b in zip(words("ABC", 2), words("ABC", 3), strict=True)]
     assert read(phrases, set("ABC ").issuperset) == phrases
 
@@ -143,8 +160,19 @@ def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_betwee
 @pytest.mark.parametrize(
     ("stem", "ways"),
     [
-        *(("7-3", "7 3"), ("AB12-1", "AB12 1"), ("12-34", "12 34"), ("a-b", "a b"), ("x_y-z", "x y z")),
-        *(("AB12_x", "AB12 x"), ("8802_0412", "8802 0412"), ("162b_0070", "162b 0070"), ("0037_7", "0037 7")),
+        *(
+            ("7-3", "7 3"),
+            ("AB12-1", "AB12 1"),
+            ("12-34", "12 34"),
+            ("a-b", "a b"),
+            ("x_y-z", "x y z"),
+        ),
+        *(
+            ("AB12_x", "AB12 x"),
+            ("8802_0412", "8802 0412"),
+            ("162b_0070", "162b 0070"),
+            ("0037_7", "0037 7"),
+        ),
         *(("12_a", "12 a"), ("1_a", "1 a"), ("118 (5601)", "118 5601"), ("000_+0654", "000 +0654")),
         *(("1.449", "1 449"), ("2zb72@acme", "2zb72 acme")),
         *(("anna_0070", "anna 0070"), ("000_0412_737", "000 0412 737"), ("red apple", "red apple")),
@@ -160,7 +188,12 @@ def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem, ways)
 )
 def test_parts_with_a_few_values_are_not_told_from_texts(name):
     stems = [
-        name.format(small=10 + 7 * number % 89, digit=number % 10, user=["anna", "bob"][number % 2], text=text)
+        name.format(
+            small=10 + 7 * number % 89,
+            digit=number % 10,
+            user=["anna", "bob"][number % 2],
+            text=text,
+        )
         for number, text in enumerate(words(count=400))
     ]
     assert read(stems) == [None] * 400
@@ -168,7 +201,10 @@ def test_parts_with_a_few_values_are_not_told_from_texts(name):
 
 def test_a_counter_with_gaps_is_not_told_from_a_text():
     assert read([f"{7 * number:04}_{number % 10}" for number in range(60)]) == [None] * 60
-    assert read([f"{7 * number:04}_{text}" for number, text in enumerate(words("0123456789"))]) == [None] * 60
+    assert (
+        read([f"{7 * number:04}_{text}" for number, text in enumerate(words("0123456789"))])
+        == [None] * 60
+    )
 
 
 @pytest.mark.parametrize("stem", ["00000-482915", "00012-7-3", "123456-a_b"])
@@ -176,7 +212,9 @@ def test_names_that_generate_gives_are_known(stem):
     assert read([stem]) == [stem.partition("-")[2]]
 
 
-@pytest.mark.parametrize("stem", ["R865", "1234", "captchaAB", "deadbeef", "20240101", "IMGX", "file9a", "été"])
+@pytest.mark.parametrize(
+    "stem", ["R865", "1234", "captchaAB", "deadbeef", "20240101", "IMGX", "file9a", "été"]
+)
 def test_a_single_name_that_could_be_a_text_is_one(stem):
     assert read([stem, *TEXTS])[0] == stem
 
@@ -191,4 +229,6 @@ def test_the_number_of_a_copy_is_no_part_of_the_text(stem):
 def test_numbers_that_do_not_count_the_images_are_texts():
     numbers = words("0123456789", 6)
     assert read(numbers) == numbers
-    assert read([f"{number}" for number in range(0, 400, 7)]) == [f"{number}" for number in range(0, 400, 7)]
+    assert read([f"{number}" for number in range(0, 400, 7)]) == [
+        f"{number}" for number in range(0, 400, 7)
+    ]

@@ -32,11 +32,16 @@ def own(images, tmp_path):
 
 
 def test_every_image_is_in_one_split_with_its_own_text_in_random_order(images, shards, tiny_preset):
-    assert sorted(contents(shards)) == [MANIFEST_FILE, *(f"{split}-00000.safetensors.gz" for split in sorted(SPLITS))]
+    assert sorted(contents(shards)) == [
+        MANIFEST_FILE,
+        *(f"{split}-00000.safetensors.gz" for split in sorted(SPLITS)),
+    ]
     assert read_manifest(shards).size == tiny_preset.size
     assert counts(shards) == [48, 6, 6]
     labels, _ = read_labels(images / "labels.csv")
-    expected = [(to_array(images / label.file, tiny_preset.size).tobytes(), label.text) for label in labels]
+    expected = [
+        (to_array(images / label.file, tiny_preset.size).tobytes(), label.text) for label in labels
+    ]
     found = [sample for split in SPLITS for sample in samples(shards, split)]
     assert sorted(found) == sorted(expected)
     assert len({pixels for pixels, _ in found}) == 60
@@ -44,30 +49,42 @@ def test_every_image_is_in_one_split_with_its_own_text_in_random_order(images, s
 
 
 def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25)  # all 60 at once would be left to one process
+    monkeypatch.setattr(
+        captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25
+    )  # all 60 at once would be left to one process
     told = []
     prepare(images, tmp_path, workers=2, progress=lambda done, total: told.append((done, total)))
     assert contents(tmp_path) == contents(shards)
     assert told[-1] == (60, 60)
 
 
-def test_another_seed_gives_another_order_and_smaller_shards_give_the_same(images, shards, tmp_path, monkeypatch):
+def test_another_seed_gives_another_order_and_smaller_shards_give_the_same(
+    images, shards, tmp_path, monkeypatch
+):
     prepare(images, tmp_path / "other", tiny(seed=1))
     assert samples(tmp_path / "other", "train") != samples(shards, "train")
     monkeypatch.setattr(captcha_ocr.data.prepare, "SAMPLES_PER_SHARD", 20)
     manifest = prepare(images, tmp_path / "smaller").manifest
     assert [shard.count for shard in manifest.shards] == [20, 20, 8, 6, 6]
-    assert [shard.file for shard in manifest.shards[2:4]] == ["train-00002.safetensors.gz", "val-00000.safetensors.gz"]
+    assert [shard.file for shard in manifest.shards[2:4]] == [
+        "train-00002.safetensors.gz",
+        "val-00000.safetensors.gz",
+    ]
     assert samples(tmp_path / "smaller", "train") == samples(shards, "train")
 
 
 @pytest.mark.parametrize(
-    ("preset", "size"), [("default", InputSize(height=57, width=170, channels=1)), (None, InputSize(64, 192, 3))]
+    ("preset", "size"),
+    [("default", InputSize(height=57, width=170, channels=1)), (None, InputSize(64, 192, 3))],
 )
-def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(tmp_path, preset, size):
+def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(
+    tmp_path, preset, size
+):
     (tmp_path / "sub").mkdir()  # images are found in folders of a folder, too
     for number, text in enumerate(("ab", "ba", "aab")):
-        Image.new("RGB", (300, 100), (number, number, number)).save(tmp_path / "sub" / f"{text}.png")
+        Image.new("RGB", (300, 100), (number, number, number)).save(
+            tmp_path / "sub" / f"{text}.png"
+        )
     assert prepare(tmp_path, tmp_path / "out", PrepareConfig(preset)).manifest.size == size
 
 
@@ -82,7 +99,9 @@ def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(tmp
         (50, 4, {"width": 96, "height": 32}, "default"),
     ],
 )
-def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(labels, longest, options, preset):
+def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
+    labels, longest, options, preset
+):
     kind = ImageKind(height=50, width=150, channels=1)
     assert preset_of(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
 
@@ -102,7 +121,9 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
 
 
 def test_a_pattern_is_used_instead_of_the_labels_file_of_the_folder(images, tmp_path):
-    assert prepare(images, tmp_path / "out", tiny(label_pattern=r"-(\d)")).manifest.lengths == Lengths(1, 1)
+    assert prepare(
+        images, tmp_path / "out", tiny(label_pattern=r"-(\d)")
+    ).manifest.lengths == Lengths(1, 1)
 
 
 def test_a_labels_file_that_links_to_nothing_is_not_a_missing_one(own, tmp_path):
@@ -120,9 +141,13 @@ def test_labels_of_both_cases_are_folded_unless_case_is_kept(prepare_rows):
     assert prepare_rows(rows, config, force=True).manifest.charset.characters == "ABab"
 
 
-def test_corrections_replace_every_other_label_keep_the_split_and_name_images_without_a_label(prepare_rows, tmp_path):
+def test_corrections_replace_every_other_label_keep_the_split_and_name_images_without_a_label(
+    prepare_rows, tmp_path
+):
     draw(tmp_path / "images", "4.png", 5)
-    (tmp_path / "fixed.csv").write_text("filename,text,confidence\n0.png,bbb,0.1\n2.png,,0.2\n4.png,aab,0.3\n")
+    (tmp_path / "fixed.csv").write_text(
+        "filename,text,confidence\n0.png,bbb,0.1\n2.png,,0.2\n4.png,aab,0.3\n"
+    )
     rows = [(1, "ab", "test"), (2, "bb", "train"), (3, "aa", "train"), (4, "ba", "val")]
     assert list(prepare_rows(rows, corrections=tmp_path / "fixed.csv").problems) == ["2.png"]
     texts = [sorted(text for _, text in samples(tmp_path / "out", split)) for split in SPLITS]
@@ -132,7 +157,9 @@ def test_corrections_replace_every_other_label_keep_the_split_and_name_images_wi
 # --- what is left out or refused -----------------------------------------------------------------
 
 
-def test_a_damaged_file_is_named_and_left_out_and_the_others_keep_their_labels(own, shards, tmp_path):
+def test_a_damaged_file_is_named_and_left_out_and_the_others_keep_their_labels(
+    own, shards, tmp_path
+):
     empty, cut = sorted(own.glob("*.png"))[:2]
     empty.write_bytes(b"")
     cut.write_bytes(cut.read_bytes()[:200])
@@ -159,7 +186,12 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
     Image.new("RGB", (1, 1), "red").save(images / "0.png")
     prepared = prepare(images, tmp_path / "out", SMALL)
     assert (prepared.problems, prepared.manifest.lengths) == ({}, Lengths(1, 3))
-    assert sorted(text for split in SPLITS for _, text in samples(tmp_path / "out", split)) == ["a", "aa", "abc", "ba"]
+    assert sorted(text for split in SPLITS for _, text in samples(tmp_path / "out", split)) == [
+        "a",
+        "aa",
+        "abc",
+        "ba",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +232,13 @@ def test_a_finished_folder_is_left_as_it_is_even_if_the_images_have_moved(own, t
     assert identities() == before
 
 
-OTHER_OPTIONS = [{"seed": 1}, {"split": (60, 20, 20)}, {"max_bytes": 10**6}, {"charset": "digits"}, {"channels": 3}]
+OTHER_OPTIONS = [
+    {"seed": 1},
+    {"split": (60, 20, 20)},
+    {"max_bytes": 10**6},
+    {"charset": "digits"},
+    {"channels": 3},
+]
 
 
 @pytest.mark.parametrize("options", [*OTHER_OPTIONS, {"width": 32, "height": 16}])
@@ -225,10 +263,17 @@ def test_other_images_or_labels_are_refused(own, done, change):
         prepare(own, done)
 
 
-def test_force_replaces_shards_of_other_options_and_leaves_the_files_of_others(images, tmp_path, monkeypatch):
-    out, others = tmp_path / "out", ("notes.txt", "train.safetensors.gz", "train-00000.safetensors.gz.bak")
+def test_force_replaces_shards_of_other_options_and_leaves_the_files_of_others(
+    images, tmp_path, monkeypatch
+):
+    out, others = (
+        tmp_path / "out",
+        ("notes.txt", "train.safetensors.gz", "train-00000.safetensors.gz.bak"),
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(captcha_ocr.data.prepare, "SAMPLES_PER_SHARD", 20)  # more files than the second run writes
+        patch.setattr(
+            captcha_ocr.data.prepare, "SAMPLES_PER_SHARD", 20
+        )  # more files than the second run writes
         prepare(images, out)
     for name in others:
         (out / name).write_bytes(b"mine")
@@ -249,7 +294,10 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
 
 def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(images, done, shards):
     manifest, shard = done / MANIFEST_FILE, done / "val-00000.safetensors.gz"
-    for path, damage in ((manifest, lambda: manifest.write_bytes(manifest.read_bytes()[:100])), (shard, shard.unlink)):
+    for path, damage in (
+        (manifest, lambda: manifest.write_bytes(manifest.read_bytes()[:100])),
+        (shard, shard.unlink),
+    ):
         damage()
         with pytest.raises(DamagedError, match=naming(path.name, "--force")):
             prepare(images, done)
@@ -258,7 +306,9 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
 
 
 @pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize("content", [b'{"name": "a web page", "icons": []}', to_json(seal({"format": "other"}))])
+@pytest.mark.parametrize(
+    "content", [b'{"name": "a web page", "icons": []}', to_json(seal({"format": "other"}))]
+)
 def test_the_manifest_of_another_program_is_never_replaced(images, tmp_path, content, force):
     (tmp_path / MANIFEST_FILE).write_bytes(content)
     with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "--out")):
@@ -277,11 +327,16 @@ def test_forced_shards_replace_the_old_ones_only_when_all_are_written(images, do
     assert contents(done) == before
 
 
-def test_the_command_that_makes_the_same_shards_again_repeats_every_option(images, shards, tmp_path):
+def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
+    images, shards, tmp_path
+):
     assert prepare_command(read_manifest(shards), Path("my shards"), "seed") == (
         f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
     )
-    options, fixed = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3), Path("my fix.csv")
+    options, fixed = (
+        tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3),
+        Path("my fix.csv"),
+    )
     shutil.copy(images / "labels.csv", fixed)
     prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
     assert prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed") == (
@@ -291,7 +346,14 @@ def test_the_command_that_makes_the_same_shards_again_repeats_every_option(image
 
 
 def test_that_command_holds_no_words_of_a_forged_manifest(shards):
-    options = {"fold": 5, "out": "/elsewhere", "force": True, "seed": 7, "split": [1, 2], "length": {"a": []}}
+    options = {
+        "fold": 5,
+        "out": "/elsewhere",
+        "force": True,
+        "seed": 7,
+        "split": [1, 2],
+        "length": {"a": []},
+    }
     manifest = replace(read_manifest(shards), source="images", options=options)
     words = shlex.split(prepare_command(manifest, Path("out"), "seed"))
     assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]

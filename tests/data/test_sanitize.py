@@ -72,7 +72,12 @@ def palette_image():
 def bmp_in_runs(image, bits):
     """A run-length encoded BMP of a palette image, each run of one pixel."""
     rows = np.asarray(image)[::-1]
-    runs = b"".join(b"".join(bytes([1, pixel << (8 - bits)]) for pixel in row) + b"\0\0" for row in rows) + b"\0\1"
+    runs = (
+        b"".join(
+            b"".join(bytes([1, pixel << (8 - bits)]) for pixel in row) + b"\0\0" for row in rows
+        )
+        + b"\0\1"
+    )
     palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)[:, ::-1]
     colours = b"".join(bytes(colour) + b"\0" for colour in palette)
     place = 54 + len(colours)
@@ -84,10 +89,17 @@ def bmp_in_runs(image, bits):
 def exif_saying(orientation, order="<", tags=1):
     rows = [struct.pack(order + "HHIHH", 0x300 + number, 3, 1, 7, 0) for number in range(tags - 1)]
     rows.append(struct.pack(order + "HHIHH", 0x112, 3, 1, orientation, 0))
-    return (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IH", 8, tags) + b"".join(rows)
+    return (
+        (b"II*\0" if order == "<" else b"MM\0*")
+        + struct.pack(order + "IH", 8, tags)
+        + b"".join(rows)
+    )
 
 
-P, PLAIN = palette_image(), {image_format: encoded(image_format) for image_format in ("PNG", "JPEG", "GIF", "WEBP")}
+P, PLAIN = (
+    palette_image(),
+    {image_format: encoded(image_format) for image_format in ("PNG", "JPEG", "GIF", "WEBP")},
+)
 WEBP_WITH_EXIF = encoded("WEBP", exif=b"Exif\0\0" + exif_saying(1) + NOISE)
 NOISY = Image.fromarray(np.random.default_rng(0).integers(0, 256, (600, 800), np.uint8))
 
@@ -97,36 +109,72 @@ SHOWN = {
     "png: no checksum of the pixels": (PLAIN["PNG"][:-16], PLAIN["PNG"]),
     "png: IEND with a wrong checksum": (PLAIN["PNG"][:-1] + b"\0", PLAIN["PNG"]),
     "png: bytes after its end": (PLAIN["PNG"] + NOISE, PLAIN["PNG"]),
-    "png: a text with a wrong checksum": (with_chunk(spoilt(chunk(b"tEXt", b"a\0b"))), PLAIN["PNG"]),
-    "png: transparency with a wrong checksum": (with_chunk(spoilt(chunk(b"tRNS", b"\0\0"))), PLAIN["PNG"]),
+    "png: a text with a wrong checksum": (
+        with_chunk(spoilt(chunk(b"tEXt", b"a\0b"))),
+        PLAIN["PNG"],
+    ),
+    "png: transparency with a wrong checksum": (
+        with_chunk(spoilt(chunk(b"tRNS", b"\0\0"))),
+        PLAIN["PNG"],
+    ),
     "png: a text of 1.9 MB": (with_chunk(chunk(b"tEXt", b"a\0" + bytes(1_900_000))), PLAIN["PNG"]),
     "png: a compressed text of 2 MB": (
         with_chunk(chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2_000_000)))),
         PLAIN["PNG"],
     ),
-    "png: a profile that is not compressed": (with_chunk(chunk(b"iCCP", b"a\0\1" + NOISE)), PLAIN["PNG"]),
+    "png: a profile that is not compressed": (
+        with_chunk(chunk(b"iCCP", b"a\0\1" + NOISE)),
+        PLAIN["PNG"],
+    ),
     "png: an empty profile": (with_chunk(chunk(b"iCCP", b"")), PLAIN["PNG"]),
     "png: damaged EXIF data": (with_chunk(chunk(b"eXIf", b"MM\0*" + NOISE)), PLAIN["PNG"]),
-    "png: a damaged animation": (with_chunk(chunk(b"acTL", b""), chunk(b"fcTL", NOISE)), PLAIN["PNG"]),
+    "png: a damaged animation": (
+        with_chunk(chunk(b"acTL", b""), chunk(b"fcTL", NOISE)),
+        PLAIN["PNG"],
+    ),
     "png: grey with transparency of a byte": (with_chunk(chunk(b"tRNS", b"\0")), PLAIN["PNG"]),
-    "png: a palette with no transparency": (with_chunk(chunk(b"tRNS", b""), image=P), encoded("PNG", P)),
-    "png: a palette with transparency for 257": (with_chunk(chunk(b"tRNS", bytes(257)), image=P), encoded("PNG", P)),
+    "png: a palette with no transparency": (
+        with_chunk(chunk(b"tRNS", b""), image=P),
+        encoded("PNG", P),
+    ),
+    "png: a palette with transparency for 257": (
+        with_chunk(chunk(b"tRNS", bytes(257)), image=P),
+        encoded("PNG", P),
+    ),
     "jpeg: no end": (PLAIN["JPEG"][:-2], PLAIN["JPEG"]),
     "jpeg: half an end": (PLAIN["JPEG"][:-1], PLAIN["JPEG"]),
     "jpeg: bytes after its end": (PLAIN["JPEG"] + b"\xff\xda" * 100 + NOISE, PLAIN["JPEG"]),
     "jpeg: zeros between segments": (with_segment(bytes(1000)), PLAIN["JPEG"]),
     "jpeg: fill bytes between segments": (with_segment(b"\xff" * 20_000), PLAIN["JPEG"]),
     "jpeg: text between segments": (with_segment(b"no segment\r\n" * 1000), PLAIN["JPEG"]),
-    "jpeg: damaged EXIF data": (with_segment(segment(0xE1, b"Exif\0\0MM\0*" + NOISE)), PLAIN["JPEG"]),
-    "jpeg: an incomplete profile": (with_segment(segment(0xE2, b"ICC_PROFILE\0\1\2" + NOISE)), PLAIN["JPEG"]),
-    "jpeg: a profile of 1.3 MB": (with_segment(segment(0xE2, b"ICC_PROFILE\0" + bytes(65_000)) * 20), PLAIN["JPEG"]),
-    "jpeg: 7,499 restart markers": (encoded("JPEG", NOISY, restart_marker_blocks=1), encoded("JPEG", NOISY)),
+    "jpeg: damaged EXIF data": (
+        with_segment(segment(0xE1, b"Exif\0\0MM\0*" + NOISE)),
+        PLAIN["JPEG"],
+    ),
+    "jpeg: an incomplete profile": (
+        with_segment(segment(0xE2, b"ICC_PROFILE\0\1\2" + NOISE)),
+        PLAIN["JPEG"],
+    ),
+    "jpeg: a profile of 1.3 MB": (
+        with_segment(segment(0xE2, b"ICC_PROFILE\0" + bytes(65_000)) * 20),
+        PLAIN["JPEG"],
+    ),
+    "jpeg: 7,499 restart markers": (
+        encoded("JPEG", NOISY, restart_marker_blocks=1),
+        encoded("JPEG", NOISY),
+    ),
     "gif: no trailer": (PLAIN["GIF"][:-1], PLAIN["GIF"]),
     "gif: no end of its frame": (PLAIN["GIF"][:-2], PLAIN["GIF"]),
     "gif: bytes after its end": (PLAIN["GIF"] + NOISE, PLAIN["GIF"]),
     "gif: a screen without sides": (PLAIN["GIF"][:6] + bytes(4) + PLAIN["GIF"][10:], PLAIN["GIF"]),
-    "gif: a frame larger than its screen": (PLAIN["GIF"][:6] + b"\1\0\1\0" + PLAIN["GIF"][10:], PLAIN["GIF"]),
-    "gif: a second frame that is cut": (encoded("GIF", save_all=True, append_images=[NOISY])[:-500], PLAIN["GIF"]),
+    "gif: a frame larger than its screen": (
+        PLAIN["GIF"][:6] + b"\1\0\1\0" + PLAIN["GIF"][10:],
+        PLAIN["GIF"],
+    ),
+    "gif: a second frame that is cut": (
+        encoded("GIF", save_all=True, append_images=[NOISY])[:-500],
+        PLAIN["GIF"],
+    ),
     "bmp: runs of 8 bits": (bmp_in_runs(P, 8), encoded("BMP", P)),
     "bmp: runs of 4 bits": (bmp_in_runs(P, 4), encoded("BMP", P)),
     "bmp: no padding of its last row": (
@@ -134,7 +182,10 @@ SHOWN = {
         encoded("PNG", GRADIENT.crop((0, 0, 37, 20))),
     ),
     "webp: bytes after its end": (PLAIN["WEBP"] + NOISE, PLAIN["WEBP"]),
-    "webp: a wrong length": (PLAIN["WEBP"][:4] + b"\xff\xff\xff\0" + PLAIN["WEBP"][8:], PLAIN["WEBP"]),
+    "webp: a wrong length": (
+        PLAIN["WEBP"][:4] + b"\xff\xff\xff\0" + PLAIN["WEBP"][8:],
+        PLAIN["WEBP"],
+    ),
     "webp: cut after its pixels": (WEBP_WITH_EXIF[:-100], PLAIN["WEBP"]),
     "webp: a second frame that is cut": (
         encoded("WEBP", lossless=True, save_all=True, append_images=[NOISY.resize((40, 20))])[:-20],
@@ -200,20 +251,34 @@ def test_what_makes_no_pixels_is_dropped(image_format, options):
 
 @pytest.mark.parametrize(
     "start",
-    [*(in_format(GRADIENT, image_format) for image_format in HONEST), PLAIN["PNG"][:START], PLAIN["GIF"][:START]],
+    [
+        *(in_format(GRADIENT, image_format) for image_format in HONEST),
+        PLAIN["PNG"][:START],
+        PLAIN["GIF"][:START],
+    ],
 )
 def test_an_image_is_known_by_its_first_bytes(start):
     assert is_image(start[:START])
 
 
 @pytest.mark.parametrize(
-    "start", [b"", b"\xff\xd8", b"BM, a text of letters", b"RIFF\x10\0\0\0WAVEfmt ", b"filename,text\n", b"II*"]
+    "start",
+    [
+        b"",
+        b"\xff\xd8",
+        b"BM, a text of letters",
+        b"RIFF\x10\0\0\0WAVEfmt ",
+        b"filename,text\n",
+        b"II*",
+    ],
 )
 def test_other_files_are_known_too(start):
     assert not is_image(start[:START])
 
 
-@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "packbits", "jpeg"])
+@pytest.mark.parametrize(
+    "compression", ["raw", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "packbits", "jpeg"]
+)
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "CMYK", "I;16", "1"])
 def test_a_tiff_has_the_pixels_that_pillow_reads(mode, compression):
     image = Image.linear_gradient("L").resize((40, 20))
@@ -227,8 +292,12 @@ def test_a_tiff_has_the_pixels_that_pillow_reads(mode, compression):
 
 @pytest.mark.parametrize("image_format", ["PNG", "GIF", "WEBP"])
 def test_transparency_is_kept(image_format):
-    image = Image.merge("LA", [Image.linear_gradient("L"), Image.radial_gradient("L")]).convert("RGBA")
-    file = encoded(image_format, image if image_format == "WEBP" else palette_image(), transparency=0)
+    image = Image.merge("LA", [Image.linear_gradient("L"), Image.radial_gradient("L")]).convert(
+        "RGBA"
+    )
+    file = encoded(
+        image_format, image if image_format == "WEBP" else palette_image(), transparency=0
+    )
     assert decode(file).has_transparency_data
     with Image.open(io.BytesIO(file)) as whole:
         assert np.array_equal(decode(file).convert("RGBA"), whole.convert("RGBA"))
@@ -253,8 +322,16 @@ def jpeg_of_scans(count):
 @pytest.mark.parametrize(
     ("within", "beyond", "most"),
     [
-        (with_chunk(chunk(b"tEXt", b"") * 9_000), with_chunk(chunk(b"tEXt", b"") * MOST_PARTS), MOST_PARTS),
-        (with_segment(segment(0xFE, b"") * 9_000), with_segment(segment(0xFE, b"") * MOST_PARTS), MOST_PARTS),
+        (
+            with_chunk(chunk(b"tEXt", b"") * 9_000),
+            with_chunk(chunk(b"tEXt", b"") * MOST_PARTS),
+            MOST_PARTS,
+        ),
+        (
+            with_segment(segment(0xFE, b"") * 9_000),
+            with_segment(segment(0xFE, b"") * MOST_PARTS),
+            MOST_PARTS,
+        ),
         (
             with_segment(segment(0xDB, b"\0" + b"\1" * 64) * 1_000),
             with_segment(segment(0xDB, b"\0" + b"\1" * 64) * 1_500),
@@ -266,7 +343,11 @@ def jpeg_of_scans(count):
             b"GIF89a" + bytes(7) + b"\x21\xfe" + b"\1a" * MOST_PARTS + PLAIN["GIF"][13:],
             MOST_PARTS,
         ),
-        (PLAIN["WEBP"] + b"junk\0\0\0\0" * 9_000, PLAIN["WEBP"] + b"junk\0\0\0\0" * MOST_PARTS, MOST_PARTS),
+        (
+            PLAIN["WEBP"] + b"junk\0\0\0\0" * 9_000,
+            PLAIN["WEBP"] + b"junk\0\0\0\0" * MOST_PARTS,
+            MOST_PARTS,
+        ),
     ],
     ids=["chunks of a PNG", "segments", "tables", "scans", "blocks of a GIF", "chunks of a WebP"],
 )

@@ -45,7 +45,11 @@ def test_labels_of_which_nothing_can_be_learnt_are_refused(texts, options, words
 
 def test_the_alphabet_and_the_lengths_are_those_of_the_labels():
     selected = select_labels(labels("b1", "A22", "b2"), PrepareConfig())
-    assert (selected.charset.characters, selected.lengths, selected.problems) == ("12ab", Lengths(2, 3), {})
+    assert (selected.charset.characters, selected.lengths, selected.problems) == (
+        "12ab",
+        Lengths(2, 3),
+        {},
+    )
 
 
 def test_rare_lengths_are_not_usual():

@@ -26,7 +26,14 @@ from captcha_ocr.system.files import sha256
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
 LABELS = np.array([[0, 1], [1, 1], [1, 0]], np.int16)
 EMPTY = Manifest(
-    Charset("ab"), Lengths(2, 2), InputSize(8, 16, 1), "images", None, {"seed": 0}, sha256(b""), left_out=0
+    Charset("ab"),
+    Lengths(2, 2),
+    InputSize(8, 16, 1),
+    "images",
+    None,
+    {"seed": 0},
+    sha256(b""),
+    left_out=0,
 )
 FILE = "train-00000.safetensors.gz"
 
@@ -43,10 +50,14 @@ def manifest(tmp_path):
 def payload_of(**tensors):
     """The payload of a shard with some tensors replaced, or left out where None."""
     tensors = {"images": IMAGES, "labels": LABELS, **tensors}
-    return safetensors.numpy.save({name: value for name, value in tensors.items() if value is not None})
+    return safetensors.numpy.save(
+        {name: value for name, value in tensors.items() if value is not None}
+    )
 
 
-@pytest.mark.parametrize(("shortest", "labels"), [(2, LABELS), (1, np.array([[0, 1], [1, 2], [1, 0]]))])
+@pytest.mark.parametrize(
+    ("shortest", "labels"), [(2, LABELS), (1, np.array([[0, 1], [1, 2], [1, 0]]))]
+)
 def test_images_and_labels_come_back_as_they_were(tmp_path, shortest, labels):
     shard = write_shard(tmp_path / FILE, "train", IMAGES, labels)
     manifest = replace(EMPTY, lengths=Lengths(shortest, 2), shards=(shard,))
@@ -54,10 +65,15 @@ def test_images_and_labels_come_back_as_they_were(tmp_path, shortest, labels):
         assert np.array_equal(read, written)
 
 
-def test_a_shard_is_a_gzip_file_of_safetensors_and_equal_contents_give_equal_bytes(tmp_path, manifest):
+def test_a_shard_is_a_gzip_file_of_safetensors_and_equal_contents_give_equal_bytes(
+    tmp_path, manifest
+):
     data = (tmp_path / FILE).read_bytes()
     tensors = safetensors.numpy.load(gzip.decompress(data))
-    assert {name: tensor.dtype.name for name, tensor in tensors.items()} == {"images": "uint8", "labels": "int16"}
+    assert {name: tensor.dtype.name for name, tensor in tensors.items()} == {
+        "images": "uint8",
+        "labels": "int16",
+    }
     write_shard(tmp_path / "train-00001.safetensors.gz", "train", IMAGES.copy(), LABELS.copy())
     assert (tmp_path / "train-00001.safetensors.gz").read_bytes() == data
 
@@ -112,12 +128,18 @@ def test_a_manifest_cannot_list_a_shard_twice(manifest):
         replace(manifest, shards=manifest.shards * 2)
 
 
-def test_a_manifest_of_an_older_version_is_read_and_what_is_for_people_changes_no_hash(manifest, tmp_path):
+def test_a_manifest_of_an_older_version_is_read_and_what_is_for_people_changes_no_hash(
+    manifest, tmp_path
+):
     newer = replace(manifest, corrections="fix.csv", reasons=("a.png: damaged",), copies=3)
     write_manifest(tmp_path, newer)
     assert read_manifest(tmp_path) == newer
     content = json.loads((tmp_path / MANIFEST_FILE).read_bytes())
-    older = {name: value for name, value in content.items() if name not in ("corrections", "reasons", "copies")}
+    older = {
+        name: value
+        for name, value in content.items()
+        if name not in ("corrections", "reasons", "copies")
+    }
     (tmp_path / MANIFEST_FILE).write_bytes(sealed(older))
     assert read_manifest(tmp_path) == manifest
     assert Dataset((tmp_path,), (newer,)).sha256 == Dataset((tmp_path,), (manifest,)).sha256
@@ -152,7 +174,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_shard_of_the_right_hash_that_the_manifest_does_not_describe_is_refused(tmp_path, manifest, name):
+def test_a_shard_of_the_right_hash_that_the_manifest_does_not_describe_is_refused(
+    tmp_path, manifest, name
+):
     data, payload_bytes = FILES[name]
     (tmp_path / FILE).write_bytes(data)
     shard = replace(manifest.shards[0], sha256=sha256(data), payload_bytes=payload_bytes)

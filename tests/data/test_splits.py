@@ -14,13 +14,17 @@ def greys(folder, split):
     return sorted(pixels[0] for pixels, _ in samples(folder, split))
 
 
-@pytest.mark.parametrize(("split", "expected"), [((50, 30, 20), [30, 18, 12]), ((98, 1, 1), [58, 1, 1])])
+@pytest.mark.parametrize(
+    ("split", "expected"), [((50, 30, 20), [30, 18, 12]), ((98, 1, 1), [58, 1, 1])]
+)
 def test_other_percentages_are_kept_and_no_split_is_empty(images, tmp_path, split, expected):
     prepare(images, tmp_path, tiny(split=split))
     assert counts(tmp_path) == expected
 
 
-def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none(prepare_rows, tmp_path):
+def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none(
+    prepare_rows, tmp_path
+):
     out = tmp_path / "out"
     prepare_rows(numbered(12, lambda number: SPLITS[number % 3]))
     assert [greys(out, split) for split in SPLITS] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
@@ -39,7 +43,9 @@ def test_three_images_are_enough_and_two_are_not(prepare_rows, tmp_path):
     assert counts(tmp_path / "out") == [1, 1, 1]
 
 
-def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(prepare_rows, tmp_path):
+def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(
+    prepare_rows, tmp_path
+):
     rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
     prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
     assert prepared.manifest.copies == 2
@@ -48,8 +54,14 @@ def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ
     assert all(re.search(naming("3.png", "4.png"), reason) for reason in prepared.problems.values())
 
 
-@pytest.mark.parametrize("splits", [SPLITS, SPLITS[::-1], ("val", "test", "train"), ("train", "val")])
+@pytest.mark.parametrize(
+    "splits", [SPLITS, SPLITS[::-1], ("val", "test", "train"), ("train", "val")]
+)
 def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_path, splits):
-    prepare_rows([*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])])
+    prepare_rows(
+        [*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])]
+    )
     last = max(splits, key=SPLITS.index)
-    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [split == last for split in SPLITS]
+    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [
+        split == last for split in SPLITS
+    ]

@@ -39,8 +39,22 @@ def test_the_mark_of_big_endian_utf_16_is_known(read):
 @pytest.mark.parametrize(
     "header",
     [
-        *("filename,text", "file_name,text", "File Name,Text", "image,label", "path,words", "image_path,label"),
-        *("file,transcription", "img,word", "image-name,solution", "name,code", "ID,ground_truth", "filepath,captcha"),
+        *(
+            "filename,text",
+            "file_name,text",
+            "File Name,Text",
+            "image,label",
+            "path,words",
+            "image_path,label",
+        ),
+        *(
+            "file,transcription",
+            "img,word",
+            "image-name,solution",
+            "name,code",
+            "ID,ground_truth",
+            "filepath,captcha",
+        ),
     ],
 )
 def test_the_usual_names_of_columns_are_known(read, header):
@@ -89,7 +103,10 @@ def test_every_form_of_a_table_is_read(read, content):
         ('filename,text\na.png,"a,b"\n', "a,b"),
         ('filename,text\na.png,","""\n', ',"'),
         ("filename;text\na.png;a,b\n", "a,b"),
-        ("filename,text,split\na.png,AB\n", "AB"),  # fewer fields than the header: the others are empty
+        (
+            "filename,text,split\na.png,AB\n",
+            "AB",
+        ),  # fewer fields than the header: the others are empty
     ],
 )
 def test_a_text_is_neither_cut_nor_changed(read, content, text):
@@ -152,7 +169,10 @@ def test_a_missing_table_is_named(tmp_path):
 
 
 def test_rows_have_the_number_of_their_line(read):
-    assert read("filename,text\na.png,AB\n\nb.png,CD\n") == [Row(2, "a.png", "AB"), Row(4, "b.png", "CD")]
+    assert read("filename,text\na.png,AB\n\nb.png,CD\n") == [
+        Row(2, "a.png", "AB"),
+        Row(4, "b.png", "CD"),
+    ]
 
 
 def test_an_excerpt_is_short():

@@ -56,7 +56,10 @@ def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_
     for count in (COLUMNS * ROWS, 1000):
         draw_sheet([tile] * count, tmp_path / "sheet.png")
         with Image.open(tmp_path / "sheet.png") as sheet:
-            assert sheet.size == (COLUMNS * (TILE[0] + GAP) + GAP, ROWS * (TILE[1] + below + GAP) + GAP)
+            assert sheet.size == (
+                COLUMNS * (TILE[0] + GAP) + GAP,
+                ROWS * (TILE[1] + below + GAP) + GAP,
+            )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,12 @@ def test_names_and_texts_are_never_cut(name, text, least_lines):
 
 @pytest.mark.parametrize(
     ("name", "drawn"),
-    [("a\nb.png", "aU+000Ab.png"), ("\udcff.png", "U+DCFF.png"), ("\u202ea.png", "U+202Ea.png"), ("\ufdd0", "U+FDD0")],
+    [
+        ("a\nb.png", "aU+000Ab.png"),
+        ("\udcff.png", "U+DCFF.png"),
+        ("\u202ea.png", "U+202Ea.png"),
+        ("\ufdd0", "U+FDD0"),
+    ],
 )
 def test_what_cannot_be_drawn_is_named(name, drawn):
     assert lines_below(Tile("none", name, "")) == [drawn]
@@ -102,7 +110,11 @@ def test_what_was_read_stands_below_the_label_with_its_confidence():
         ("AB", "", [(0, "A", ""), (1, "B", "")]),
         ("a b", "ab", [(1, " ", "")]),
         ("e\u0301a", "ea", [(0, "e\u0301", "e")]),
-        ("אב12", "אג12", [(2, "ב", "ג")]),  # seen from left to right: 1 2, then the letters from the right
+        (
+            "אב12",
+            "אג12",
+            [(2, "ב", "ג")],
+        ),  # seen from left to right: 1 2, then the letters from the right
         ("中文", "中又", [(1, "文", "又")]),
     ],
 )

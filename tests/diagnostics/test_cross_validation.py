@@ -30,7 +30,10 @@ def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tin
 
     pooled, before = pool(), identities()
     assert pooled.images == 60
-    parts = [json.loads((tmp_path / f"fold-{n}" / "run.json").read_bytes())["finished"]["test"] for n in (1, 2)]
+    parts = [
+        json.loads((tmp_path / f"fold-{n}" / "run.json").read_bytes())["finished"]["test"]
+        for n in (1, 2)
+    ]
     assert sum(map(Scores.from_counts, parts), Scores(0, 0, Counter())) == pooled
     assert json.loads((tmp_path / RESULT_FILE).read_bytes())["test"] == pooled.summary()
     assert pool() == pooled

@@ -4,7 +4,13 @@ import shutil
 import pytest
 import torch
 
-from captcha_ocr.diagnostics.doctor import examine, examine_model, format_facts, hidden_devices, processor_name
+from captcha_ocr.diagnostics.doctor import (
+    examine,
+    examine_model,
+    format_facts,
+    hidden_devices,
+    processor_name,
+)
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 
@@ -25,9 +31,16 @@ def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
     assert facts["threads"] == torch.get_num_threads()
     assert facts["model"]["folder"] == str((folder / "best").resolve())
     config = read_model_config(PRETRAINED)
-    assert (facts["model"]["charset"], facts["model"]["size"]) == (config.charset.characters, str(config.size))
+    assert (facts["model"]["charset"], facts["model"]["size"]) == (
+        config.charset.characters,
+        str(config.size),
+    )
     lines = format_facts(facts).splitlines()
-    for named in ([f"torch {torch.__version__}"], ["cpu", "bf16", "GB"], [config.charset.characters, str(config.size)]):
+    for named in (
+        [f"torch {torch.__version__}"],
+        ["cpu", "bf16", "GB"],
+        [config.charset.characters, str(config.size)],
+    ):
         assert any(all(name in line for name in named) for line in lines)
 
 
@@ -50,9 +63,16 @@ def test_a_variable_that_hides_devices_is_found(monkeypatch):
 def test_a_missing_model_a_launcher_and_hidden_devices_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "x")
-    facts = {**examine(tmp_path), "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3}}
+    facts = {
+        **examine(tmp_path),
+        "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3},
+    }
     lines = format_facts(facts).splitlines()
-    for named in (["RANK=x", "WORLD_SIZE=2"], ["CUDA_VISIBLE_DEVICES=0", "3"], ["captcha-ocr train"]):
+    for named in (
+        ["RANK=x", "WORLD_SIZE=2"],
+        ["CUDA_VISIBLE_DEVICES=0", "3"],
+        ["captcha-ocr train"],
+    ):
         assert any(all(name in line for name in named) for line in lines)
 
 

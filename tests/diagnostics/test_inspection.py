@@ -11,7 +11,13 @@ from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.diagnostics.inspection import advice_on_images, advice_on_spreadsheet, inspect, read_wrong, sample
+from captcha_ocr.diagnostics.inspection import (
+    advice_on_images,
+    advice_on_spreadsheet,
+    inspect,
+    read_wrong,
+    sample,
+)
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine
@@ -103,10 +109,19 @@ def test_a_folder_without_labels_is_inspected_too(tmp_path):
     (tmp_path / "texts.xlsx").write_bytes(b"PK")
     found = inspect(tmp_path, ANY, ONE_WORKER)
     summary = found.summary()
-    assert [summary[name] for name in ("images", "labels", "lengths", "characters")] == [20, 0, {}, {}]
-    assert (summary["sizes"], list(summary["problems"])) == ({"30x16": 10, "31x16": 10}, ["img_0020.png"])
+    assert [summary[name] for name in ("images", "labels", "lengths", "characters")] == [
+        20,
+        0,
+        {},
+        {},
+    ]
+    assert (summary["sizes"], list(summary["problems"])) == (
+        {"30x16": 10, "31x16": 10},
+        ["img_0020.png"],
+    )
     assert all(
-        word in found.summary()["advice"][0] for word in ("img_0000.png", "labels.csv", "--labels", "texts.xlsx")
+        word in found.summary()["advice"][0]
+        for word in ("img_0000.png", "labels.csv", "--labels", "texts.xlsx")
     )
     assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
     assert not any(word in str(found) for word in ("alphabet", "lengths"))
@@ -200,7 +215,10 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     by_confidence = sorted(readings, key=lambda name: -readings[name].confidence)
     wrong = (by_confidence[0], by_confidence[-1])
     shift = str.maketrans("0123456789", "1234567890")
-    texts = {name: reading.text.translate(shift if name in wrong else {}) for name, reading in readings.items()}
+    texts = {
+        name: reading.text.translate(shift if name in wrong else {})
+        for name, reading in readings.items()
+    }
     rows = [f"{name},{text}" for name, text in texts.items()]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
     found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))

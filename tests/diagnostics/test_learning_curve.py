@@ -26,7 +26,9 @@ LOUD = TrainOptions(device="cpu")
 
 def points_of(factor, power, numbers):
     """Points that follow a law, each measured with a million images."""
-    return [Point(number, round(10**6 * (1 - factor * number**-power)), 10**6) for number in numbers]
+    return [
+        Point(number, round(10**6 * (1 - factor * number**-power)), 10**6) for number in numbers
+    ]
 
 
 def numbers_in(sentences):
@@ -43,7 +45,10 @@ def test_the_law_behind_the_points_is_found():
 
 @pytest.mark.parametrize("tested", [100, 10_000])
 def test_the_law_is_less_certain_the_fewer_images_are_tested(tested):
-    points = [Point(images, round(tested * (1 - 4 * images**-0.5)), tested) for images in (100, 1000, 10_000)]
+    points = [
+        Point(images, round(tested * (1 - 4 * images**-0.5)), tested)
+        for images in (100, 1000, 10_000)
+    ]
     expected = [law.exact_match(100_000) for law in resampled_laws(points)]
     assert len(expected) == RESAMPLES
     assert min(expected) < fit_power_law(points).exact_match(100_000) < max(expected)
@@ -66,15 +71,28 @@ def test_points_without_a_law_have_no_outlook(points):
 
 
 def test_the_outlook_names_what_was_reached_and_what_it_would_take_unless_that_is_too_far():
-    assert numbers_in(outlook(points_of(4, 0.5, (1000, 3000, 10_000)))) == [["95", "10,000"], ["99", "150,000"]]
+    assert numbers_in(outlook(points_of(4, 0.5, (1000, 3000, 10_000)))) == [
+        ["95", "10,000"],
+        ["99", "150,000"],
+    ]
     assert numbers_in(outlook(points_of(1, 0.06, (100, 300, 1000))))[1] == ["99"]
 
 
 @pytest.mark.parametrize(
     ("available", "counts"),
-    [(48, [10, 30, 48]), (44, [10, 44]), (45, [10, 30, 45]), (31, [10, 31]), (15, [10, 15]), (14, [14]), (10, [10])],
+    [
+        (48, [10, 30, 48]),
+        (44, [10, 44]),
+        (45, [10, 30, 45]),
+        (31, [10, 31]),
+        (15, [10, 15]),
+        (14, [14]),
+        (10, [10]),
+    ],
 )
-def test_a_number_of_images_close_to_all_of_them_is_left_out(available, counts, shards, tmp_path, monkeypatch):
+def test_a_number_of_images_close_to_all_of_them_is_left_out(
+    available, counts, shards, tmp_path, monkeypatch
+):
     tried = []
 
     def stop(dataset, configs, finished, options):
@@ -89,7 +107,9 @@ def test_a_number_of_images_close_to_all_of_them_is_left_out(available, counts, 
     assert tried == counts
 
 
-def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(shards, tiny_preset, tmp_path, capsys):
+def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(
+    shards, tiny_preset, tmp_path, capsys
+):
     def recipe(number):
         return tiny_preset.training.with_options(epochs=1, images=number)
 
@@ -97,7 +117,10 @@ def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(shar
         points = learning_curve(shards, tmp_path, recipe, (20, 30), LOUD)
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == PLAN.header
-        assert [line.split()[:3] for line in lines[1:3]] == [["20", "1", "tiny"], ["30", "1", "tiny"]]
+        assert [line.split()[:3] for line in lines[1:3]] == [
+            ["20", "1", "tiny"],
+            ["30", "1", "tiny"],
+        ]
         assert all(line.endswith(finished) for line in lines[1:3])
         assert re.match(r"expected .* 2 runs$", lines[3])
         assert str(points[-1]) in lines
@@ -106,7 +129,9 @@ def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(shar
 
 
 @pytest.mark.parametrize("options", [LOUD, QUIET])
-def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(options, shards, tiny_preset, tmp_path, capsys):
+def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(
+    options, shards, tiny_preset, tmp_path, capsys
+):
     def recipe(number):
         return tiny_preset.training.with_options(epochs=1, images=number)
 
@@ -128,7 +153,9 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
 
     monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.IMAGE_COUNTS", (20, 100))
     assert curve() == [(20, 6), (48, 6)]  # up to all images
-    runs = [json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)]
+    runs = [
+        json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)
+    ]
     assert [run["training"]["images"] for run in runs] == [20, 48]
     assert " 20 " in (tmp_path / "images-20" / "best" / "README.md").read_text()
     assert json.loads((tmp_path / "curve.json").read_bytes())["points"][0]["images"] == 20

@@ -20,12 +20,22 @@ def canvas(**options):
 
 
 def test_the_default_width_grows_with_the_length():
-    drawn = [Drawer(GeneratorConfig(lengths=Lengths(length, length))).draw(0) for length in (1, 4, 5, 10)]
-    assert [(len(each.text), each.image.width) for each in drawn] == [(1, 160), (4, 160), (5, 200), (10, 400)]
+    drawn = [
+        Drawer(GeneratorConfig(lengths=Lengths(length, length))).draw(0) for length in (1, 4, 5, 10)
+    ]
+    assert [(len(each.text), each.image.width) for each in drawn] == [
+        (1, 160),
+        (4, 160),
+        (5, 200),
+        (10, 400),
+    ]
 
 
 def test_a_text_longer_than_the_design_s_makes_the_canvas_wider_in_proportion():
-    widths = {design: canvas(design=design, lengths=NINE)["width"] for design in ("gradient", "tiles", "outline")}
+    widths = {
+        design: canvas(design=design, lengths=NINE)["width"]
+        for design in ("gradient", "tiles", "outline")
+    }
     assert widths == {"gradient": 200 * 9 // 5, "tiles": 320 * 9 // 4, "outline": 180 * 9 // 6}
     assert canvas(design="gradient", lengths=TWO)["width"] == 200
     assert canvas(design="night", lengths=NINE)["width"] == "text"
@@ -43,7 +53,12 @@ def test_options_are_filled_into_the_design_and_what_they_leave_open_is_taken_fr
     config = GeneratorConfig(design="speckle", height=70, font_sizes=(20, 30), charset="abc")
     document = json.loads(config.document)
     assert (document["canvas"]["height"], document["text"]["size"]) == (70, {"one_of": [20, 30]})
-    assert (config.width, config.height, config.lengths, config.charset) == (280, 70, Lengths(5, 5), "abc")
+    assert (config.width, config.height, config.lengths, config.charset) == (
+        280,
+        70,
+        Lengths(5, 5),
+        "abc",
+    )
     assert document["fonts"]["faces"]
     assert GeneratorConfig(design="speckle").charset == NAMED["upper-alnum"]
     assert GeneratorConfig(charset="digits").charset == NAMED["digits"]

@@ -30,7 +30,11 @@ def test_an_empty_document_is_a_design_of_defaults():
     design, rng = parse_design({}, "it"), random.Random(1)
     assert (design.canvas["width"](rng), design.canvas["height"](rng)) == (160, 60)
     assert (design.text["size"](rng), design.text["color"](rng)) == (42, (32, 32, 32))
-    assert (design.charset, design.lengths, design.faces) == (NAMED["upper-alnum"], Lengths(4, 4), ())
+    assert (design.charset, design.lengths, design.faces) == (
+        NAMED["upper-alnum"],
+        Lengths(4, 4),
+        (),
+    )
     assert (design.steps, design.redraw_illegible, design.arithmetic) == ([], True, False)
 
 
@@ -65,14 +69,18 @@ def test_sums_are_sums_of_the_lengths_that_are_promised():
 
 
 def test_a_step_draws_its_fields_anew_each_time():
-    (step,) = parse_design({"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it").steps
+    (step,) = parse_design(
+        {"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it"
+    ).steps
     rng = random.Random(1)
     assert (step.operator.name, step.probability) == ("lines", 0.5)
     assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
 
 
 def test_a_glyph_may_go_without_an_operator():
-    (step,) = parse_design({"operators": [{"kind": "thicken", "glyph_probability": 0.25}]}, "it").steps
+    (step,) = parse_design(
+        {"operators": [{"kind": "thicken", "glyph_probability": 0.25}]}, "it"
+    ).steps
     rng = random.Random(1)
     assert sum(step.skips(rng) for _ in range(400)) == pytest.approx(300, abs=30)
     (step,) = parse_design({"operators": [{"kind": "thicken"}]}, "it").steps

@@ -72,7 +72,9 @@ def as_json(value: Any) -> Any:
 def operator_rows() -> dict[str, dict[str, list[str]]]:
     """The rows of each operator: its fields, with what they take, their defaults and meanings."""
     found: dict[str, dict[str, list[str]]] = {}
-    headings = [line for line in PAGE.split("\n## Operators\n")[1].splitlines() if line.startswith("### ")]
+    headings = [
+        line for line in PAGE.split("\n## Operators\n")[1].splitlines() if line.startswith("### ")
+    ]
     for heading in headings:
         name = ""
         for operator, field, *others in rows_below(heading, OPERATOR_TABLE):
@@ -87,7 +89,9 @@ def operator_rows() -> dict[str, dict[str, list[str]]]:
 
 
 def check_rows(rows: dict[str, list[str]], kinds: dict[str, Kind]) -> None:
-    assert {name: row[0] for name, row in rows.items()} == {name: takes(kind) for name, kind in kinds.items()}
+    assert {name: row[0] for name, row in rows.items()} == {
+        name: takes(kind) for name, kind in kinds.items()
+    }
     assert {name: value_in(row[1]) for name, row in rows.items()} == {
         name: as_json(kind.default) for name, kind in kinds.items()
     }
@@ -120,7 +124,9 @@ def test_the_page_has_the_fields_that_operators_share(heading, kinds):
     check_rows(section_rows(heading), kinds)
 
 
-@pytest.mark.parametrize(("section", "kinds"), [("canvas", CANVAS), ("text", TEXT), ("fonts", FONTS)])
+@pytest.mark.parametrize(
+    ("section", "kinds"), [("canvas", CANVAS), ("text", TEXT), ("fonts", FONTS)]
+)
 def test_the_page_has_the_fields_of_a_section(section, kinds):
     rows = section_rows(f"### `[{section}]`")
     assert rows.keys() == set(SECTIONS[section])
@@ -140,11 +146,15 @@ def test_the_page_has_the_defaults_of_what_is_written():
 
 
 def test_the_page_has_every_named_design_and_no_other():
-    assert {plain(name) for name, *_ in rows_below("## Named designs", "| name | look | fonts |")} == {*design_names()}
+    assert {
+        plain(name) for name, *_ in rows_below("## Named designs", "| name | look | fonts |")
+    } == {*design_names()}
 
 
 def test_the_pictures_of_the_page_exist():
-    names = {part.split(")")[0] for part in PAGE.split("](")[1:] if part.split(")")[0].endswith(".png")}
+    names = {
+        part.split(")")[0] for part in PAGE.split("](")[1:] if part.split(")")[0].endswith(".png")
+    }
     assert len(names) == 7
     assert all((DOCS / name).is_file() for name in names)
 

@@ -14,7 +14,9 @@ from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import TRIES, Drawer, drawer_of
 from captcha_ocr.generation.fonts import find_faces
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 SOME = tuple(str(FONTS / name) for name in ("DejaVuSans.ttf", "DejaVuSerif.ttf", "STIXGeneral.ttf"))
 RANDOM = GeneratorConfig(count=12, design="random", fonts=SOME)
@@ -81,7 +83,9 @@ def test_a_saved_design_finds_a_font_by_its_suffix_where_its_name_is_free(tmp_pa
     suffixed = next(face for face in find_faces([tmp_path]) if "#" in face.name)
     made = Drawer(GeneratorConfig(design="random", fonts=(str(tmp_path),)))
     number = next(
-        number for number in range(30) if json.loads(made.document(number))["fonts"]["faces"] == [suffixed.name]
+        number
+        for number in range(30)
+        if json.loads(made.document(number))["fonts"]["faces"] == [suffixed.name]
     )
     path = save(tmp_path / "saved.jsonl", made, [number])
     used = Drawer(GeneratorConfig(design=path, fonts=(str(Path(suffixed.path).parent),)))
@@ -121,7 +125,12 @@ def test_a_random_design_that_gives_no_legible_image_is_replaced(monkeypatch):
 def test_a_saved_design_that_is_malformed_is_named_with_its_line(tmp_path):
     path = tmp_path / "saved.jsonl"
     fonts = {"faces": ["DejaVuSans.ttf"]}
-    path.write_text(json.dumps({"fonts": fonts}) + "\n" + json.dumps({"fonts": fonts, "text": {"size": 1}}) + "\n")
+    path.write_text(
+        json.dumps({"fonts": fonts})
+        + "\n"
+        + json.dumps({"fonts": fonts, "text": {"size": 1}})
+        + "\n"
+    )
     drawer = Drawer(GeneratorConfig(design=str(path), fonts=SOME))
     drawer.draw(0)
     with pytest.raises(UsageError, match=naming("saved.jsonl, line 2", "text.size")):

@@ -43,7 +43,9 @@ def test_a_file_with_another_size_or_time_is_not_known(font):
     assert known(font) == FACTS
 
 
-@pytest.mark.parametrize("change", ["version", "format", "freetype", "faces", "bit", "cut", "text", "empty", "folder"])
+@pytest.mark.parametrize(
+    "change", ["version", "format", "freetype", "faces", "bit", "cut", "text", "empty", "folder"]
+)
 def test_a_cache_that_is_damaged_or_foreign_is_ignored_and_written_anew(font, change):
     path = cache_file()
     document, data = json.loads(path.read_bytes()), path.read_bytes()

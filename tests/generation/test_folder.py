@@ -24,7 +24,9 @@ from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)
 DROID = captcha.image.DEFAULT_FONTS[0]
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 DEJAVU = str(MATPLOTLIB / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
 
 
@@ -80,7 +82,11 @@ def test_a_folder_holds_images_labels_and_options(whole):
 
 def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
     charset = '%/\\:*?"<>|.,-_é'
-    generate(replace(TINY, count=30, charset=charset, lengths=Lengths(3, 3), font_sizes=(14, 20)), tmp_path, 1)
+    generate(
+        replace(TINY, count=30, charset=charset, lengths=Lengths(3, 3), font_sizes=(14, 20)),
+        tmp_path,
+        1,
+    )
     with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert {row["filename"] for row in rows} == pictures(tmp_path).keys()
@@ -92,7 +98,10 @@ def test_odd_characters_give_safe_file_names_that_still_tell_the_text(tmp_path):
 def test_the_options_file_names_no_folder_machine_or_time(whole):
     options = json.loads((whole / "generator.json").read_bytes())
     [[name, digest]] = options.pop("fonts")
-    assert (name, digest) == ("DroidSansMono.ttf", hashlib.sha256(Path(DROID).read_bytes()).hexdigest())
+    assert (name, digest) == (
+        "DroidSansMono.ttf",
+        hashlib.sha256(Path(DROID).read_bytes()).hexdigest(),
+    )
     design = options.pop("design")
     assert (design["canvas"]["width"], design["text"]["size"]) == (48, {"one_of": [14]})
     images = {"count": 12, "start": 0, "length": "2", "charset": "0123456789", "seed": 0}
@@ -104,7 +113,10 @@ def test_the_options_file_names_no_folder_machine_or_time(whole):
     ("options", "named"),
     [
         ({"charset": "01中"}, r"(?=.*DroidSansMono\.ttf).*中"),
-        ({"charset": "0☃", "fonts": (DEJAVU, DROID)}, r"(?=.*DroidSansMono\.ttf).*☃"),  # only DejaVu has it
+        (
+            {"charset": "0☃", "fonts": (DEJAVU, DROID)},
+            r"(?=.*DroidSansMono\.ttf).*☃",
+        ),  # only DejaVu has it
         ({"fonts": (__file__,)}, Path(__file__).name),
     ],
 )
@@ -124,10 +136,14 @@ def test_a_finished_folder_is_left_as_it_is(drawn):
 def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn, whole):
     images = sorted(drawn.glob("*.png"))
     for path in images[3:9]:
-        path.rename(path.with_name(path.name + TEMPORARY))  # as a kill between writing and renaming leaves it
+        path.rename(
+            path.with_name(path.name + TEMPORARY)
+        )  # as a kill between writing and renaming leaves it
     images[10].unlink()
     told = []
-    assert generate(TINY, drawn, 1, progress=lambda done, total: told.append((done, total))).drawn == 7
+    assert (
+        generate(TINY, drawn, 1, progress=lambda done, total: told.append((done, total))).drawn == 7
+    )
     assert told == [(5, 12), (12, 12)]
     assert contents(drawn) == contents(whole)
     images[0].write_bytes(b"")  # as a power cut leaves it
@@ -136,7 +152,9 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn, whole):
     assert contents(drawn) == contents(whole)
 
 
-@pytest.mark.parametrize("options", [{"seed": 1}, {"count": 13}, {"start": 1}, {"warp": "classic"}, {"height": 17}])
+@pytest.mark.parametrize(
+    "options", [{"seed": 1}, {"count": 13}, {"start": 1}, {"warp": "classic"}, {"height": 17}]
+)
 def test_other_options_are_refused_and_named_in_an_unfinished_folder_too(drawn, options):
     before = contents(drawn)
     for _ in range(2):
@@ -154,7 +172,9 @@ def test_other_fonts_are_other_options_but_their_folder_is_none(tmp_path):
         shutil.copy(source, path)
 
     def draw(*fonts):
-        return generate(replace(TINY, count=2, fonts=tuple(map(str, fonts))), tmp_path / "images", 1).drawn
+        return generate(
+            replace(TINY, count=2, fonts=tuple(map(str, fonts))), tmp_path / "images", 1
+        ).drawn
 
     draw(first, second)
     assert draw(moved, second) == 0
@@ -163,7 +183,9 @@ def test_other_fonts_are_other_options_but_their_folder_is_none(tmp_path):
             draw(*others)
 
 
-def test_force_replaces_the_images_of_other_options_even_after_an_interruption(tmp_path, drawn, monkeypatch):
+def test_force_replaces_the_images_of_other_options_even_after_an_interruption(
+    tmp_path, drawn, monkeypatch
+):
     def interrupted(paths):
         next(iter(paths)).unlink()
         raise KeyboardInterrupt
@@ -222,7 +244,9 @@ def test_a_folder_that_generate_did_not_write_is_left_as_it_is(tmp_path, files, 
     assert contents(folder) == {name: text.encode() for name, text in files.items()}
 
 
-RANDOM = GeneratorConfig(count=20, design="random:easy", fonts=(DEJAVU, DROID), charset="digits", seed=1)
+RANDOM = GeneratorConfig(
+    count=20, design="random:easy", fonts=(DEJAVU, DROID), charset="digits", seed=1
+)
 
 
 @pytest.mark.parametrize("designs", [None, 3])
@@ -249,9 +273,15 @@ def test_the_options_file_names_random_designs_and_the_bytes_of_saved_ones(tmp_p
     config = replace(RANDOM, count=2)
     generate(config, tmp_path / "one", 1)
     options = json.loads((tmp_path / "one" / "generator.json").read_bytes())
-    assert (options["design"], options["charset"], options["length"]) == (["random:easy", None], "0123456789", "1-10")
+    assert (options["design"], options["charset"], options["length"]) == (
+        ["random:easy", None],
+        "0123456789",
+        "1-10",
+    )
     save_designs(config, tmp_path / "saved.jsonl", 1)
-    generate(replace(config, design=str(tmp_path / "saved.jsonl"), charset=None), tmp_path / "two", 1)
+    generate(
+        replace(config, design=str(tmp_path / "saved.jsonl"), charset=None), tmp_path / "two", 1
+    )
     options = json.loads((tmp_path / "two" / "generator.json").read_bytes())
     assert options["design"] == hashlib.sha256((tmp_path / "saved.jsonl").read_bytes()).hexdigest()
     with pytest.raises(UsageError, match="design"):
@@ -265,7 +295,9 @@ def test_what_cannot_be_read_is_drawn_again_counted_and_written_all_the_same(tmp
     assert len(pictures(tmp_path / "images")) == 3
 
 
-def test_a_saved_design_whose_font_is_missing_or_another_is_refused_and_nothing_is_written(tmp_path):
+def test_a_saved_design_whose_font_is_missing_or_another_is_refused_and_nothing_is_written(
+    tmp_path,
+):
     document = {"fonts": {"faces": ["DejaVuSans.ttf"], "sha256": ["0" * 64]}}
     for faces, name in ((["DejaVuSans.ttf"], "DejaVuSans.ttf"), (["Gone.ttf"], "Gone.ttf")):
         path = tmp_path / f"{name}.jsonl"

@@ -12,7 +12,9 @@ from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.font_choice import choose_faces, lacking
 from captcha_ocr.generation.fonts import find_faces
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DROID = Path(captcha.image.DEFAULT_FONTS[0])
 TEE = ((150, 0, 250, 700), (0, 600, 400, 700))
@@ -29,7 +31,9 @@ def folder(tmp_path):
 
 
 def names(*fonts, **options):
-    return [face.name for face in choose_faces(GeneratorConfig(fonts=tuple(map(str, fonts)), **options))]
+    return [
+        face.name for face in choose_faces(GeneratorConfig(fonts=tuple(map(str, fonts)), **options))
+    ]
 
 
 def saved(path, *documents):
@@ -52,7 +56,10 @@ def test_fonts_that_are_given_replace_those_of_a_design_of_the_package(folder):
 def test_of_a_folder_the_legible_fonts_are_taken_and_a_file_that_is_named_is_meant(folder):
     assert names(folder, design="random") == ["DejaVuSans.ttf"]
     assert names(folder / "cmsy10.ttf", design="random", charset="+") == ["cmsy10.ttf"]
-    assert names(folder, folder / "cmsy10.ttf", design="random", charset="+") == ["DejaVuSans.ttf", "cmsy10.ttf"]
+    assert names(folder, folder / "cmsy10.ttf", design="random", charset="+") == [
+        "DejaVuSans.ttf",
+        "cmsy10.ttf",
+    ]
 
 
 def test_without_a_legible_font_there_is_advice(tmp_path):
@@ -62,7 +69,9 @@ def test_without_a_legible_font_there_is_advice(tmp_path):
 
 
 @pytest.mark.parametrize("charset", ["a☃", "☃"])
-def test_a_font_without_a_glyph_is_refused_by_name_if_it_is_meant_and_left_out_if_not(folder, charset):
+def test_a_font_without_a_glyph_is_refused_by_name_if_it_is_meant_and_left_out_if_not(
+    folder, charset
+):
     assert names(folder, FONTS / "DejaVuSerif.ttf", design="random", charset="a") == [
         "DejaVuSans.ttf",
         "DejaVuSerif.ttf",
@@ -88,7 +97,12 @@ def test_what_a_font_lacks_is_found_by_its_glyphs(tmp_path, make_font):
 def test_saved_designs_have_the_fonts_that_they_name(folder, tmp_path):
     digest = find_faces([folder / "DejaVuSans.ttf"])[0].sha256
     fonts = {"faces": ["DejaVuSans.ttf"], "sha256": [digest]}
-    path = saved(tmp_path / "a.jsonl", {"fonts": fonts}, {"fonts": fonts}, {"fonts": {"faces": ["cmsy10.ttf"]}})
+    path = saved(
+        tmp_path / "a.jsonl",
+        {"fonts": fonts},
+        {"fonts": fonts},
+        {"fonts": {"faces": ["cmsy10.ttf"]}},
+    )
     assert names(folder, design=path) == ["DejaVuSans.ttf", "cmsy10.ttf"]
 
 
@@ -106,7 +120,9 @@ def test_saved_designs_have_the_fonts_that_they_name(folder, tmp_path):
         ({}, "fonts.faces"),
     ],
 )
-def test_a_saved_font_that_is_missing_or_another_is_refused_by_name_and_line(folder, tmp_path, fonts, named):
+def test_a_saved_font_that_is_missing_or_another_is_refused_by_name_and_line(
+    folder, tmp_path, fonts, named
+):
     path = saved(tmp_path / "a.jsonl", {"fonts": {"faces": ["DejaVuSans.ttf"]}}, {"fonts": fonts})
     with pytest.raises(UsageError, match=naming("a.jsonl, line 2", *named.split())):
         names(folder, design=path)

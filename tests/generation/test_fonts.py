@@ -13,7 +13,9 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.face_cache import cache_file
 from captcha_ocr.generation.fonts import ALPHABET, Face, faces_named, find_faces, manifest
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DROID = Path(captcha.image.DEFAULT_FONTS[0])
 BAR, TEE = ((0, 0, 100, 700),), ((150, 0, 250, 700), (0, 600, 400, 700))
@@ -39,7 +41,9 @@ def folder(tmp_path):
 
 def test_a_file_gives_one_face():
     path = FONTS / "DejaVuSans.ttf"
-    face = Face(str(path), "DejaVuSans.ttf", "DejaVu Sans", sha256_of(path), ALPHABET, ("Il",), False)
+    face = Face(
+        str(path), "DejaVuSans.ttf", "DejaVu Sans", sha256_of(path), ALPHABET, ("Il",), False
+    )
     assert find_faces([path]) == [face]
     assert face.complete
     assert face.legible
@@ -90,7 +94,9 @@ def test_of_files_with_one_name_all_but_the_first_get_a_suffix(tmp_path, make_fo
         *([f"Same.ttf#{digest[:8]}", digest] for digest in digests[1:]),
     ]
     assert find_faces([tmp_path / "2", tmp_path / "0", tmp_path / "1"]) == faces
-    suffixed = [f"Same.ttf#{digest[:8]}" for digest in digests]  # finds also the one that has the plain name
+    suffixed = [
+        f"Same.ttf#{digest[:8]}" for digest in digests
+    ]  # finds also the one that has the plain name
     assert faces_named(suffixed, faces) == faces
     alone = find_faces([Path(faces[2].path)])
     assert (names(alone), faces_named(suffixed[2:], alone)) == (["Same.ttf"], alone)
@@ -137,7 +143,11 @@ def test_without_paths_the_fonts_of_installed_packages_are_found(tmp_path, monke
     info = tmp_path / "some_font-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-font\nVersion: 1.0\n")
-    rows = ['"some_font/files/Some, font.otf",sha256=x,1', "some_font/files/broken.ttf,,", "some_font/gone.ttf,,"]
+    rows = [
+        '"some_font/files/Some, font.otf",sha256=x,1',
+        "some_font/files/broken.ttf,,",
+        "some_font/gone.ttf,,",
+    ]
     (info / "RECORD").write_text("\n".join([*rows, "some_font/about.ttf.txt,,", ""]))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     faces = {face.name: face for face in find_faces([])}
@@ -154,7 +164,9 @@ def test_symbols_and_frames_and_too_many_confusions_are_not_legible(tmp_path, ma
     def face_of(letters, family="Boxes"):
         path = tmp_path / "boxes.ttf"
         digits = {str(number): ((0, 70 * number, 200, 70 * number + 60),) for number in range(10)}
-        path.write_bytes(make_font(digits | dict.fromkeys(letters, BAR) | dict.fromkeys("TX", TEE), family))
+        path.write_bytes(
+            make_font(digits | dict.fromkeys(letters, BAR) | dict.fromkeys("TX", TEE), family)
+        )
         return find_faces([path])[0]
 
     assert face_of("aA").look_alikes == ("Aa", "TX")
@@ -190,7 +202,11 @@ def test_a_changed_font_is_read_again(folder):
 
 def test_faces_are_found_by_name_in_the_order_of_the_names(folder):
     faces = find_faces([folder])
-    assert names(faces_named(["Sans.TTF", "Droid.ttf", "Sans.TTF"], faces)) == ["Sans.TTF", "Droid.ttf", "Sans.TTF"]
+    assert names(faces_named(["Sans.TTF", "Droid.ttf", "Sans.TTF"], faces)) == [
+        "Sans.TTF",
+        "Droid.ttf",
+        "Sans.TTF",
+    ]
     assert json.loads(json.dumps(manifest(faces))) == [[face.name, face.sha256] for face in faces]
 
 

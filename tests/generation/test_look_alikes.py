@@ -6,7 +6,9 @@ import pytest
 
 from captcha_ocr.generation.look_alikes import ALPHABET, alike, examine
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 BAR = ((0, 0, 100, 700),)
 ELL = ((0, 0, 100, 700), (100, 0, 400, 100))
@@ -24,7 +26,9 @@ def test_a_sans_serif_has_all_characters_and_the_same_bar_for_two_of_them():
     assert glyphs.look_alikes == ("Il",)
 
 
-@pytest.mark.parametrize("name", ["DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf", "DejaVuSerif.ttf"])
+@pytest.mark.parametrize(
+    "name", ["DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf", "DejaVuSerif.ttf"]
+)
 def test_no_pair_looks_alike_in_a_font_that_tells_them_apart(name):
     assert glyphs_of(name).look_alikes == ()
 
@@ -36,7 +40,9 @@ def test_the_font_of_last_resort_draws_the_same_frame_for_every_letter():
 
 
 def test_characters_without_ink_or_glyph_are_not_held(make_font):
-    glyphs = examine(make_font({"A": BAR, "B": (), "+": TEE, "é": TEE}))  # it draws C and others as boxes
+    glyphs = examine(
+        make_font({"A": BAR, "B": (), "+": TEE, "é": TEE})
+    )  # it draws C and others as boxes
     assert glyphs.characters == "A+"
 
 
@@ -58,7 +64,8 @@ def test_a_font_without_letters_has_no_pairs(make_font):
 def test_the_share_of_the_em_that_a_font_fills_does_not_matter(make_font, scale):
     drawn = {"L": ELL, "J": ELL, "T": TEE, "l": BAR, "o": ((0, 0, 100, 350),)}
     scaled = {
-        character: [tuple(round(scale * side) for side in box) for box in boxes] for character, boxes in drawn.items()
+        character: [tuple(round(scale * side) for side in box) for box in boxes]
+        for character, boxes in drawn.items()
     }
     assert examine(make_font(scaled)).look_alikes == ("JL",)
 
@@ -69,8 +76,14 @@ def test_the_same_shape_at_another_size_or_height_is_another_character(make_font
 
 
 def test_letters_in_frames_are_framed(make_font):
-    inside = {"L": ((200, 150, 260, 550),), "T": ((320, 150, 380, 550),), "A": ((200, 320, 500, 380),)}
-    assert examine(make_font({character: (*FRAME, *boxes) for character, boxes in inside.items()})).framed
+    inside = {
+        "L": ((200, 150, 260, 550),),
+        "T": ((320, 150, 380, 550),),
+        "A": ((200, 320, 500, 380),),
+    }
+    assert examine(
+        make_font({character: (*FRAME, *boxes) for character, boxes in inside.items()})
+    ).framed
     assert not examine(make_font({"L": ELL, "T": TEE, "A": ((0, 320, 300, 380),)})).framed
 
 

@@ -16,7 +16,9 @@ from captcha_ocr.generation.drawing import drawer_of
 
 SMALL = {"width": 48, "height": 16, "font_sizes": (14,)}
 TINY = GeneratorConfig(lengths=Lengths(2, 2), charset="digits", renderer="package", **SMALL)
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DEJAVU = str(FONTS / "DejaVuSans.ttf")
 
@@ -31,7 +33,10 @@ def test_drawing_leaves_the_random_numbers_of_the_caller_and_of_the_package_alon
 
 
 def test_texts_have_all_characters_and_all_lengths_and_no_others():
-    texts = [drawer_of(replace(TINY, charset="abc", lengths=Lengths(1, 3))).draw(index).text for index in range(30)]
+    texts = [
+        drawer_of(replace(TINY, charset="abc", lengths=Lengths(1, 3))).draw(index).text
+        for index in range(30)
+    ]
     assert {len(text) for text in texts} == {1, 2, 3}
     assert set("".join(texts)) == set("abc")
 
@@ -63,13 +68,16 @@ def test_the_classic_warp_moves_the_corners_of_a_glyph_several_times_as_far():
     for warp in ("package", "classic"):
         calls = arguments_of(Image.Image, "transform", warp)
         # The corners of the quadrilateral are (x1, y1, …): y1 is how far the first moves up or down.
-        reach[warp] = np.mean([abs(corners[1]) for _, method, corners, *_ in calls if method == Image.Transform.QUAD])
+        reach[warp] = np.mean(
+            [abs(corners[1]) for _, method, corners, *_ in calls if method == Image.Transform.QUAD]
+        )
     assert reach["classic"] > 3 * reach["package"]
 
 
 def test_a_classic_noise_arc_ends_in_the_last_fifth_and_one_of_the_package_may_end_sooner():
     ends = {
-        warp: [box[2] for box, *_ in arguments_of(ImageDraw.ImageDraw, "arc", warp)] for warp in ("package", "classic")
+        warp: [box[2] for box, *_ in arguments_of(ImageDraw.ImageDraw, "arc", warp)]
+        for warp in ("package", "classic")
     }
     assert len(ends["classic"]) == 20
     assert all(128 <= end <= 160 for end in ends["classic"])
@@ -80,15 +88,30 @@ def test_a_classic_noise_arc_ends_in_the_last_fifth_and_one_of_the_package_may_e
     "options",
     [
         {"charset": "alnum", "lengths": Lengths(1, 8)},
-        {"lengths": Lengths(1, 1), "width": 16, "height": 16},  # squeezed, and glyphs higher than the image
-        {"charset": "fjyAW_", "fonts": (str(FONTS / "STIXGeneralItalic.ttf"),), "font_sizes": (20, 70)},
+        {
+            "lengths": Lengths(1, 1),
+            "width": 16,
+            "height": 16,
+        },  # squeezed, and glyphs higher than the image
+        {
+            "charset": "fjyAW_",
+            "fonts": (str(FONTS / "STIXGeneralItalic.ttf"),),
+            "font_sizes": (20, 70),
+        },
         {"charset": "lower", "fonts": (DEJAVU,), "width": 333, "height": 77, "warp": "classic"},
         {"charset": "אבגx12", "fonts": (DEJAVU,)},  # from right to left
-        {"charset": "ax\u0302שׁ", "fonts": (DEJAVU,), "lengths": Lengths(1, 3)},  # with combining marks
+        {
+            "charset": "ax\u0302שׁ",
+            "fonts": (DEJAVU,),
+            "lengths": Lengths(1, 3),
+        },  # with combining marks
     ],
 )
 def test_both_renderers_draw_the_same_texts_in_the_same_size(options):
-    ours, package = drawer_of(GeneratorConfig(**options)), drawer_of(GeneratorConfig(**options, renderer="package"))
+    ours, package = (
+        drawer_of(GeneratorConfig(**options)),
+        drawer_of(GeneratorConfig(**options, renderer="package")),
+    )
     for index in range(10):
         drawn, expected = ours.draw(index), package.draw(index)
         assert (drawn.text, drawn.image.size) == (expected.text, expected.image.size)
@@ -101,7 +124,9 @@ def test_both_renderers_draw_as_much_ink_of_the_same_colours(warp):
         drawer = drawer_of(GeneratorConfig(warp=warp, renderer=renderer))
         pixels = np.stack([np.asarray(drawer.draw(index).image, float) for index in range(300)])
         ink = pixels < pixels.max((1, 2), keepdims=True) - 40
-        means.append([pixels.mean(), pixels.std(), ink.mean(), np.abs(np.diff(pixels, axis=2)).mean()])
+        means.append(
+            [pixels.mean(), pixels.std(), ink.mean(), np.abs(np.diff(pixels, axis=2)).mean()]
+        )
     assert means[0] == pytest.approx(means[1], rel=0.05)
 
 
@@ -109,6 +134,9 @@ def test_the_fonts_of_a_folder_are_drawn_by_the_package_too(tmp_path):
     for name in ("DejaVuSans.ttf", "DejaVuSerif.ttf"):
         shutil.copy(FONTS / name, tmp_path)
     config = replace(TINY, fonts=(str(tmp_path),), font_sizes=(), width=0, height=0)
-    images = {font: drawer_of(replace(config, fonts=(font,))).draw(3).image for font in (str(tmp_path), DEJAVU)}
+    images = {
+        font: drawer_of(replace(config, fonts=(font,))).draw(3).image
+        for font in (str(tmp_path), DEJAVU)
+    }
     assert {image.size for image in images.values()} == {(160, 60)}
     assert len({image.tobytes() for image in images.values()}) == 2

@@ -10,7 +10,13 @@ from captcha_ocr.generation.design import ARITHMETIC, parse_design
 from captcha_ocr.generation.fonts import Face
 from captcha_ocr.generation.look_alikes import ALPHABET
 from captcha_ocr.generation.operators.registry import OPERATORS
-from captcha_ocr.generation.random_design import CASE_TWINS, LEVELS, MAX_WIDTH, draw_design, without_twins
+from captcha_ocr.generation.random_design import (
+    CASE_TWINS,
+    LEVELS,
+    MAX_WIDTH,
+    draw_design,
+    without_twins,
+)
 
 
 def face(name, *look_alikes, family="A"):
@@ -61,7 +67,9 @@ def test_characters_that_look_alike_in_a_chosen_font_are_never_both_asked_for(ma
 
 
 def test_there_is_one_face_of_a_family_at_most(many):
-    assert all(len({"a.ttf", "a-bold.ttf"} & set(document["fonts"]["faces"])) <= 1 for document in many)
+    assert all(
+        len({"a.ttf", "a-bold.ttf"} & set(document["fonts"]["faces"])) <= 1 for document in many
+    )
     assert {name for document in many for name in document["fonts"]["faces"]} == LOOK_ALIKES.keys()
 
 
@@ -70,7 +78,9 @@ def test_nearly_every_operator_alphabet_and_length_comes_up(many):
     assert len(OPERATORS.keys() - used) <= 6, OPERATORS.keys() - used
     arithmetic = [document for document in many if document["text"].get("arithmetic")]
     assert 0.02 < len(arithmetic) / len(many) < 0.09
-    assert {str(length) for length in range(3, 9)} <= {document["text"].get("length") for document in many}
+    assert {str(length) for length in range(3, 9)} <= {
+        document["text"].get("length") for document in many
+    }
     assert all(parse_design(document, "it").charset == ARITHMETIC for document in arithmetic)
 
 
@@ -84,13 +94,19 @@ def test_a_charset_and_lengths_replace_those_that_would_be_drawn():
 
 
 def test_harder_levels_have_more_operators():
-    counts = {level: sum(len(each["operators"]) for each in documents(150, level)) / 150 for level in LEVELS}
+    counts = {
+        level: sum(len(each["operators"]) for each in documents(150, level)) / 150
+        for level in LEVELS
+    }
     assert counts["easy"] < counts["medium"] < counts["hard"]
     assert counts["easy"] < counts["mixed"] < counts["hard"]
 
 
 def test_long_texts_are_made_smaller_to_fit():
-    sizes = [parse_design(each, "it").text["size"](random.Random()) for each in documents(50, lengths=Lengths(64, 64))]
+    sizes = [
+        parse_design(each, "it").text["size"](random.Random())
+        for each in documents(50, lengths=Lengths(64, 64))
+    ]
     assert max(sizes) < 64 * 1.6
     assert min(sizes) >= 4
 
@@ -116,7 +132,9 @@ def test_hollow_letters_have_the_colour_of_the_canvas_and_something_that_shows_t
     hollow = [document for document in many if document["text"]["color"] == "canvas"]
     assert 0.02 < len(hollow) / len(many) < 0.1
     for document in hollow:
-        assert {"halo", "extrusion", "shadow", "plate"} & {step["kind"] for step in document["operators"]}
+        assert {"halo", "extrusion", "shadow", "plate"} & {
+            step["kind"] for step in document["operators"]
+        }
         assert document["redraw_illegible"] is False
         assert "overflow" not in document["text"]
 

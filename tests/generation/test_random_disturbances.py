@@ -39,7 +39,10 @@ def test_without_disturbances_nothing_lies_over_the_text():
 
 
 def test_what_shows_hollow_letters_is_far_from_the_canvas():
-    for light, is_far in (((200, 220), lambda low, high: high <= 110), ((10, 20), lambda low, high: low >= 100)):
+    for light, is_far in (
+        ((200, 220), lambda low, high: high <= 110),
+        ((10, 20), lambda low, high: low >= 100),
+    ):
         for seed in range(30):
             made = draft(seed, hollow=True, light=light)
             add_under(made)

@@ -10,7 +10,9 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.design import design_names, parse_design, read_document
 from captcha_ocr.generation.renderer import Scene, blend, draw
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DEJAVU = str(FONTS / "DejaVuSans.ttf")
 CANVAS, TEXT = (250, 240, 230), (10, 20, 30)
@@ -51,7 +53,9 @@ def test_a_plain_image_has_the_colours_of_canvas_and_text_and_can_be_read():
 def test_the_same_random_state_gives_the_same_image():
     for name in design_names():
         design = parse_design(read_document(name), name)
-        first, second, other = (draw(design, [DEJAVU], "ab12", random.Random(seed)) for seed in (1, 1, 2))
+        first, second, other = (
+            draw(design, [DEJAVU], "ab12", random.Random(seed)) for seed in (1, 1, 2)
+        )
         assert np.array_equal(first.pixels, second.pixels)
         assert not np.array_equal(first.pixels, other.pixels)
 
@@ -76,7 +80,9 @@ def test_each_glyph_may_have_a_colour_of_its_own():
     primary = {(255, 0, 0), (0, 255, 0), (0, 0, 255)}
     assert len(colors(pixels(document, text="HHHHHH", seed=2)) & primary) > 1
     document["text"]["color_per_glyph"] = False
-    assert all(len(colors(pixels(document, text="HHHHHH", seed=seed)) & primary) == 1 for seed in range(5))
+    assert all(
+        len(colors(pixels(document, text="HHHHHH", seed=seed)) & primary) == 1 for seed in range(5)
+    )
 
 
 def test_opacity_mixes_the_text_with_the_canvas():
@@ -104,7 +110,9 @@ def test_the_canvas_may_be_as_wide_as_the_text_and_a_text_that_is_too_wide_is_sq
 
 def test_the_canvas_may_be_as_high_as_the_text():
     document = with_fields(canvas={"height": "text", "padding": 10})
-    small, large = (pixels(with_fields(**{**document, "text": {"size": size}})) for size in (20, 60))
+    small, large = (
+        pixels(with_fields(**{**document, "text": {"size": size}})) for size in (20, 60)
+    )
     assert large.shape[0] - 20 == pytest.approx(3 * (small.shape[0] - 20), abs=4)
     for image in (small, large):
         assert (image[:9] == CANVAS).all()
@@ -117,12 +125,17 @@ def test_what_lies_under_the_text_may_have_the_colours_of_its_glyphs():
     primary = {(255, 0, 0), (0, 255, 0), (0, 0, 255)}
     for per_glyph, several in ((True, True), (False, False)):
         plate = {"kind": "plate", "margin": 0, "per_glyph": per_glyph}
-        drawn = colors(pixels({**document, "redraw_illegible": False}, plate, text="HHHHHH", seed=2)) & primary
+        drawn = (
+            colors(pixels({**document, "redraw_illegible": False}, plate, text="HHHHHH", seed=2))
+            & primary
+        )
         assert (len(drawn) > 1) == several
 
 
 def test_a_text_that_is_too_wide_may_run_over_the_border():
-    clipped = drawing(with_fields(canvas={"width": 60}, text={"overflow": "clip", "x": 0}), text="HHHHH")
+    clipped = drawing(
+        with_fields(canvas={"width": 60}, text={"overflow": "clip", "x": 0}), text="HHHHH"
+    )
     assert clipped.pixels.shape == (60, 60, 3)
     assert clipped.illegible == "clipped"
 
@@ -145,7 +158,12 @@ def test_a_mark_has_its_colour_and_opacity(color):
 
 
 @pytest.mark.parametrize(
-    "mark", [{"kind": "discs", "count": 40, "smooth": False}, {"kind": "dots", "share": 0.2}, {"kind": "tiles"}]
+    "mark",
+    [
+        {"kind": "discs", "count": 40, "smooth": False},
+        {"kind": "dots", "share": 0.2},
+        {"kind": "tiles"},
+    ],
 )
 def test_the_items_of_a_mark_may_have_colours_of_their_own(mark):
     hues = {"one_of": ["#ff0000", "#00ff00", "#0000ff", "#ffff00", "#00ffff"]}
@@ -154,7 +172,9 @@ def test_the_items_of_a_mark_may_have_colours_of_their_own(mark):
     pure = {(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255)}
     assert len(colors(several) & pure) > 1
     assert len(colors(one) & pure) == 1
-    covered = [(~((image == CANVAS).all(-1) | (image == TEXT).all(-1))).mean() for image in (several, one)]
+    covered = [
+        (~((image == CANVAS).all(-1) | (image == TEXT).all(-1))).mean() for image in (several, one)
+    ]
     assert covered[0] == pytest.approx(covered[1], rel=0.25)
 
 
@@ -181,7 +201,9 @@ def test_operators_on_the_image_come_in_their_order():
 
 
 def test_a_mark_may_follow_an_operator_whose_result_cannot_be_written_to():
-    assert (pixels(PLAIN, {"kind": "jpeg", "quality": 90}, {"kind": "border", "width": 1})[0] == TEXT).all()
+    assert (
+        pixels(PLAIN, {"kind": "jpeg", "quality": 90}, {"kind": "border", "width": 1})[0] == TEXT
+    ).all()
 
 
 def test_a_probability_is_that_of_an_image():
@@ -222,4 +244,8 @@ def test_blending_a_few_pixels_or_many_gives_the_same():
 
 def test_a_scene_knows_its_colours():
     scene = Scene(parse_design(PLAIN, "it"), [DEJAVU], random.Random(1))
-    assert [scene.rgb(color) for color in ("canvas", "text", (1, 2, 3))] == [CANVAS, TEXT, (1, 2, 3)]
+    assert [scene.rgb(color) for color in ("canvas", "text", (1, 2, 3))] == [
+        CANVAS,
+        TEXT,
+        (1, 2, 3),
+    ]

@@ -11,7 +11,9 @@ from captcha_ocr.generation.design import parse_design
 from captcha_ocr.generation.rasters import raster
 from captcha_ocr.generation.typesetting import Placed, Typesetter, knock_out, transform
 
-MATPLOTLIB = Path(importlib.util.find_spec("matplotlib").submodule_search_locations[0])  # not imported: it is slow
+MATPLOTLIB = Path(
+    importlib.util.find_spec("matplotlib").submodule_search_locations[0]
+)  # not imported: it is slow
 FONTS = MATPLOTLIB / "mpl-data" / "fonts" / "ttf"
 DEJAVU, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")
 PLAIN = {"size": 30, "spacing": 0, "x": 0, "y": 0}
@@ -98,7 +100,11 @@ def test_blanks_and_an_indent_move_glyphs_to_the_right():
     plain, _ = set_text("HHH")
     blank = raster(DEJAVU, 30, " ").cell[0]
     with_blanks, _ = set_text("HHH", text={**PLAIN, "blanks": 1})
-    assert [a.left - b.left for a, b in zip(with_blanks, plain, strict=True)] == [blank, 2 * blank, 3 * blank]
+    assert [a.left - b.left for a, b in zip(with_blanks, plain, strict=True)] == [
+        blank,
+        2 * blank,
+        3 * blank,
+    ]
     indented, _ = set_text("HHH", text={**PLAIN, "indent": 2})
     assert indented[0].left - plain[0].left == pytest.approx(2 * plain[0].mask.shape[1], abs=1)
 
@@ -171,7 +177,12 @@ def test_a_glyph_that_is_shrunk_much_keeps_its_thin_lines():
 
 @pytest.mark.parametrize(
     ("left", "top", "rows", "columns"),
-    [(5, 5, (5, 15), (5, 15)), (-4, -3, (0, 7), (0, 6)), (35, 15, (15, 20), (35, 40)), (99, 99, (99, 99), (99, 99))],
+    [
+        (5, 5, (5, 15), (5, 15)),
+        (-4, -3, (0, 7), (0, 6)),
+        (35, 15, (15, 20), (35, 40)),
+        (99, 99, (99, 99), (99, 99)),
+    ],
 )
 def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
     glyph = Placed(Image.fromarray(np.arange(100, dtype=np.uint8).reshape(10, 10)), left, top)

@@ -34,14 +34,25 @@ def light_of(rgb):
 
 
 def test_a_fixed_value_is_drawn_as_it_is():
-    for kind, value in ((SHARE, 0.25), (SHARE, 1), (COUNT, 9), (WORD, "under"), (FLAG, True), (COLOR, "canvas")):
+    for kind, value in (
+        (SHARE, 0.25),
+        (SHARE, 1),
+        (COUNT, 9),
+        (WORD, "under"),
+        (FLAG, True),
+        (COLOR, "canvas"),
+    ):
         assert set(drawn(kind, value)) == {value}
     assert isinstance(drawn(COUNT, 9)[0], int)
 
 
 def test_a_range_of_whole_numbers_has_both_ends_and_each_number_as_often():
     numbers = drawn(COUNT, [2, 4], 3000)
-    assert {number: round(numbers.count(number) / 3000, 1) for number in set(numbers)} == {2: 0.3, 3: 0.3, 4: 0.3}
+    assert {number: round(numbers.count(number) / 3000, 1) for number in set(numbers)} == {
+        2: 0.3,
+        3: 0.3,
+        4: 0.3,
+    }
 
 
 def test_a_range_of_numbers_is_filled_evenly():
@@ -95,21 +106,34 @@ def test_a_colour_has_the_luminance_that_is_asked_for(luminance):
 
 
 def test_a_hue_is_that_of_its_primary():
-    assert [color_of_luminance(hue, 1, light) for hue, light in ((0, 76.245), (120, 149.685), (240, 29.07))] == [
-        *((255, 0, 0), (0, 255, 0), (0, 0, 255))
-    ]
+    assert [
+        color_of_luminance(hue, 1, light)
+        for hue, light in ((0, 76.245), (120, 149.685), (240, 29.07))
+    ] == [*((255, 0, 0), (0, 255, 0), (0, 0, 255))]
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "named"),
     [
-        *((SHARE, value, "0 to 1") for value in (2, -0.1, "x", None, True, [], [1], [0, 0, 1], [1, 0], [0, 2], {})),
-        *((SHARE, value, "0 to 1") for value in (float("nan"), float("inf"), [0, float("nan")], [False, True])),
+        *(
+            (SHARE, value, "0 to 1")
+            for value in (2, -0.1, "x", None, True, [], [1], [0, 0, 1], [1, 0], [0, 2], {})
+        ),
+        *(
+            (SHARE, value, "0 to 1")
+            for value in (float("nan"), float("inf"), [0, float("nan")], [False, True])
+        ),
         *((COUNT, value, "1 to 9 pixels") for value in (1.5, 0, [1, 2.5], [0, 1], [1, 10**5000])),
         *((WORD, value, "over or under") for value in ("Over", 1, [], ["over"], {"over": 1})),
         *((FLAG, value, "true or false") for value in (1, "true", None, [True])),
-        *((COLOR, value, "colour #2f4f4f") for value in ("red", "#fff", "#12345", "#gggggg", 5, [], {}, [1, 2, 3])),
-        *((COLOR, value, "colour") for value in ({"red": 1, "hue": 2}, {"rot": 1}, {"red": 1, "opacity": 1})),
+        *(
+            (COLOR, value, "colour #2f4f4f")
+            for value in ("red", "#fff", "#12345", "#gggggg", 5, [], {}, [1, 2, 3])
+        ),
+        *(
+            (COLOR, value, "colour")
+            for value in ({"red": 1, "hue": 2}, {"rot": 1}, {"red": 1, "opacity": 1})
+        ),
         *((COLOR, {"red": value}, "a.field.red 255") for value in (256, -1, 0.5, "x", [9, 5])),
         (COLOR, {"hue": 361}, "a.field.hue 360 degrees"),
         *((SHARE, {"one_of": value}, "one_of") for value in ([], 5, {}, "ab")),
@@ -133,4 +157,8 @@ def test_a_colour_that_cannot_be_a_word_does_not_offer_it():
 def test_values_are_shown_as_in_toml_and_shortened():
     assert [show(value) for value in (True, "é", [1, 2.5])] == ["true", '"é"', "[1, 2.5]"]
     assert show("x" * 100) == '"' + "x" * 56 + "..."
-    assert [in_words(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]
+    assert [in_words(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a or b",
+        "a, b or c",
+    ]

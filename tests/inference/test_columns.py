@@ -26,14 +26,20 @@ def by_all_alignments(columns: np.ndarray, lengths: Lengths, counts_as: np.ndarr
     return positions / positions[0].sum()
 
 
-@pytest.mark.parametrize("lengths", [Lengths(1, 5), Lengths(1, 3), Lengths(2, 2), Lengths(3, 4)], ids=str)
 @pytest.mark.parametrize(
-    "counts_as", [EVERY, np.array([0, -1, 2, 3]), np.array([1, 1, 2, 3])], ids=["all", "without a", "folded"]
+    "lengths", [Lengths(1, 5), Lengths(1, 3), Lengths(2, 2), Lengths(3, 4)], ids=str
+)
+@pytest.mark.parametrize(
+    "counts_as",
+    [EVERY, np.array([0, -1, 2, 3]), np.array([1, 1, 2, 3])],
+    ids=["all", "without a", "folded"],
 )
 def test_positions_are_exact_among_the_characters_and_lengths_that_are_left(lengths, counts_as):
     columns = columns_like(1)
     positions = np.exp(positions_of(columns, counts_as, lengths, 5))
-    assert positions[0] == pytest.approx(by_all_alignments(columns[0], lengths, counts_as), abs=1e-9)
+    assert positions[0] == pytest.approx(
+        by_all_alignments(columns[0], lengths, counts_as), abs=1e-9
+    )
 
 
 def test_the_images_of_a_batch_do_not_depend_on_each_other():

@@ -14,7 +14,9 @@ CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkC
 
 def read(rows: list[list[float]], charset: str | None = None, lengths: Lengths | None = None):
     """Read logits (3, 3). The columns are A, B and nothing."""
-    (reading,) = read_logits(np.array([rows], np.float32), CONFIG, allowed_classes(CONFIG, charset, lengths))
+    (reading,) = read_logits(
+        np.array([rows], np.float32), CONFIG, allowed_classes(CONFIG, charset, lengths)
+    )
     return reading
 
 
@@ -51,9 +53,15 @@ def test_lengths_that_the_model_does_not_read_are_refused():
             [{"B": 5, "D": 1}, {"C": 5, "D": 1}, {"": 5, "D": 1}],
             "DDD",
         ),  # a character too few moves the rest to the left
-        ([{"D": 1}, {"A": 5, "D": 1}, {"B": 5, "D": 1}], "DDD"),  # one too many moves it to the right
+        (
+            [{"D": 1}, {"A": 5, "D": 1}, {"B": 5, "D": 1}],
+            "DDD",
+        ),  # one too many moves it to the right
         ([{"D": 1}, {"C": 5, "D": 1}, {"": 5, "D": 1}], "DDD"),  # too few, after the first
-        ([{"D": 1}, {"A": 7, "D": 1}, {"B": 2, "D": 1}], "DAD"),  # no shift: the next position knows nothing of it
+        (
+            [{"D": 1}, {"A": 7, "D": 1}, {"B": 2, "D": 1}],
+            "DAD",
+        ),  # no shift: the next position knows nothing of it
         ([{"B": 7, "D": 1}, {"C": 1, "D": 2}, {"D": 1}], "BDD"),
         ([{"D": 1}, {"D": 1}, {"": 8, "D": 1}], "DDD"),  # the end is no character
         ([{"C": 4, "D": 3}, {"D": 2}, {"A": 3, "D": 2}], "CDA"),  # further away than a neighbour
@@ -111,18 +119,26 @@ def test_without_ctc_the_end_can_be_the_runner_up():
         ("\u05d0b", (1, 1), "bb"),
     ],
 )
-def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_text(characters, seen, text):
-    config = ModelConfig(find_charset([characters]), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
+def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_text(
+    characters, seen, text
+):
+    config = ModelConfig(
+        find_charset([characters]), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig()
+    )
     logits = np.zeros((1, 3, config.classes), np.float32)
     end = len(config.charset)
     ids = [config.charset.symbols.index(characters[number]) for number in seen]
     for position, number in enumerate([*ids, end, end][:3]):
-        logits[0, position, number] = 9 + position  # so that each position has a confidence of its own
+        logits[0, position, number] = (
+            9 + position
+        )  # so that each position has a confidence of its own
     (reading,) = read_logits(logits, config, allowed_classes(config))
     assert reading.text == text
     assert [each.character for each in reading.characters] == list(text)
     confidences = {each.character: each.confidence for each in reading.characters}
-    assert confidences[characters[seen[0]]] != confidences[characters[seen[-1]]] or len({*seen}) == 1
+    assert (
+        confidences[characters[seen[0]]] != confidences[characters[seen[-1]]] or len({*seen}) == 1
+    )
     assert all(each.runner_up != each.character for each in reading.characters)
 
 
@@ -130,7 +146,10 @@ def test_both_cases_of_a_letter_count_as_one_the_lower_if_both_are_read():
     charset = Charset("ABab1")
     config = ModelConfig(charset, Lengths(1, 1), InputSize(8, 48, 1), NetworkConfig(pool="global"))
     logits = np.log(np.array([[[0.3, 0.1, 0.2, 0.05, 0.35]]])).astype(np.float32)
-    assert [Decoder(config).read(logits)[0].text, Decoder(config, fold_case=True).read(logits)[0].text] == ["1", "a"]
+    assert [
+        Decoder(config).read(logits)[0].text,
+        Decoder(config, fold_case=True).read(logits)[0].text,
+    ] == ["1", "a"]
     assert Decoder(config, fold_case=True).read(logits)[0].confidence == pytest.approx(0.5)
     upper = Decoder(config, charset="AB", fold_case=True).read(logits)[0]
     assert (upper.text, upper.confidence) == ("A", pytest.approx(0.5 / 0.65))

@@ -1,9 +1,16 @@
 import shutil
 
-from captcha_ocr.inference.model_folder import backup_path, find_model_folder, restore_backup, swap_in
+from captcha_ocr.inference.model_folder import (
+    backup_path,
+    find_model_folder,
+    restore_backup,
+    swap_in,
+)
 
 
-def test_a_best_model_that_stepped_aside_is_found_and_comes_back_unless_its_successor_is_there(run, tmp_path):
+def test_a_best_model_that_stepped_aside_is_found_and_comes_back_unless_its_successor_is_there(
+    run, tmp_path
+):
     assert find_model_folder(run) == find_model_folder(run / "best") == run / "best"
     stepped_aside = shutil.copytree(run / "best", backup_path(tmp_path / "best"))
     assert find_model_folder(tmp_path) == stepped_aside

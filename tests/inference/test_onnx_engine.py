@@ -15,12 +15,17 @@ from captcha_ocr.network.weights import load_model
 
 def test_both_engines_read_any_number_of_images_to_the_same_logits_and_codes(exported, images):
     paths = sorted(images.glob("*.png"))
-    onnx_engine, torch_engine = OnnxEngine(exported), TorchEngine(load_model(exported), torch.device("cpu"))
+    onnx_engine, torch_engine = (
+        OnnxEngine(exported),
+        TorchEngine(load_model(exported), torch.device("cpu")),
+    )
     arrays = np.stack([to_array(path, onnx_engine.config.size) for path in paths])
     for some in (arrays[:1], arrays[:7], arrays):
         assert onnx_engine.logits(some).shape == torch_engine.logits(some).shape
         assert onnx_engine.logits(some) == pytest.approx(torch_engine.logits(some), abs=1e-3)
-    by_onnx, by_torch = (Recognizer(engine).predict(paths) for engine in (onnx_engine, torch_engine))
+    by_onnx, by_torch = (
+        Recognizer(engine).predict(paths) for engine in (onnx_engine, torch_engine)
+    )
     assert [reading.text for reading in by_onnx] == [reading.text for reading in by_torch]
 
 
@@ -30,7 +35,9 @@ def test_an_exported_model_is_read_without_torch_and_can_be_copied(exported, ima
         "import sys; from captcha_ocr import Recognizer\n"
         f"print(Recognizer({str(exported)!r}).predict({str(path)!r}).text, 'torch' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout == f"{Recognizer(exported, engine='torch').predict(path).text} False\n"
     recognizer = Recognizer(exported, engine="onnx", charset="01234")
     assert copy.deepcopy(recognizer).predict(path) == recognizer.predict(path)

@@ -15,14 +15,23 @@ SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
 
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
-    [("", "", 0), ("AB", "ab", 0), ("O234", "0234", 1), ("234", "1234", 1), ("kitten", "sitting", 3), ("", "AB", 2)],
+    [
+        ("", "", 0),
+        ("AB", "ab", 0),
+        ("O234", "0234", 1),
+        ("234", "1234", 1),
+        ("kitten", "sitting", 3),
+        ("", "AB", 2),
+    ],
 )
 def test_edits_count_what_changes_between_two_texts(one, other, expected):
     assert edits(one, other) == edits(other, one) == expected
 
 
 def reading(text, confidence, of_each=0.9):
-    return Reading(text, confidence, tuple(Character(character, of_each, "", 0.0) for character in text))
+    return Reading(
+        text, confidence, tuple(Character(character, of_each, "", 0.0) for character in text)
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,15 +41,25 @@ def reading(text, confidence, of_each=0.9):
         (reading("O23A", 0.95), reading("0238", 0.95), False),  # not surer
         (reading("O23A", 0.95), reading("0189", 0.99), False),  # three characters differ
         (reading("o23v", 0.95), reading("O23V", 0.99), True),
-        (reading("k23v", 0.95), reading("K23V", 0.99), False),  # a letter that no capital looks like
+        (
+            reading("k23v", 0.95),
+            reading("K23V", 0.99),
+            False,
+        ),  # a letter that no capital looks like
         (reading("k23v", 0.05, of_each=0.5), reading("K23V", 0.99), True),  # if it is one
-        (reading("0123456", 0.95), reading("012456", 0.99), False),  # longer than the specialist reads
+        (
+            reading("0123456", 0.95),
+            reading("012456", 0.99),
+            False,
+        ),  # longer than the specialist reads
         (reading("012345", 0.95), reading("012344", 0.99), True),
         (reading("012345", 0.95), reading("01234", 0.99), True),
         (reading("012345", 0.95), reading("012333", 0.99), False),  # it may be longer
     ],
 )
-def test_the_specialist_answers_where_it_is_surer_and_can_know_the_text(general, specialist, answers):
+def test_the_specialist_answers_where_it_is_surer_and_can_know_the_text(
+    general, specialist, answers
+):
     assert better_of(general, specialist, 6) is (general, specialist)[answers]
 
 
@@ -89,9 +108,15 @@ def test_where_the_general_model_is_certain_the_specialist_is_not_asked(tmp_path
     assert [both[number] for number in certain] == [general[number] for number in certain]
 
 
-@pytest.mark.parametrize(("charset", "length"), [("ABCDEFGHIJKLMNPQRSTUVWXYZ", 8), ("abdefghjkmnpqrty", 4)])
-def test_texts_that_the_specialist_cannot_know_are_left_to_the_general_model(tmp_path, charset, length):
-    config = GeneratorConfig(count=20, seed=0, charset=charset, lengths=Lengths(length, length), width=160, height=60)
+@pytest.mark.parametrize(
+    ("charset", "length"), [("ABCDEFGHIJKLMNPQRSTUVWXYZ", 8), ("abdefghjkmnpqrty", 4)]
+)
+def test_texts_that_the_specialist_cannot_know_are_left_to_the_general_model(
+    tmp_path, charset, length
+):
+    config = GeneratorConfig(
+        count=20, seed=0, charset=charset, lengths=Lengths(length, length), width=160, height=60
+    )
     generate(config, tmp_path, 1)
     models = [reading.model for reading in Recognizer().predict(sorted(tmp_path.glob("*.png")))]
     assert models.count("general") >= 15

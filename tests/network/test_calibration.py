@@ -7,7 +7,9 @@ from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.calibration import calibrate, temperature_of, temperature_of_columns
 from captcha_ocr.network.resnet import ResNet18
 
-CONFIG = ModelConfig(Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3"))
+CONFIG = ModelConfig(
+    Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3")
+)
 
 
 def generator() -> torch.Generator:
@@ -42,7 +44,9 @@ def test_calibration_scales_the_logits_of_a_copy():
 @pytest.mark.parametrize(("limit", "value"), [("MAX_IMAGES", 10), ("MAX_LOGITS", 10 * 2 * 4)])
 def test_calibration_stops_after_enough_images(limit, value, monkeypatch):
     monkeypatch.setattr(f"captcha_ocr.network.calibration.{limit}", value)
-    batches = iter([(torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64))] * 3)
+    batches = iter(
+        [(torch.zeros(5, 1, 8, 16, dtype=torch.uint8), torch.zeros(5, 2, dtype=torch.int64))] * 3
+    )
     calibrate(ResNet18(CONFIG), batches)
     assert len(list(batches)) == 1
 
@@ -50,8 +54,13 @@ def test_calibration_stops_after_enough_images(limit, value, monkeypatch):
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
 def test_the_temperature_of_columns_that_drew_the_texts_is_found(temperature):
     columns = 3 * torch.randn(2000, 1, 5, generator=generator())
-    drawn = torch.multinomial((columns[:, 0] / temperature).softmax(-1)[:, :4], 1, generator=generator())
-    with_text = torch.rand(2000, generator=generator()) < 1 - (columns[:, 0] / temperature).softmax(-1)[:, 4]
+    drawn = torch.multinomial(
+        (columns[:, 0] / temperature).softmax(-1)[:, :4], 1, generator=generator()
+    )
+    with_text = (
+        torch.rand(2000, generator=generator())
+        < 1 - (columns[:, 0] / temperature).softmax(-1)[:, 4]
+    )
     labels = torch.where(with_text[:, None], drawn, 4)
     found = temperature_of_columns([columns[:900], columns[900:]], [labels[:900], labels[900:]])
     assert found == pytest.approx(temperature, rel=0.15)

@@ -22,7 +22,14 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(
     ("before", "processors", "wanted", "threads"),
-    [(4, 8, None, 4), (4, 2, None, 2), (1, 8, None, 1), (1, 2, 3, 3), (4, 8, 1, 1), (2, 1, None, 1)],
+    [
+        (4, 8, None, 4),
+        (4, 2, None, 2),
+        (1, 8, None, 1),
+        (1, 2, 3, 3),
+        (4, 8, 1, 1),
+        (2, 1, None, 1),
+    ],
 )
 def test_torch_computes_with_the_wanted_threads_or_what_the_machine_grants(
     monkeypatch, torch_threads, before, processors, wanted, threads
@@ -86,7 +93,9 @@ def test_auto_precision_follows_the_processor(monkeypatch, cpu_name, instruction
     if instructions is None:
         monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     else:
-        known = {"cpu_name": cpu_name, "avx512_bf16": False, "amx_bf16": False} | dict.fromkeys(instructions, True)
+        known = {"cpu_name": cpu_name, "avx512_bf16": False, "amx_bf16": False} | dict.fromkeys(
+            instructions, True
+        )
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
     assert choose_precision("auto", CPU) == precision
 
@@ -110,7 +119,10 @@ def test_a_container_may_have_less_memory_than_the_machine(tmp_path, monkeypatch
 
 
 def test_a_lack_of_memory_is_explained_with_advice():
-    with pytest.raises(CaptchaOcrError, match="try that") as refusal, enough_memory(CPU, "for this: try that"):
+    with (
+        pytest.raises(CaptchaOcrError, match="try that") as refusal,
+        enough_memory(CPU, "for this: try that"),
+    ):
         torch.empty(10**15)
     assert re.search(r"\bcpu\b.*\b[\d.]+ GB\b", str(refusal.value))
 
@@ -129,7 +141,9 @@ def test_every_device_reports_a_lack_of_memory_in_its_own_way(error):
         raise error
 
 
-@pytest.mark.parametrize("words", ["shapes differ", "could not create a primitive descriptor for a convolution"])
+@pytest.mark.parametrize(
+    "words", ["shapes differ", "could not create a primitive descriptor for a convolution"]
+)
 def test_another_error_stays_as_it_is(words):
     with pytest.raises(RuntimeError, match=words), enough_memory(CPU, "for this"):
         raise RuntimeError(words)

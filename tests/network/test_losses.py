@@ -5,7 +5,14 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy, one_hot
 
-from captcha_ocr.network.losses import LOSSES, bce_over_softmax, cross_entropy, ctc, read_columns, smooth
+from captcha_ocr.network.losses import (
+    LOSSES,
+    bce_over_softmax,
+    cross_entropy,
+    ctc,
+    read_columns,
+    smooth,
+)
 
 CLASSES = 36
 
@@ -15,8 +22,12 @@ def bce_in_float64(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     logits = logits.double()
     log_p = logits - torch.logsumexp(logits, -1, keepdim=True)
     others = torch.eye(logits.shape[-1], dtype=torch.bool)
-    spread = log_p.unsqueeze(-2).expand(*log_p.shape, logits.shape[-1]).masked_fill(others, -math.inf)
-    log_not_p = torch.where(log_p < -1, torch.log1p(-log_p.clamp_max(-0.5).exp()), torch.logsumexp(spread, -1))
+    spread = (
+        log_p.unsqueeze(-2).expand(*log_p.shape, logits.shape[-1]).masked_fill(others, -math.inf)
+    )
+    log_not_p = torch.where(
+        log_p < -1, torch.log1p(-log_p.clamp_max(-0.5).exp()), torch.logsumexp(spread, -1)
+    )
     right = one_hot(targets, logits.shape[-1]).bool()
     gaps = (logits - logits.gather(-1, targets[..., None])).masked_fill(right, -math.inf)
     log_p_right = -torch.log1p(gaps.exp().sum(-1, keepdim=True))
@@ -44,7 +55,9 @@ def test_bce_and_its_gradient_match_float64(gap, top_is_right):
     error = (single.grad.double() - double.grad).norm(dim=-1) / double.grad.norm(dim=-1)
     assert error.max() < 1e-5
     if gap <= 1:  # above that torch's own loss loses precision
-        expected = binary_cross_entropy(logits.double().softmax(-1), one_hot(targets, CLASSES).double())
+        expected = binary_cross_entropy(
+            logits.double().softmax(-1), one_hot(targets, CLASSES).double()
+        )
         assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -77,7 +90,9 @@ def test_every_loss_computes_in_float32_and_takes_shares(loss):
 def test_with_focus_hard_positions_count_more(loss):
     logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.9, 0.05, 0.05]]]))
     ids = torch.tensor([[0, 0]])
-    hard, easy = (loss(logits[:, place : place + 1], ids[:, place : place + 1]).item() for place in (0, 1))
+    hard, easy = (
+        loss(logits[:, place : place + 1], ids[:, place : place + 1]).item() for place in (0, 1)
+    )
     expected = (0.52 * hard + 0.12 * easy) / 0.64  # each weight is 1.02 minus the right probability
     for targets in (ids, one_hot(ids, 3).float()):
         assert loss(logits, targets, focus=1.0).item() == pytest.approx(expected, rel=1e-5)
@@ -92,7 +107,10 @@ def test_smoothing_takes_class_ids_and_shares():
 
 
 def test_ctc_is_the_improbability_of_the_text_over_all_its_alignments():
-    columns, targets = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([[0, 1], [2, 3]])
+    columns, targets = (
+        torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([[0, 1], [2, 3]]),
+    )
     same = torch.tensor([0, 0, 2, 3])  # the second class counts as the first
     for merged in (None, same):
         losses = []

@@ -48,7 +48,9 @@ def test_the_file_holds_the_configuration_and_nothing_of_this_machine(exported, 
         assert (exported / name).read_bytes() == (run / "best" / name).read_bytes()
 
 
-def test_what_the_package_has_is_not_replaced(exported, images, labels, network, tmp_path, monkeypatch):
+def test_what_the_package_has_is_not_replaced(
+    exported, images, labels, network, tmp_path, monkeypatch
+):
     folder = shutil.copytree(exported, tmp_path / "package")
     monkeypatch.setattr(export, "PRETRAINED", folder)
     before = contents(folder)
@@ -75,7 +77,9 @@ def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):
         ("narrow", (3, 3), 1, 2),
     ],
 )
-def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(pool, lengths, channels, characters):
+def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(
+    pool, lengths, channels, characters
+):
     shape = NetworkConfig(width=4, stem="3x3" if pool == "global" else "strided", pool=pool)
     charset = Charset("".join(map(chr, range(0x4E00, 0x4E00 + characters))))
     config = ModelConfig(charset, Lengths(*lengths), InputSize(8, 32, channels), shape)
@@ -85,11 +89,16 @@ def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(pool, length
 def unknown_to_opencv(network: onnx.ModelProto) -> list[str]:
     """What the dnn module of OpenCV 4.10 to 4.14 was seen to fail at."""
     constants = {tensor.name for tensor in network.graph.initializer}
-    boolean = [tensor.name for tensor in network.graph.initializer if tensor.data_type == onnx.TensorProto.BOOL]
+    boolean = [
+        tensor.name
+        for tensor in network.graph.initializer
+        if tensor.data_type == onnx.TensorProto.BOOL
+    ]
     nodes = [
         node.op_type
         for node in network.graph.node
-        if node.op_type in ("Where", "Equal", "Expand") or (node.op_type == "MatMul" and node.input[0] in constants)
+        if node.op_type in ("Where", "Equal", "Expand")
+        or (node.op_type == "MatMul" and node.input[0] in constants)
     ]
     return boolean + nodes
 
@@ -106,7 +115,9 @@ def test_a_network_that_reads_other_codes_is_not_kept(run, images, labels, netwo
 
 
 @pytest.mark.usefixtures("network")
-def test_a_lost_file_is_made_again_and_other_files_stay(exported, images, labels, tmp_path, monkeypatch):
+def test_a_lost_file_is_made_again_and_other_files_stay(
+    exported, images, labels, tmp_path, monkeypatch
+):
     folder = shutil.copytree(exported, tmp_path / "model")
     (folder / "model.onnx").unlink()
     (folder / "notes.txt").write_text("mine")
@@ -120,7 +131,9 @@ def test_a_lost_file_is_made_again_and_other_files_stay(exported, images, labels
 
 @pytest.mark.parametrize("replaced", [1, 2])
 @pytest.mark.usefixtures("network")
-def test_a_kill_between_two_files_leaves_a_model_that_reads(exported, images, labels, tmp_path, monkeypatch, replaced):
+def test_a_kill_between_two_files_leaves_a_model_that_reads(
+    exported, images, labels, tmp_path, monkeypatch, replaced
+):
     folder = shutil.copytree(exported, tmp_path / "model")
     replace, done = os.replace, []
 
@@ -151,7 +164,9 @@ def test_a_model_that_is_replaced_meanwhile_does_not_get_the_network_of_the_old_
 
 
 @pytest.mark.usefixtures("network")
-def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(run, images, labels, tmp_path, monkeypatch):
+def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(
+    run, images, labels, tmp_path, monkeypatch
+):
     monkeypatch.setattr(export, "CALIBRATION_IMAGES", 20)
     monkeypatch.setattr(export, "MIN_INT8_IMAGES", 60)
     folder = shutil.copytree(run / "best", tmp_path / "model")
@@ -163,7 +178,9 @@ def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(run, images, la
     assert str(recognizer.engine).endswith(", int8")
 
 
-def test_missing_images_and_packages_are_refused_by_name(run, exported, images, labels, tmp_path, monkeypatch):
+def test_missing_images_and_packages_are_refused_by_name(
+    run, exported, images, labels, tmp_path, monkeypatch
+):
     with pytest.raises(UsageError, match=re.escape(str(tmp_path))):
         export.export(run / "best", tmp_path, [])
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxscript" else True)
@@ -192,8 +209,13 @@ def test_a_signal_waits_until_the_network_is_exported(run, monkeypatch):
 
 def test_a_network_that_keeps_the_aspect_is_exported_for_any_width():
     size = InputSize(height=16, width=96, channels=1, step=16)
-    model = ResNet18(ModelConfig(Charset("01"), Lengths(1, 3), size, NetworkConfig(width=4, pool="narrow"))).eval()
-    session, engine = open_session(to_onnx(model).SerializeToString()), TorchEngine(model, torch.device("cpu"))
+    model = ResNet18(
+        ModelConfig(Charset("01"), Lengths(1, 3), size, NetworkConfig(width=4, pool="narrow"))
+    ).eval()
+    session, engine = (
+        open_session(to_onnx(model).SerializeToString()),
+        TorchEngine(model, torch.device("cpu")),
+    )
     for count, width in ((1, 96), (3, 32)):
         images = torch.randint(0, 256, (count, 1, 16, width), dtype=torch.uint8).numpy()
         (logits,) = session.run(None, {"images": images})

@@ -8,7 +8,13 @@ from torch.nn import functional
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import PRESETS, Lengths, ModelConfig, NetworkConfig, Pool, Stem
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.network.resnet import ResNet18, columns_of, count_parameters, positions_from_columns, standardise
+from captcha_ocr.network.resnet import (
+    ResNet18,
+    columns_of,
+    count_parameters,
+    positions_from_columns,
+    standardise,
+)
 from captcha_ocr.network.torch_engine import TorchEngine
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -18,7 +24,9 @@ EMPTY = torch.zeros(2, 1, 20, 50, dtype=torch.uint8)
 
 def tiny(shortest: int = 3, **network) -> ResNet18:
     network = NetworkConfig(width=4, **network)
-    return ResNet18(ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network))
+    return ResNet18(
+        ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network)
+    )
 
 
 def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
@@ -27,7 +35,8 @@ def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) 
 
     def norm(x, name):
         weight, bias, mean, variance = (
-            state[f"{name}.{part}"].view(1, -1, 1, 1) for part in ("weight", "bias", "running_mean", "running_var")
+            state[f"{name}.{part}"].view(1, -1, 1, 1)
+            for part in ("weight", "bias", "running_mean", "running_var")
         )
         return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
 
@@ -36,7 +45,10 @@ def probabilities_by_hand(state: dict[str, torch.Tensor], images: torch.Tensor) 
         y = norm(y, f"{name}.norm1").clamp_min(0)
         y = norm(functional.conv2d(y, state[f"{name}.conv2.weight"], padding=1), f"{name}.norm2")
         if f"{name}.shortcut.0.weight" in state:
-            x = norm(functional.conv2d(x, state[f"{name}.shortcut.0.weight"], stride=stride), f"{name}.shortcut.1")
+            x = norm(
+                functional.conv2d(x, state[f"{name}.shortcut.0.weight"], stride=stride),
+                f"{name}.shortcut.1",
+            )
         return (y + x).clamp_min(0)
 
     x = images.double() / 255
@@ -79,7 +91,9 @@ def test_every_network_gives_logits_for_each_place_and_class(stem, pool, shortes
 
 
 def test_the_probabilities_of_places_are_sums_over_all_ctc_paths():
-    columns = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))  # the characters 0, 1, 2 and a blank
+    columns = torch.randn(
+        2, 5, 4, generator=torch.Generator().manual_seed(0)
+    )  # the characters 0, 1, 2 and a blank
     expected = torch.zeros(2, 3, 4)
     for path in product(range(4), repeat=5):
         text = [character for character, _ in groupby(path) if character != 3]
@@ -91,12 +105,23 @@ def test_the_probabilities_of_places_are_sums_over_all_ctc_paths():
 
 @pytest.mark.parametrize(
     ("classes", "peak", "tolerance"),
-    [(257, 0, 2e-3), (257, 3, 1e-3), (1000, 30, 1e-6), (3756, 0, 1e-4), (3756, 20, 1e-4), (3756, 40, 1e-6)],
+    [
+        (257, 0, 2e-3),
+        (257, 3, 1e-3),
+        (1000, 30, 1e-6),
+        (3756, 0, 1e-4),
+        (3756, 20, 1e-4),
+        (3756, 40, 1e-6),
+    ],
 )
 def test_a_large_alphabet_gets_the_sums_over_all_ctc_paths_too(classes, peak, tolerance):
     generator = torch.Generator().manual_seed(classes + peak)
-    path = torch.randint(classes, (3, 5), generator=generator).repeat_interleave(2, 1)  # each class in two columns
-    columns = torch.randn(3, 10, classes, generator=generator) + peak * functional.one_hot(path, classes)
+    path = torch.randint(classes, (3, 5), generator=generator).repeat_interleave(
+        2, 1
+    )  # each class in two columns
+    columns = torch.randn(3, 10, classes, generator=generator) + peak * functional.one_hot(
+        path, classes
+    )
     slopes = torch.randn(3, 4, classes, generator=generator)
     results = []
     for exact in (False, True):
@@ -110,19 +135,29 @@ def test_a_large_alphabet_gets_the_sums_over_all_ctc_paths_too(classes, peak, to
 
 
 @pytest.mark.parametrize(("characters", "is_normalised"), [(255, False), (256, True)])
-def test_the_head_of_a_large_alphabet_sees_features_without_what_the_columns_share(characters, is_normalised):
+def test_the_head_of_a_large_alphabet_sees_features_without_what_the_columns_share(
+    characters, is_normalised
+):
     charset = Charset("".join(map(chr, range(0x4E00, 0x4E00 + characters))))
-    model = ResNet18(ModelConfig(charset, Lengths(2, 2), InputSize(16, 32, 1), NetworkConfig(width=4))).train()
+    model = ResNet18(
+        ModelConfig(charset, Lengths(2, 2), InputSize(16, 32, 1), NetworkConfig(width=4))
+    ).train()
     seen = []
     model.head.register_forward_pre_hook(lambda head, features: seen.append(features[0]))
-    model(torch.randint(0, 256, (8, 1, 16, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)))
+    model(
+        torch.randint(
+            0, 256, (8, 1, 16, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+        )
+    )
     means = seen[0].mean((0, 1))
     assert (means.abs().max() < 1e-5) == is_normalised
     assert (seen[0].min() < 0) == is_normalised  # they are sums of rectified features
 
 
 def test_ctc_merges_equal_columns_that_no_blank_separates():
-    columns = (50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()).requires_grad_()
+    columns = (
+        50 * functional.one_hot(torch.tensor([[0, 0, 1, 3, 1, 2]]), 4).float()
+    ).requires_grad_()
     read = positions_from_columns(columns, 5)
     assert read.argmax(-1).tolist() == [[0, 1, 1, 2, 3]]
     read.sum().backward()
@@ -132,7 +167,9 @@ def test_ctc_merges_equal_columns_that_no_blank_separates():
 
 def test_an_untrained_network_reads_about_as_many_characters_as_there_are_places():
     torch.manual_seed(0)
-    model = ResNet18(ModelConfig(CHARSET, Lengths(1, 8), InputSize(60, 160, 1), NetworkConfig(width=8))).eval()
+    model = ResNet18(
+        ModelConfig(CHARSET, Lengths(1, 8), InputSize(60, 160, 1), NetworkConfig(width=8))
+    ).eval()
     with torch.no_grad():
         nothing = model(torch.zeros(1, 1, 60, 160, dtype=torch.uint8))[0, :, -1].exp()
     assert 6 < (1 - nothing).sum() < 8
@@ -145,14 +182,18 @@ def test_the_head_expects_as_many_columns_as_the_blocks_give(stem, pool):
     for width in (16, 17, 50, 56, 63, 100, 160):
         config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), network)
         model = ResNet18(config).eval()
-        assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == columns_of(config)
+        assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == columns_of(
+            config
+        )
 
 
 def test_brightness_and_contrast_hardly_change_the_logits():
     torch.manual_seed(0)
     model = tiny().eval()
     images = torch.randint(0, 100, (2, 1, 20, 50), dtype=torch.uint8)
-    brighter, mirrored = ((model(images) - model(other)).abs().max() for other in (2 * images + 51, images.flip(3)))
+    brighter, mirrored = (
+        (model(images) - model(other)).abs().max() for other in (2 * images + 51, images.flip(3))
+    )
     assert brighter < mirrored / 4
 
 

@@ -15,7 +15,9 @@ from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 
 def tiny(shortest: int = 3, **network) -> ResNet18:
     network = NetworkConfig(width=4, **network)
-    return ResNet18(ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network))
+    return ResNet18(
+        ModelConfig(Charset("01234"), Lengths(shortest, 3), InputSize(20, 50, 1), network)
+    )
 
 
 @pytest.mark.parametrize("stem", get_args(Stem))
@@ -27,14 +29,20 @@ def test_a_network_with_fused_norms_gives_the_same_logits(stem):
     fused = fuse_norms(model.eval())
     assert torch.allclose(fused(images), model(images), atol=1e-5)
     norms = [
-        [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)] for network in (fused, model)
+        [part for part in network.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+        for network in (fused, model)
     ]
     assert [len(found) > 0 for found in norms] == [False, True]
 
 
 def test_an_engine_on_another_device_refuses_to_compute_after_a_fork(monkeypatch):
-    engine, images = TorchEngine(tiny(), torch.device("meta")), np.zeros((1, 1, 20, 50), dtype=np.uint8)
-    with pytest.raises(NotImplementedError):  # the device meta has no values to return, but it computes
+    engine, images = (
+        TorchEngine(tiny(), torch.device("meta")),
+        np.zeros((1, 1, 20, 50), dtype=np.uint8),
+    )
+    with pytest.raises(
+        NotImplementedError
+    ):  # the device meta has no values to return, but it computes
         engine.logits(images)
     monkeypatch.setattr(device, "_forks", device.forks() + 1)
     with pytest.raises(UsageError, match=r"meta.*spawn"):

@@ -11,7 +11,9 @@ from captcha_ocr.network.transfer import copy_matching_weights
 def model(characters="abc", lengths=(2, 2), width=48, channels=1, seed=0, **network) -> ResNet18:
     torch.manual_seed(seed)
     network = NetworkConfig(**{"width": 4, "stem": "3x3", **network})
-    return ResNet18(ModelConfig(Charset(characters), Lengths(*lengths), InputSize(16, width, channels), network)).eval()
+    return ResNet18(
+        ModelConfig(Charset(characters), Lengths(*lengths), InputSize(16, width, channels), network)
+    ).eval()
 
 
 def images(channels=1, width=48) -> torch.Tensor:
@@ -42,25 +44,40 @@ def classifier(network: ResNet18, names: list[str]) -> list[torch.Tensor]:
     ("source", "target", "names"),
     [
         ({"characters": "abc"}, {"characters": "xBca"}, ("abc", "aBc")),  # in either case
-        ({"lengths": (1, 3)}, {"characters": "cd", "lengths": (2, 3)}, (["c", ""], ["c", ""])),  # "" is the blank
+        (
+            {"lengths": (1, 3)},
+            {"characters": "cd", "lengths": (2, 3)},
+            (["c", ""], ["c", ""]),
+        ),  # "" is the blank
     ],
 )
 def test_the_classes_that_both_know_are_taken_over(pool, source, target, names):
     source, target = model(**source, pool=pool), model(**target, pool=pool, seed=1)
     copy_matching_weights(source, target)
-    for before, after in zip(classifier(source, names[0]), classifier(target, names[1]), strict=True):
+    for before, after in zip(
+        classifier(source, names[0]), classifier(target, names[1]), strict=True
+    ):
         assert torch.equal(before, after)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "same_head"),
-    [("abc", "bcd", True), ("abc", "large", False), ("large", "abc", False), ("large", "larger", True)],
+    [
+        ("abc", "bcd", True),
+        ("abc", "large", False),
+        ("large", "abc", False),
+        ("large", "larger", True),
+    ],
 )
 def test_a_head_is_taken_over_if_both_or_neither_normalise_its_features(before, after, same_head):
     large = "".join(map(chr, range(0x4E00, 0x4F00)))
     texts = {"large": large + "c", "larger": "c" + large}
-    source, target, fresh = (model(texts.get(name, name), seed=seed) for name, seed in ((before, 0), *2 * [(after, 1)]))
-    source.norm.load_state_dict({name: tensor + 1 for name, tensor in source.norm.state_dict().items()})
+    source, target, fresh = (
+        model(texts.get(name, name), seed=seed) for name, seed in ((before, 0), *2 * [(after, 1)])
+    )
+    source.norm.load_state_dict(
+        {name: tensor + 1 for name, tensor in source.norm.state_dict().items()}
+    )
     copy_matching_weights(source, target)
     expected = classifier(source if same_head else fresh, ["c", ""])
     assert all(map(torch.equal, expected, classifier(target, ["c", ""])))

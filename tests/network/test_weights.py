@@ -23,13 +23,19 @@ def test_a_saved_model_comes_back_with_every_tensor_in_float32(folder, tmp_path)
     save_model(tmp_path / "half", copy.deepcopy(model).half(), {})
     again, half = load_model(tmp_path / "again"), load_model(tmp_path / "half")
     assert again.config == model.config
-    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items()
+    )
     assert not again.training
     assert half.head.weight.dtype == torch.float32
-    assert half.head.weight.detach() == pytest.approx(model.head.weight.detach(), rel=1e-3, abs=1e-4)
+    assert half.head.weight.detach() == pytest.approx(
+        model.head.weight.detach(), rel=1e-3, abs=1e-4
+    )
 
 
-def test_a_configuration_that_cannot_be_or_other_weights_are_refused_without_allocating_them(folder):
+def test_a_configuration_that_cannot_be_or_other_weights_are_refused_without_allocating_them(
+    folder,
+):
     model = json.loads((folder / "config.json").read_bytes())["model"]
     for change, named in (
         ({"lengths": {"shortest": 1, "longest": 10**9}}, "config.json"),

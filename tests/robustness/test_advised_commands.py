@@ -65,17 +65,33 @@ LABELS = "--labels 'x y.csv'"
         ("", f"{DRAW} --count 60 --out new", ["prepare", "new", "--workers=1"]),
         ("", f"{DRAW} --count 60", ["prepare", "--workers=1"]),
         ("", f"{DRAW} --count 3 --out new", ["eval", "new"]),  # too few to prepare
-        ("", f"{DRAW.replace('digits', '7')} --count 9 --out new", ["eval", "new"]),  # nothing to learn
+        (
+            "",
+            f"{DRAW.replace('digits', '7')} --count 9 --out new",
+            ["eval", "new"],
+        ),  # nothing to learn
         (f"prepare 'my raw' {LABELS}", f"{DRAW} --count 60 --out new", ["--out", "data/shards-2"]),
         ("", f"inspect 'my raw' {LABELS}", ["prepare", "my raw", "--labels=x y.csv"]),
-        ("", f"inspect 'my raw' {LABELS} --corrections fix.csv --length 1-2 --charset digits", ["--length=1-2"]),
-        ("", "inspect 'my raw' --label-pattern '[0-9]{2}(?=.png)' --case-sensitive", ["--case-sensitive"]),
+        (
+            "",
+            f"inspect 'my raw' {LABELS} --corrections fix.csv --length 1-2 --charset digits",
+            ["--length=1-2"],
+        ),
+        (
+            "",
+            "inspect 'my raw' --label-pattern '[0-9]{2}(?=.png)' --case-sensitive",
+            ["--case-sensitive"],
+        ),
         (
             f"prepare 'my raw' {LABELS}",
             f"inspect 'my raw' {LABELS} --max-bytes 99999",
             ["--max-bytes=99999", "--out", "data/shards-2"],
         ),
-        ("", f"prepare 'my raw' {LABELS} --preset tiny --out 'a b'", ["train", "--data", "a b", "--preset=tiny"]),
+        (
+            "",
+            f"prepare 'my raw' {LABELS} --preset tiny --out 'a b'",
+            ["train", "--data", "a b", "--preset=tiny"],
+        ),
         ("", f"prepare 'my raw' {LABELS} --preset tiny --folds 2", ["train", "--cross-validate"]),
         ("", f"prepare 'my raw' {LABELS} --preset tiny --split 5/90/5", ["train"]),
     ],
@@ -100,9 +116,18 @@ def trained(raw, monkeypatch) -> Path:
     ("command", "expected"),
     [
         (f"{TRAIN} --epochs 1", ["eval", "my raw/img_0000.png", "--device=cpu"]),
-        (f"{TRAIN} --epochs 1 --out 'b c'", ["eval", "my raw/img_0000.png", "--model", "b c", "--device=cpu"]),
-        ("curve --images 20 --epochs 1 --init runs/default", ["eval", "--model", "runs/curve/images-20"]),
-        ("inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu", ["eval", "my raw", "--out"]),
+        (
+            f"{TRAIN} --epochs 1 --out 'b c'",
+            ["eval", "my raw/img_0000.png", "--model", "b c", "--device=cpu"],
+        ),
+        (
+            "curve --images 20 --epochs 1 --init runs/default",
+            ["eval", "--model", "runs/curve/images-20"],
+        ),
+        (
+            "inspect 'my raw' --labels 'x y.csv' --model runs/default --device cpu",
+            ["eval", "my raw", "--out"],
+        ),
         (
             "inspect 'my raw' --labels 'x y.csv' --model pretrained",
             ["eval", "my raw", "--model", "pretrained", "--out"],
@@ -115,8 +140,14 @@ def trained(raw, monkeypatch) -> Path:
             f"inspect 'my raw' {LABELS} --model runs/default --length 1-2",  # which that model does not read
             ["eval", "--model", "--out"],
         ),
-        ("inspect unlabelled --charset digits --length 2", ["eval", "--out", "--charset=digits", "--length=2"]),
-        (f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5", ["train", "--out", "runs/default-2"]),
+        (
+            "inspect unlabelled --charset digits --length 2",
+            ["eval", "--out", "--charset=digits", "--length=2"],
+        ),
+        (
+            f"prepare 'my raw' {LABELS} --preset tiny --out other --seed 5",
+            ["train", "--out", "runs/default-2"],
+        ),
         (f"prepare 'my raw' {LABELS} --preset tiny", ["train", "--preset=tiny"]),
     ],
 )
@@ -155,7 +186,9 @@ def test_where_the_images_are_gone_the_next_command_asks_for_a_path_and_names_th
 def test_a_command_in_a_message_works(raw, command, status):
     run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny")
     if "fold-shards" in command:
-        run(f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny --folds 3 --out data/fold-shards")
+        run(
+            f"prepare 'my raw' {LABELS} --corrections fix.csv --preset tiny --folds 3 --out data/fold-shards"
+        )
         shutil.rmtree("data/fold-shards/fold-2")
     result = invoke(*shlex.split(command))
     assert result.exit_code == status
@@ -168,7 +201,9 @@ def test_a_command_in_a_message_works(raw, command, status):
     run(words)
 
 
-def ended(trained: int, validated: int, epochs: int, images: int = 200, wrong: str = "AX") -> Finished:
+def ended(
+    trained: int, validated: int, epochs: int, images: int = 200, wrong: str = "AX"
+) -> Finished:
     """Return the end of a run that reads some images exactly, and `wrong` instead of AB from the others."""
 
     def score(exact):
@@ -181,7 +216,13 @@ GUESSING, OVERFITTING, LEARNING = ((0, 0, "XX"), (200, 150, "AX"), (100, 98, "AX
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "epochs", "named", "unnamed"),  # tiny takes 2 epochs for 48 images, and early stopping is 3
+    (
+        "kind",
+        "options",
+        "epochs",
+        "named",
+        "unnamed",
+    ),  # tiny takes 2 epochs for 48 images, and early stopping is 3
     [
         (GUESSING, {}, 2, ["inspect"], ["--epochs"]),
         (GUESSING, {"epochs": 1}, 1, ["--epochs 2", "continue"], ["inspect", "labels"]),
@@ -189,18 +230,44 @@ GUESSING, OVERFITTING, LEARNING = ((0, 0, "XX"), (200, 150, "AX"), (100, 98, "AX
         (LEARNING, {}, 2, ["--epochs 4", "continue"], ["--init"]),
         (LEARNING, {"epochs": 1}, 1, ["--epochs 2", "continue", "1 of the 2"], []),
         (LEARNING, {"epochs": 9}, 4, ["--patience 6", "--epochs 9", "again"], ["continue"]),
-        (LEARNING, {"epochs": 1, "learning_rate": 1e-3, "seed": 3, "loss": "ce"}, 1, ["--lr 0.001", "--seed 3"], []),
+        (
+            LEARNING,
+            {"epochs": 1, "learning_rate": 1e-3, "seed": 3, "loss": "ce"},
+            1,
+            ["--lr 0.001", "--seed 3"],
+            [],
+        ),
         (LEARNING, {"epochs": 1, "images": 20}, 1, ["--images 20", "--epochs 5"], []),
         (LEARNING, {"init": "pretrained"}, 2, ["--epochs 4", "--init pretrained"], []),
-        (LEARNING, {"init": "pretrained", "epochs": 1}, 1, ["--epochs 2", "--init pretrained"], ["--lr"]),
+        (
+            LEARNING,
+            {"init": "pretrained", "epochs": 1},
+            1,
+            ["--epochs 2", "--init pretrained"],
+            ["--lr"],
+        ),
         (OVERFITTING, {}, 2, ["curve", "--preset few", "--init pretrained"], ["--epochs"]),
-        (OVERFITTING, {"epochs": 1}, 1, ["--epochs 2", "continue", "1 of the 2"], ["overfitting", "--preset few"]),
-        (OVERFITTING, {"seed": 3, "batch_size": 8}, 2, ["few --batch-size 8 --seed 3", "--seed 3 --init"], []),
+        (
+            OVERFITTING,
+            {"epochs": 1},
+            1,
+            ["--epochs 2", "continue", "1 of the 2"],
+            ["overfitting", "--preset few"],
+        ),
+        (
+            OVERFITTING,
+            {"seed": 3, "batch_size": 8},
+            2,
+            ["few --batch-size 8 --seed 3", "--seed 3 --init"],
+            [],
+        ),
         (OVERFITTING, {"augment": True}, 2, ["curve", "--init pretrained"], ["--preset few"]),
         (OVERFITTING, {"init": "pretrained"}, 2, ["curve", "--preset few"], ["take --init"]),
     ],
 )
-def test_advice_knows_what_the_run_was_and_its_commands_work(raw, kind, options, epochs, named, unnamed):
+def test_advice_knows_what_the_run_was_and_its_commands_work(
+    raw, kind, options, epochs, named, unnamed
+):
     from captcha_ocr.cli.training import recipe
     from captcha_ocr.inference.model_folder import PRETRAINED
     from captcha_ocr.training.train import train
@@ -217,7 +284,9 @@ def test_advice_knows_what_the_run_was_and_its_commands_work(raw, kind, options,
     dataset = read_dataset([Path("my shards")])
     origin = Origin(dataset, Path("my run"), how)
     exact, validated, wrong = kind
-    (sentence,) = advice(ended(exact, validated, epochs, wrong=wrong), RunSpec.of(dataset, config, init), origin)
+    (sentence,) = advice(
+        ended(exact, validated, epochs, wrong=wrong), RunSpec.of(dataset, config, init), origin
+    )
     assert all(name in sentence for name in named), sentence
     assert not any(name in sentence for name in unnamed), sentence
     assert finished.epochs >= 1

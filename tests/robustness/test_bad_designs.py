@@ -135,7 +135,11 @@ CASES = {  # a design -> what the sentence names
     "\0": "TOML line 1",
     "{}": "TOML line 1",
 }
-NAMELESS = ("an image of the design", "the operators of the design", "the font DejaVuSans.ttf")  # found while drawing
+NAMELESS = (
+    "an image of the design",
+    "the operators of the design",
+    "the font DejaVuSans.ttf",
+)  # found while drawing
 
 
 def check_refusal(result, *names):
@@ -151,7 +155,9 @@ def check_refusal(result, *names):
 
 
 def draw(name):
-    return invoke("generate", "--design", name, "--out", "new", "--count", 1, "--workers", 1, "--quiet")
+    return invoke(
+        "generate", "--design", name, "--out", "new", "--count", 1, "--workers", 1, "--quiet"
+    )
 
 
 @pytest.mark.parametrize(("text", "names"), CASES.items(), ids=[case[:60] for case in CASES])
@@ -164,7 +170,13 @@ def test_a_mistake_in_a_design_is_one_sentence_with_the_name_of_the_field(text, 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[text]\nx = -0.0", "[canvas]\nwidth = 16\n[text]\nlength = 64", "operators = []", "[fonts]\nfaces = []"],
+    [
+        "",
+        "[text]\nx = -0.0",
+        "[canvas]\nwidth = 16\n[text]\nlength = 64",
+        "operators = []",
+        "[fonts]\nfaces = []",
+    ],
 )
 def test_an_odd_design_that_is_fine_is_drawn(text):
     Path("mine.toml").write_text(text)
@@ -206,10 +218,16 @@ FACES = {"faces": ["DejaVuSans.ttf"]}
         (json.dumps({"fonts": 5}), "line 1 fonts"),
         (json.dumps({"fonts": {"faces": ["\ud800"]}}), "line 1 fonts.faces \\ud800"),
         (json.dumps({"fonts": {"faces": ["Gone.ttf"]}}), "line 1 fonts.faces Gone.ttf"),
-        (json.dumps({"fonts": {**FACES, "sha256": ["0" * 64]}}), "line 1 fonts.sha256 DejaVuSans.ttf"),
+        (
+            json.dumps({"fonts": {**FACES, "sha256": ["0" * 64]}}),
+            "line 1 fonts.sha256 DejaVuSans.ttf",
+        ),
         (json.dumps({"fonts": FACES, "number": "x"}), "line 1 number"),
         (json.dumps({"fonts": FACES, "number": 10**20}), "line 1 number"),
-        (json.dumps({"fonts": FACES, "canvas": {"height": float("nan")}}), "line 1 canvas.height NaN"),
+        (
+            json.dumps({"fonts": FACES, "canvas": {"height": float("nan")}}),
+            "line 1 canvas.height NaN",
+        ),
         (json.dumps({"fonts": FACES, "text": {"charset": "\ud800"}}), "line 1 text.charset"),
     ],
 )

@@ -72,16 +72,26 @@ def test_bombs_leave_no_warning_and_change_nothing_in_pillow():
 
 
 @pytest.mark.parametrize("kind", LIMITS)
-def test_a_bomb_costs_little_and_the_largest_image_what_its_pixels_cost(kind, soak, figure, tmp_path):
+def test_a_bomb_costs_little_and_the_largest_image_what_its_pixels_cost(
+    kind, soak, figure, tmp_path
+):
     if not soak:
         pytest.skip("a matter of time and memory: make soak")
     costs = {}
-    for number, (name, data) in enumerate((LARGEST if kind == "largest" else BOMBS | BURDENED).items()):
+    for number, (name, data) in enumerate(
+        (LARGEST if kind == "largest" else BOMBS | BURDENED).items()
+    ):
         (tmp_path / str(number)).write_bytes(data)
         command = [sys.executable, "-c", COST, str(tmp_path / str(number))]
         costs[name] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     slowest, largest = (max(costs, key=lambda name: costs[name][which]) for which in (0, 1))
-    counted = f"{len(BOMBS)} bombs and {len(BURDENED)} burdened images" if kind == "bomb" else f"{len(LARGEST)} images"
-    figure(f"{counted}: {costs[slowest][0]:.1f} ms at most ({slowest}), {costs[largest][1]:.1f} MB at most ({largest})")
+    counted = (
+        f"{len(BOMBS)} bombs and {len(BURDENED)} burdened images"
+        if kind == "bomb"
+        else f"{len(LARGEST)} images"
+    )
+    figure(
+        f"{counted}: {costs[slowest][0]:.1f} ms at most ({slowest}), {costs[largest][1]:.1f} MB at most ({largest})"
+    )
     assert costs[slowest][0] < LIMITS[kind][0]
     assert costs[largest][1] < LIMITS[kind][1]

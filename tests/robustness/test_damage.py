@@ -44,9 +44,15 @@ def loaders(folder: Path) -> dict[Path, list]:
     for checkpoint in (run / "last", run / "previous"):
         for path in sorted(checkpoint.iterdir()):
             found[path] = [lambda folder=checkpoint: check_files(folder)]
-    found[best / "config.json"] = [lambda: Recognizer(best, engine="onnx"), lambda: load_model(best)]
+    found[best / "config.json"] = [
+        lambda: Recognizer(best, engine="onnx"),
+        lambda: load_model(best),
+    ]
     found[best / "model.safetensors"] = [lambda: load_model(best), lambda: check_files(best)]
-    found[best / "model.onnx"] = [lambda: Recognizer(best, engine="onnx"), lambda: check_files(best)]
+    found[best / "model.onnx"] = [
+        lambda: Recognizer(best, engine="onnx"),
+        lambda: check_files(best),
+    ]
     return found
 
 
@@ -71,8 +77,12 @@ def cut(data: bytes, generator: random.Random) -> bytes:
     return data[: generator.randrange(len(data))]
 
 
-@pytest.mark.parametrize(("damaged", "times", "times_with_soak"), [(flipped_bit, 100, 10_000), (cut, 50, 2_000)])
-def test_every_flipped_bit_and_every_cut_is_found(whole, soak, figure, damaged, times, times_with_soak):
+@pytest.mark.parametrize(
+    ("damaged", "times", "times_with_soak"), [(flipped_bit, 100, 10_000), (cut, 50, 2_000)]
+)
+def test_every_flipped_bit_and_every_cut_is_found(
+    whole, soak, figure, damaged, times, times_with_soak
+):
     files, generator, times = loaders(whole), random.Random(0), times_with_soak if soak else times
     for number in range(times):
         path = list(files)[number % len(files)]
@@ -82,14 +92,19 @@ def test_every_flipped_bit_and_every_cut_is_found(whole, soak, figure, damaged, 
 
 def test_every_file_that_is_gone_is_found(whole):
     for path, readers in loaders(whole).items():
-        if path.name not in ("manifest.json", "config.json"):  # a folder without them is no folder of ours
+        if path.name not in (
+            "manifest.json",
+            "config.json",
+        ):  # a folder without them is no folder of ours
             all_find_it(path, None, readers)
 
 
 @pytest.mark.parametrize("grown", ["the file", "its content"])
 def test_a_shard_that_is_a_bomb_costs_no_memory(whole, tmp_path, grown):
     folder = shutil.copytree(whole / "shards", tmp_path / "shards")
-    bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(50_000_000 if grown == "the file" else 0)
+    bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(
+        50_000_000 if grown == "the file" else 0
+    )
     (folder / "train-00000.safetensors.gz").write_bytes(bomb)
     shards = json.loads((folder / "manifest.json").read_bytes())["shards"]
     next(shard for shard in shards if shard["split"] == "train")["sha256"] = sha256(bomb)
@@ -111,14 +126,18 @@ def unfinished(whole: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(whole, tmp_path, capsys, monkeypatch, is_missing):
+def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(
+    whole, tmp_path, capsys, monkeypatch, is_missing
+):
     run = unfinished(whole, tmp_path / "run")
     if is_missing:
         shutil.rmtree(run / "last")
     else:
         (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
     with monkeypatch.context() as context:
-        context.setattr(captcha_ocr.training.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed"))
+        context.setattr(
+            captcha_ocr.training.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed")
+        )
         with pytest.raises(pytest.fail.Exception, match="killed"):
             train([whole / "shards"], run, TINY.training, QUIET)
     assert str(run / "last") in capsys.readouterr().err
@@ -146,7 +165,9 @@ def test_where_all_checkpoints_are_damaged_no_run_starts_from_nothing(whole, tmp
     before = contents(run)
     result = invoke("train", "--preset", "tiny", "--data", whole / "shards", "--out", run, *options)
     assert result.exit_code == 3
-    assert re.search(naming(run / "last", run / "previous", "--resume never", "--force"), result.stderr)
+    assert re.search(
+        naming(run / "last", run / "previous", "--resume never", "--force"), result.stderr
+    )
     assert contents(run) == before
 
 

@@ -41,23 +41,31 @@ def disk(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("scene", COMMANDS)
-def test_a_disk_that_fills_at_any_write(scene, disk, images, shards, run, exported, tmp_path, soak, figure):
+def test_a_disk_that_fills_at_any_write(
+    scene, disk, images, shards, run, exported, tmp_path, soak, figure
+):
     source = tmp_path / "source"
     if scene == "export":
         shutil.copytree(exported, source / "model")
-        draw(source / "images", seed=2, count=10)  # others, so that the older config.json is not the new one
+        draw(
+            source / "images", seed=2, count=10
+        )  # others, so that the older config.json is not the new one
     else:
         for name, folder in {"images": images, "shards": shards, "run": run}.items():
             shutil.copytree(folder, source / name)
     most = 10_000 if soak else 1 if scene.startswith("train") else 2
-    script = f"'{sys.executable}' '{__file__}' '{source}' '{disk}' '{scene}' {most} {COMMANDS[scene]}"
+    script = (
+        f"'{sys.executable}' '{__file__}' '{source}' '{disk}' '{scene}' {most} {COMMANDS[scene]}"
+    )
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(small_disk(disk, script), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert counts["filled"] == min(most, counts["writes"])
-    figure(f"full at {counts['filled']} of {counts['writes']} writes: older result whole, exit 1, then as undisturbed")
+    figure(
+        f"full at {counts['filled']} of {counts['writes']} writes: older result whole, exit 1, then as undisturbed"
+    )
 
 
 class Filler:
@@ -87,13 +95,17 @@ def still_whole(scene: str, written: Path, before: dict[str, bytes]) -> bool:
     """Whether the older result is whole, or, for a run, what it has saved since."""
     if scene == "train":
         return bool(check_best(written, read_run(written)[0]) and find_last(written))
-    return before == contents(written) or (scene == "train --force" and before == contents(written / REPLACED))
+    return before == contents(written) or (
+        scene == "train --force" and before == contents(written / REPLACED)
+    )
 
 
 def main() -> None:
     """Fill the disk at every write, or at MOST of them, and check what is left."""
     source, disk, scene, most = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    captcha_ocr.training.loop.SECONDS_BETWEEN_CHECKPOINTS = captcha_ocr.training.train.TRIAL_SECONDS = 0.0
+    captcha_ocr.training.loop.SECONDS_BETWEEN_CHECKPOINTS = (
+        captcha_ocr.training.train.TRIAL_SECONDS
+    ) = 0.0
     PRESETS["tiny"] = TINY
     if scene == "export":  # which takes long, and writes nothing while it makes the network
         import onnx
@@ -111,7 +123,11 @@ def main() -> None:
 
     def results() -> dict[str, bytes]:  # for a run only its weights, because the rest tells of time
         found = contents(written)
-        return {name: data for name, data in found.items() if "train" not in scene or name.endswith(".safetensors")}
+        return {
+            name: data
+            for name, data in found.items()
+            if "train" not in scene or name.endswith(".safetensors")
+        }
 
     begin()
     filler = Filler(disk)
@@ -126,8 +142,12 @@ def main() -> None:
         filler.fill_at(0)
         assert isinstance(result.exception, SystemExit), f"write {at}: {result.exception}"
         assert result.exit_code == 1, f"write {at}: {result.stderr}"
-        assert re.search(naming(disk, " bytes"), result.stderr.splitlines()[-1]), f"write {at}: {result.stderr}"
-        assert still_whole(scene, written, before), f"write {at} of {writes}: the older result is not whole"
+        assert re.search(naming(disk, " bytes"), result.stderr.splitlines()[-1]), (
+            f"write {at}: {result.stderr}"
+        )
+        assert still_whole(scene, written, before), (
+            f"write {at} of {writes}: the older result is not whole"
+        )
         result = invoke(*arguments)
         assert result.exit_code == 0, f"write {at}, again: {result.stderr}"
         assert results() == expected, f"write {at}: another result"

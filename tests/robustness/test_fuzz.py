@@ -23,11 +23,17 @@ NUMBERS = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\x10\0")
 
 def seeds() -> list[bytes]:
     """Small images in every format and many of their variants."""
-    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 80, 3), np.uint8)).resize((160, 60))
+    picture = Image.fromarray(
+        np.random.default_rng(0).integers(0, 256, (30, 80, 3), np.uint8)
+    ).resize((160, 60))
     found = []
     for image_format in FORMATS:
         for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
-            image = picture.convert("RGBA") if mode == "RGBA" else picture.convert("L" if mode == "I;16" else mode)
+            image = (
+                picture.convert("RGBA")
+                if mode == "RGBA"
+                else picture.convert("L" if mode == "I;16" else mode)
+            )
             for options in VARIANTS[image_format]:
                 with suppress(OSError, ValueError):  # a mode that the format does not have
                     found.append(in_format(image.convert(mode), image_format, **options))
@@ -43,8 +49,16 @@ VARIANTS = {
         {"interlace": 1},
         {"save_all": True, "append_images": [SECOND]},
     ],
-    "JPEG": [{}, {"progressive": True, "exif": EXIF}, {"restart_marker_blocks": 3, "comment": b"text"}],
-    "GIF": [{}, {"transparency": 0, "comment": b"text"}, {"save_all": True, "append_images": [SECOND]}],
+    "JPEG": [
+        {},
+        {"progressive": True, "exif": EXIF},
+        {"restart_marker_blocks": 3, "comment": b"text"},
+    ],
+    "GIF": [
+        {},
+        {"transparency": 0, "comment": b"text"},
+        {"save_all": True, "append_images": [SECOND]},
+    ],
     "BMP": [{}],
     "WEBP": [{}, {"lossless": True, "exif": EXIF}, {"save_all": True, "append_images": [SECOND]}],
     "TIFF": [{}, {"compression": "tiff_lzw"}, {"compression": "jpeg"}, {"compression": "group4"}],
@@ -55,7 +69,9 @@ def mutated(data: bytes, others: list[bytes], chance: random.Random) -> bytes:
     """A few bytes of a file changed, removed, doubled, or taken from another file."""
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4, 16))):
-        place = min(chance.randrange(len(changed)), chance.randrange(len(changed)))  # headers rather than pixels
+        place = min(
+            chance.randrange(len(changed)), chance.randrange(len(changed))
+        )  # headers rather than pixels
         way = chance.randrange(7)
         if way == 0:
             changed[place] ^= 1 << chance.randrange(8)
@@ -125,7 +141,11 @@ def test_mutated_images_are_read_or_refused_without_a_warning(soak, figure):
     with warnings.catch_warnings(record=True) as escaped:
         warnings.simplefilter("always")
         for number in range(1_000_000 if soak else count):
-            data = mutated(chance.choice(files), files, chance) if chance.randrange(10) else recombined(pngs, chance)
+            data = (
+                mutated(chance.choice(files), files, chance)
+                if chance.randrange(10)
+                else recombined(pngs, chance)
+            )
             if data.startswith(PNG) and chance.randrange(2):
                 data = with_right_checksums(data)
             if number == count:  # by now all libraries are loaded
@@ -144,7 +164,11 @@ def test_mutated_images_are_read_or_refused_without_a_warning(soak, figure):
     assert not escaped
     assert read
     if soak:
-        growth, slow, slowest = resident_mb() - before - len(times) * 32e-6, float(np.percentile(times, 99)), max(times)
+        growth, slow, slowest = (
+            resident_mb() - before - len(times) * 32e-6,
+            float(np.percentile(times, 99)),
+            max(times),
+        )
         figure(
             f"{len(times):,} images, {read:,} read, the others refused; 99th percentile {slow:.2f} ms, "
             f"slowest {slowest:.0f} ms; memory grew by {growth:.1f} MB"

@@ -69,7 +69,13 @@ class Command:
     def start(self, dying_at: int | None = None) -> subprocess.Popen[str]:
         """Start it; it kills itself at an operation on files, where one is named."""
         code = COMMAND if dying_at is None else DYING + COMMAND
-        words = [sys.executable, "-c", code, *self.arguments, *([] if dying_at is None else [str(dying_at)])]
+        words = [
+            sys.executable,
+            "-c",
+            code,
+            *self.arguments,
+            *([] if dying_at is None else [str(dying_at)]),
+        ]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def finish(self) -> None:
@@ -89,8 +95,13 @@ class Command:
                 time.sleep(0.002)
             _, errors = process.communicate()
         assert process.returncode == 0, errors
-        operations, between_s = int(errors.splitlines()[-1]), max(b - a for a, b in pairwise(moments))
-        return SimpleNamespace(seconds=time.time() - begun, operations=operations, between_s=between_s)
+        operations, between_s = (
+            int(errors.splitlines()[-1]),
+            max(b - a for a, b in pairwise(moments)),
+        )
+        return SimpleNamespace(
+            seconds=time.time() - begun, operations=operations, between_s=between_s
+        )
 
     def wait(self, process: subprocess.Popen[str]) -> None:
         """Wait until its work begins."""
@@ -120,7 +131,10 @@ class Command:
 
 
 def draw(folder: Path, count: int) -> Path:
-    assert invoke("generate", "--out", folder, "--count", count, *DRAWN_ALIKE, "--quiet").exit_code == 0
+    assert (
+        invoke("generate", "--out", folder, "--count", count, *DRAWN_ALIKE, "--quiet").exit_code
+        == 0
+    )
     return folder
 
 
@@ -131,10 +145,22 @@ def many_images(soak, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("way", ["inside the saving", "at any moment"])
-def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(many_images, tmp_path, soak, figure, way):
+def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(
+    many_images, tmp_path, soak, figure, way
+):
     def prepare(out: Path) -> Command:
         workers = "1" if way == "inside the saving" else "2"  # only one process can kill itself
-        words = ["prepare", "--size", "48x16", "--quiet", "--workers", workers, str(many_images), "--out", str(out)]
+        words = [
+            "prepare",
+            "--size",
+            "48x16",
+            "--quiet",
+            "--workers",
+            workers,
+            str(many_images),
+            "--out",
+            str(out),
+        ]
         return Command(words, out, out / ("new" + TEMPORARY), lambda status: status == 0)
 
     generator, kills = random.Random(3), 100 if soak else 2
@@ -148,23 +174,36 @@ def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(many_images, 
         command.finish()
         assert contents(command.out) == contents(tmp_path / "whole")
         shutil.rmtree(command.out)
-    figure(f"{kills} of {kills} byte-equal ({measured.operations} operations on files, {measured.seconds:.1f} s)")
+    figure(
+        f"{kills} of {kills} byte-equal ({measured.operations} operations on files, {measured.seconds:.1f} s)"
+    )
 
 
 def training(shards: Path, out: Path, epochs: int) -> Command:
     options = ["--epochs", str(epochs), "--batch-size", "32", "--device", "cpu", "--quiet"]
 
     def has_ended(_: int) -> bool:
-        return (out / "run.json").exists() and json.loads((out / "run.json").read_bytes())["finished"] is not None
+        return (out / "run.json").exists() and json.loads((out / "run.json").read_bytes())[
+            "finished"
+        ] is not None
 
-    return Command(["train", "--data", str(shards), "--out", str(out), *options], out, out / "metrics.jsonl", has_ended)
+    return Command(
+        ["train", "--data", str(shards), "--out", str(out), *options],
+        out,
+        out / "metrics.jsonl",
+        has_ended,
+    )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(soak, tmp_path_factory) -> tuple[Path, int, SimpleNamespace, list[bytes]]:
     """Shards, and for an undisturbed training on them its epochs, what is measured, and its results."""
     folder, epochs = tmp_path_factory.mktemp("kills"), 4 if soak else 2
-    images, shards, out = draw(folder / "images", 800 if soak else 200), folder / "shards", folder / "run"
+    images, shards, out = (
+        draw(folder / "images", 800 if soak else 200),
+        folder / "shards",
+        folder / "run",
+    )
     assert invoke("prepare", "--size", "48x16", "--quiet", images, "--out", shards).exit_code == 0
     measured = training(shards, out, epochs).measure(out / LAST / "config.json")
     return shards, epochs, measured, [(out / name).read_bytes() for name in RESULTS]
@@ -182,12 +221,18 @@ def training_lost_s(out: Path, epochs: int) -> float:
             except CaptchaOcrError:
                 continue
             age_s = time.time() - (folder / "config.json").stat().st_mtime
-            return age_s if json.loads((folder / STATE_FILE).read_bytes())["progress"]["epoch"] < epochs else 0.0
+            return (
+                age_s
+                if json.loads((folder / STATE_FILE).read_bytes())["progress"]["epoch"] < epochs
+                else 0.0
+            )
     return 0.0
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_training_that_was_ended_and_repeated_gives_the_same_bits(undisturbed, tmp_path, soak, figure, way):
+def test_training_that_was_ended_and_repeated_gives_the_same_bits(
+    undisturbed, tmp_path, soak, figure, way
+):
     generator, (signals, ends) = random.Random(3), ENDS[way] if soak else (ENDS[way][0], 1)
     (shards, epochs, measured, expected), slowest_s, most_lost_s = undisturbed, 0.0, 0.0
     measured_now = copy(measured)
@@ -196,7 +241,9 @@ def test_training_that_was_ended_and_repeated_gives_the_same_bits(undisturbed, t
         command = training(shards, tmp_path / str(number), epochs)
         status, took_s = command.end(sent, measured_now, generator)
         assert status == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(sent, -signal.SIGKILL)
-        lost_s = training_lost_s(command.out, epochs) - took_s  # SIGINT and SIGTERM save before they end it
+        lost_s = (
+            training_lost_s(command.out, epochs) - took_s
+        )  # SIGINT and SIGTERM save before they end it
         slowest_s, most_lost_s = max(slowest_s, took_s), max(most_lost_s, lost_s)
         command.finish()
         assert [(command.out / name).read_bytes() for name in RESULTS] == expected
@@ -206,4 +253,6 @@ def test_training_that_was_ended_and_repeated_gives_the_same_bits(undisturbed, t
         f"{most_lost_s:.2f} s of training lost at most, a checkpoint being due every {BETWEEN_CHECKPOINTS_S} s and "
         f"undisturbed written within {measured.between_s:.2f} s of the one before; {slowest_s:.1f} s to end at most"
     )
-    assert not soak or most_lost_s < 2 * BETWEEN_CHECKPOINTS_S  # the interval, and the time that writing takes
+    assert (
+        not soak or most_lost_s < 2 * BETWEEN_CHECKPOINTS_S
+    )  # the interval, and the time that writing takes

@@ -21,9 +21,21 @@ class Page:
     """The process `captcha-ocr label`, and what its page sends."""
 
     def __init__(self, folder: Path, out: Path) -> None:
-        command = [sys.executable, "-m", "captcha_ocr", "label", str(folder), "--port", "0", "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "captcha_ocr",
+            "label",
+            str(folder),
+            "--port",
+            "0",
+            "--out",
+            str(out),
+        ]
         command += ["--model", "pretrained"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         address = next(line.split()[1] for line in self.process.stderr if line.startswith("page"))
         self.host, _, token = address.removeprefix("http://").partition("/#token=")
         self.headers = {"Authorization": f"Bearer {token}", "Origin": f"http://{self.host}"}
@@ -70,8 +82,12 @@ def test_no_acknowledged_label_is_lost_when_the_process_is_killed(images, soak, 
         killer.join()
         assert page.process.wait() == -signal.SIGKILL
         page.close()
-        table = {row.filename: row for row in read_table(folder / "labels.csv")} if acknowledged else {}
-        lost = {file: text for file, text in acknowledged.items() if int(table[file].text) < int(text)}
+        table = (
+            {row.filename: row for row in read_table(folder / "labels.csv")} if acknowledged else {}
+        )
+        lost = {
+            file: text for file, text in acknowledged.items() if int(table[file].text) < int(text)
+        }
         assert lost == {}
         assert all(row.problem is None for row in table.values())
         acknowledged |= {file: row.text for file, row in table.items()}

@@ -31,7 +31,9 @@ TEXTS = [*PATHS, "digits", "\0", "\t", "\ud800", "\u202e", "a" * 40_000]
 HARMFUL = st.sampled_from([*NUMBERS, *TEXTS, [], {}, [[]] * 1000]).map(copy.deepcopy)
 VALUES = HARMFUL | st.recursive(  # half of them harmful
     st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 
@@ -62,7 +64,12 @@ def changed(draw, document):
 
 def examples(soak, number):
     """Return settings for so many examples, or fifty times as many with --soak; they are always the same."""
-    how = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
+    how = {
+        "derandomize": True,
+        "database": None,
+        "deadline": None,
+        "suppress_health_check": list(HealthCheck),
+    }
     return settings(max_examples=number * (50 if soak else 1), **how)
 
 
@@ -99,7 +106,9 @@ USES = {
     "torch/config.json": lambda folder, image: (
         Recognizer(folder, engine="torch").predict(image) and check_files(folder)
     ),
-    "onnx/config.json": lambda folder, image: Recognizer(folder, engine="onnx").predict(image) and check_files(folder),
+    "onnx/config.json": lambda folder, image: (
+        Recognizer(folder, engine="onnx").predict(image) and check_files(folder)
+    ),
     "images/generator.json": lambda folder, _: generate(CAPTCHAS, folder, 1),
 }
 
@@ -107,11 +116,18 @@ USES = {
 @pytest.mark.parametrize("file", USES)
 def test_manifests_models_and_options(soak, figure, shards, run, exported, images, tmp_path, file):
     path, image = tmp_path / file, next(images.glob("*.png"))
-    for name, source in {"shards": shards, "torch": run / "best", "onnx": exported, "images": images}.items():
+    for name, source in {
+        "shards": shards,
+        "torch": run / "best",
+        "onnx": exported,
+        "images": images,
+    }.items():
         shutil.copytree(source, tmp_path / name)
 
     def use(document):
-        path.write_text(json.dumps(document)) if path.name == "generator.json" else write(path, document)
+        path.write_text(json.dumps(document)) if path.name == "generator.json" else write(
+            path, document
+        )
         USES[file](path.parent, image)
 
     check_each(soak, figure, 100, json.loads(path.read_bytes()), use)
@@ -146,14 +162,23 @@ def payload(arrays: dict[str, tuple[str, list[int], int]]) -> bytes:
     return len(text).to_bytes(8, "little") + text + bytes(end)
 
 
-ODD_ARRAYS = [("F4", [2], 1), ("F8_E8M0", [1], 1), ("U8", [0, 2**62], 0), ("U8", [1] * 70, 1), ("U8", [2**63], 0)]
+ODD_ARRAYS = [
+    ("F4", [2], 1),
+    ("F8_E8M0", [1], 1),
+    ("U8", [0, 2**62], 0),
+    ("U8", [1] * 70, 1),
+    ("U8", [2**63], 0),
+]
 
 
 @pytest.mark.parametrize("odd", ODD_ARRAYS, ids=str)
 def test_a_shard_with_an_odd_array_is_refused_or_read(shards, tmp_path, odd):
     folder = shutil.copytree(shards, tmp_path / "shards")
     document = json.loads((folder / "manifest.json").read_bytes())
-    shard, (height, width) = document["shards"][0], (document["size"][side] for side in ("height", "width"))
+    shard, (height, width) = (
+        document["shards"][0],
+        (document["size"][side] for side in ("height", "width")),
+    )
     count = shard["count"]
     arrays = {
         "images": ("U8", [count, 1, height, width], count * height * width),
@@ -183,13 +208,17 @@ def test_an_odd_array_among_weights_is_refused(run, shards, tmp_path, file, odd)
             train([shards], folder, TINY.training, QUIET)
 
 
-@pytest.mark.parametrize("kind", [onnx.TensorProto.STRING, onnx.TensorProto.BOOL, onnx.TensorProto.DOUBLE])
+@pytest.mark.parametrize(
+    "kind", [onnx.TensorProto.STRING, onnx.TensorProto.BOOL, onnx.TensorProto.DOUBLE]
+)
 def test_a_network_that_gives_no_numbers_is_refused_by_name(exported, images, tmp_path, kind):
     folder, helper = shutil.copytree(exported, tmp_path / "model"), onnx.helper
     shape = onnx.load(folder / "model.onnx").graph.output[0].type.tensor_type.shape
     shape = [1, *(dimension.dim_value for dimension in shape.dim[1:])]
     values = [b"1" if kind == onnx.TensorProto.STRING else 0] * (shape[1] * shape[2])
-    constant = helper.make_node("Constant", [], ["logits"], value=helper.make_tensor("a", kind, shape, values))
+    constant = helper.make_node(
+        "Constant", [], ["logits"], value=helper.make_tensor("a", kind, shape, values)
+    )
     inputs = [helper.make_tensor_value_info("images", onnx.TensorProto.UINT8, [1, 1, 16, 48])]
     outputs = [helper.make_tensor_value_info("logits", kind, shape)]
     graph = helper.make_graph([constant], "odd", inputs, outputs)
@@ -200,7 +229,19 @@ def test_a_network_that_gives_no_numbers_is_refused_by_name(exported, images, tm
 
 
 CELLS = st.text(st.characters(exclude_characters="\r"), max_size=6) | st.sampled_from(
-    ["00000-12.png", "../a.png", "/etc/passwd", "a\0b.png", "C:\\a.png", "train", "tset", '"', "=1+1", "é", "\ufeff"]
+    [
+        "00000-12.png",
+        "../a.png",
+        "/etc/passwd",
+        "a\0b.png",
+        "C:\\a.png",
+        "train",
+        "tset",
+        '"',
+        "=1+1",
+        "é",
+        "\ufeff",
+    ]
 )
 ROWS = st.lists(st.lists(CELLS, max_size=4), max_size=6)
 

@@ -25,11 +25,32 @@ from captcha_ocr.training.train import train
 
 PACKAGE = Path(captcha_ocr.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "copyreg", "yaml"}
-LOADERS = {"torch.load", "torch.jit.load", "torch.package", "torch.hub", "np.load", "numpy.load", "pandas.read_pickle"}
+UNPICKLERS = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "copyreg",
+    "yaml",
+}
+LOADERS = {
+    "torch.load",
+    "torch.jit.load",
+    "torch.package",
+    "torch.hub",
+    "np.load",
+    "numpy.load",
+    "pandas.read_pickle",
+}
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=[str(path.relative_to(PACKAGE)) for path in SOURCES])
+@pytest.mark.parametrize(
+    "source", SOURCES, ids=[str(path.relative_to(PACKAGE)) for path in SOURCES]
+)
 def test_the_code_has_no_way_to_unpickle_or_to_run_what_it_reads(source):
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -97,14 +118,21 @@ def test_no_loader_runs_a_pickle(whole, form):
         "run/last/optimizer.safetensors": lambda: resume(whole),
         "a.png": lambda: Recognizer().predict(image),
         "a.png in memory": lambda: Recognizer().predict(data),
-        "images/a.png": lambda: prepare(whole / "images", whole / "out", PrepareConfig(preset="tiny"), ONE_WORKER),
+        "images/a.png": lambda: prepare(
+            whole / "images", whole / "out", PrepareConfig(preset="tiny"), ONE_WORKER
+        ),
         "a.ttf": lambda: main(
-            ["generate", "--fonts", str(image), "--out", str(whole / "drawn")], standalone_mode=False
+            ["generate", "--fonts", str(image), "--out", str(whole / "drawn")],
+            standalone_mode=False,
         ),
     }
     for name, load in loaders.items():
         path = whole / name
-        before = {each: each.read_bytes() for each in (path, path.with_name("config.json")) if each.exists()}
+        before = {
+            each: each.read_bytes()
+            for each in (path, path.with_name("config.json"))
+            if each.exists()
+        }
         (put if len(before) == 2 else Path.write_bytes)(path, data)
         with suppress(CaptchaOcrError, SystemExit):
             load()
@@ -122,14 +150,20 @@ def stranger(tmp_path) -> Path:
     return shutil.copytree(PRETRAINED, tmp_path / "model")
 
 
-@pytest.mark.parametrize("place", ["secret.bin", "./secret.bin", "../{here}/secret.bin", "{folder}/secret.bin"])
+@pytest.mark.parametrize(
+    "place", ["secret.bin", "./secret.bin", "../{here}/secret.bin", "{folder}/secret.bin"]
+)
 def test_no_network_has_another_file_read(stranger, monkeypatch, place):
     network = onnx.load(stranger / "model.onnx")
     tensor = max(network.graph.initializer, key=lambda each: len(each.raw_data))
-    (stranger / "secret.bin").write_bytes(tensor.raw_data)  # a loader that reads it has a whole network
+    (stranger / "secret.bin").write_bytes(
+        tensor.raw_data
+    )  # a loader that reads it has a whole network
     monkeypatch.chdir(stranger)
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value=place.format(here=stranger.name, folder=stranger))
+    tensor.external_data.add(
+        key="location", value=place.format(here=stranger.name, folder=stranger)
+    )
     tensor.ClearField("raw_data")
     put(stranger / "model.onnx", network.SerializeToString())
     with pytest.raises(DamagedError, match=r"model\.onnx"):
@@ -142,7 +176,9 @@ def test_a_network_in_onnxruntimes_own_format_is_refused(stranger):
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.save_model_format", "ORT")
     options.optimized_model_filepath = str(stranger / "model.ort")
-    onnxruntime.InferenceSession(stranger / "model.onnx", options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        stranger / "model.onnx", options, providers=["CPUExecutionProvider"]
+    )
     put(stranger / "model.onnx", (stranger / "model.ort").read_bytes())
     with pytest.raises(DamagedError, match=r"model\.onnx"):
         Recognizer(stranger, engine="onnx")

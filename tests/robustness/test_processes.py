@@ -100,9 +100,22 @@ if __name__ == "__main__":
     }
     print(json.dumps({way: read() for way, read in ways.items()}))
 """
-ONE = ("before it was used", "used", "after it was used", "many images", "a fork of a fork", "made after the fork")
+ONE = (
+    "before it was used",
+    "used",
+    "after it was used",
+    "many images",
+    "a fork of a fork",
+    "made after the fork",
+)
 ONE += ("while another thread reads", "forked ProcessPoolExecutor")
-ALL = ("forked Pool, its method", "forked Pool, a function", "Pool of new processes", "threads", "asyncio")
+ALL = (
+    "forked Pool, its method",
+    "forked Pool, a function",
+    "Pool of new processes",
+    "threads",
+    "asyncio",
+)
 ALL += ("read in a thread of the fork",)
 
 
@@ -121,7 +134,9 @@ def read(request, images, tmp_path_factory) -> tuple[dict[str, str], list[str]]:
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), [reading.text for reading in Recognizer(engine=request.param).predict(paths)]
+    return json.loads(done.stdout), [
+        reading.text for reading in Recognizer(engine=request.param).predict(paths)
+    ]
 
 
 @pytest.mark.parametrize("way", ONE)

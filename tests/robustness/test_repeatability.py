@@ -19,17 +19,28 @@ def ocr(words: str, hash_seed: int) -> None:
 def all_steps(folder: Path, number: int, soak: bool) -> dict[str, bytes]:
     """Return everything that generate, prepare and train make there, except what tells of time."""
     folder.mkdir()
-    images, size = ("--count 5000", "") if soak else (f"--count 120 {' '.join(DRAWN_ALIKE)}", "--size 48x16")
+    images, size = (
+        ("--count 5000", "") if soak else (f"--count 120 {' '.join(DRAWN_ALIKE)}", "--size 48x16")
+    )
     ocr(f"generate --out {folder}/images --seed 3 --workers {number} {images}", number)
     ocr(f"prepare {folder}/images --out {folder}/shards --seed 3 --workers {number} {size}", number)
     ocr(f"train --data {folder}/shards --out {folder}/run --seed 3 --epochs 1 --device cpu", number)
     found = contents(folder)
     assert b'"inputs_sha256"' in found.pop("shards/manifest.json")  # it names the folder of images
-    return {name: data for name, data in found.items() if "/run" not in f"/{name}" or name.endswith(".safetensors")}
+    return {
+        name: data
+        for name, data in found.items()
+        if "/run" not in f"/{name}" or name.endswith(".safetensors")
+    }
 
 
-def test_the_same_seed_gives_the_same_bytes_twice_however_many_workers_there_are(tmp_path, soak, figure):
+def test_the_same_seed_gives_the_same_bytes_twice_however_many_workers_there_are(
+    tmp_path, soak, figure
+):
     first, second = (all_steps(tmp_path / str(number), number, soak) for number in (1, 2))
     assert first == second
-    counts = [f"{sum(name.startswith(kind) for name in first)} in {kind}" for kind in ("images/", "shards/", "run/")]
+    counts = [
+        f"{sum(name.startswith(kind) for name in first)} in {kind}"
+        for kind in ("images/", "shards/", "run/")
+    ]
     figure(f"byte-equal files: {', '.join(counts)}")

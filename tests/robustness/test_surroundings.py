@@ -17,7 +17,14 @@ from captcha_ocr.cli.app import main
 OCR = [sys.executable, "-m", "captcha_ocr"]
 QUIETS_ONNXRUNTIME = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "XDG_CACHE_HOME")
 ODD = [
-    *("with space.png", "new\nline.png", "tab\there.png", "-dash.png", "back\\slash.png", "\udcff\udcfe.png"),
+    *(
+        "with space.png",
+        "new\nline.png",
+        "tab\there.png",
+        "-dash.png",
+        "back\\slash.png",
+        "\udcff\udcfe.png",
+    ),
     *("é.png", "*.png", "\u202e.png", "\x1b[31m.png"),
 ]
 
@@ -48,7 +55,13 @@ def test_every_odd_name_can_be_named_takes_one_line_and_is_given_back_as_it_is(o
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == len(ODD) - 1
     assert all(line.decode().count("\t") == 2 for line in done.stdout.splitlines())
-    for shown in (rb"/tab\there.png", rb"/back\\slash.png", rb"/\udcff\udcfe.png", rb"/\u202e.png", rb"/\x1b[31m.png"):
+    for shown in (
+        rb"/tab\there.png",
+        rb"/back\\slash.png",
+        rb"/\udcff\udcfe.png",
+        rb"/\u202e.png",
+        rb"/\x1b[31m.png",
+    ):
         assert shown + b"\t" in done.stdout
     assert any(rb"new\nline.png" in line for line in done.stderr.splitlines())
     assert done.stderr.count(rb"new\nline.png") == 1
@@ -59,8 +72,20 @@ def test_commands_with_workers_run_where_dev_shm_takes_no_files(tmp_path, option
     mount = f"mount -t tmpfs -o {options} none /dev/shm"
     if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("this machine forbids to mount in a namespace of one's own")
-    command = [*OCR, "generate", "--count", "300", "--workers", "2", *DRAWN_ALIKE, "--out", tmp_path / "images"]
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", mount + ' && "$@"', "sh", *command], capture_output=True)
+    command = [
+        *OCR,
+        "generate",
+        "--count",
+        "300",
+        "--workers",
+        "2",
+        *DRAWN_ALIKE,
+        "--out",
+        tmp_path / "images",
+    ]
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", mount + ' && "$@"', "sh", *command], capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     assert b"/dev/shm" in done.stderr
     assert len(list((tmp_path / "images").glob("*.png"))) == 300
@@ -78,8 +103,14 @@ def test_commands_with_workers_run_where_dev_shm_takes_no_files(tmp_path, option
     ],
 )
 def test_no_command_needs_a_home(images, tmp_path, command, home):
-    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
-    paths = [images] if command == "eval" else [images, "--out", tmp_path / "inspected", "--workers", "1"]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")
+    }
+    paths = (
+        [images]
+        if command == "eval"
+        else [images, "--out", tmp_path / "inspected", "--workers", "1"]
+    )
     done = ocr(command, *paths, env=environment if home is None else {**environment, "HOME": home})
     assert done.returncode == 0, done.stderr
 
@@ -90,7 +121,9 @@ def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
     heading, first, *others = (folder / "images" / "labels.csv").read_text().splitlines()
     file, text = first.split(",")
     (folder / "images" / file).rename(folder / "images" / "new\nline.png")
-    (folder / "images" / "labels.csv").write_text("\n".join([heading, f'"new\nline.png",{text}', *others]))
+    (folder / "images" / "labels.csv").write_text(
+        "\n".join([heading, f'"new\nline.png",{text}', *others])
+    )
     shards, run = folder / "shards", folder / "run"
     for words in (
         ["prepare", folder / "images", "--out", shards, "--size", "48x16", "--quiet"],
@@ -102,7 +135,9 @@ def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
 
 
 def test_a_reader_that_left_is_no_error_of_ours(images):
-    process = subprocess.Popen([*OCR, "eval", images], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*OCR, "eval", images], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
@@ -128,7 +163,9 @@ def test_every_step_does_without_the_standard_streams(images, tmp_path):
         ocr generate --count 5 --workers 1 --out "$2/images" && ocr prepare "$1" --size 48x16 --out "$2/shards" &&
         ocr train --data "$2/shards" --epochs 1 --out "$2/run" && ocr eval "$1" --model "$2/run"
     """
-    done = subprocess.run(["sh", "-c", script, sys.executable, images, tmp_path], capture_output=True)
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, images, tmp_path], capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "images").glob("*.png"))) == 5
     assert (tmp_path / "run" / "confusion.png").exists()
@@ -145,7 +182,9 @@ def test_a_full_temporary_folder_is_named_as_one(run, images, monkeypatch, capfd
     assert "temporary file" in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_a_read_only_folder_is_read_and_a_sentence_says_that_it_cannot_be_written(images, run, tmp_path):
+def test_a_read_only_folder_is_read_and_a_sentence_says_that_it_cannot_be_written(
+    images, run, tmp_path
+):
     source, folder = tmp_path / "source", tmp_path / "read-only"
     for name, original in (("images", images), ("run", run)):
         shutil.copytree(original, source / name)
@@ -163,7 +202,11 @@ def test_a_read_only_folder_is_read_and_a_sentence_says_that_it_cannot_be_writte
     assert done.returncode == 0, done.stderr
     done = read_only(*OCR, "eval", "--model", folder / "run", folder / "images")
     assert done.returncode == 0, done.stderr
-    for words in (["generate", "--count", "5"], ["prepare", images], ["inspect", images, "--quiet"]):
+    for words in (
+        ["generate", "--count", "5"],
+        ["prepare", images],
+        ["inspect", images, "--quiet"],
+    ):
         done = read_only(*OCR, *words, "--out", folder / "new")
         assert done.returncode == 1
         assert str(folder / "new") in done.stderr.splitlines()[-1].decode()
@@ -184,7 +227,9 @@ def test_a_file_that_may_not_be_read_is_a_sentence(images, tmp_path):
 
 def test_reading_leaves_nothing_in_the_home_folder(images, tmp_path):
     """By default onnxruntime keeps the events that it wants to send there."""
-    environment = {name: value for name, value in os.environ.items() if name not in QUIETS_ONNXRUNTIME}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in QUIETS_ONNXRUNTIME
+    }
     done = ocr("eval", images, "--engine", "onnx", env=environment | {"HOME": os.fspath(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.iterdir())

@@ -21,8 +21,12 @@ def test_eight_threads_read_what_one_reads(images, soak, figure, engine):
             together = list(pool.map(recognizer.predict, islice(cycle(files), reads)))
             assert [reading.text for reading in together] == [reading.text for reading in expected]
             confidences = [reading.confidence for reading in together]
-            assert confidences == pytest.approx([reading.confidence for reading in expected], abs=1e-5)
+            assert confidences == pytest.approx(
+                [reading.confidence for reading in expected], abs=1e-5
+            )
             memory.append(resident_mb() if soak else 0.0)
     growth = memory[-1] - memory[0]
-    figure(f"{rounds * reads:,} reads, as by one thread; {growth:.1f} MB more than after the first {reads:,}")
+    figure(
+        f"{rounds * reads:,} reads, as by one thread; {growth:.1f} MB more than after the first {reads:,}"
+    )
     assert growth < MOST_GROWTH_MB

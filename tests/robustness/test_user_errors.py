@@ -21,15 +21,31 @@ FOLDERS = {  # the images in them
     "serial": [f"{number}.png" for number in range(1, 21)],
     "broken": ["12.png", "34.png"],
 }
-DAMAGED = ["shards/manifest.json", "shards/train-00000.safetensors.gz", "run/run.json", "run/best/model.safetensors"]
-DAMAGED += ["model/config.json", "model/model.safetensors", "exported/model.onnx", "images/generator.json"]
+DAMAGED = [
+    "shards/manifest.json",
+    "shards/train-00000.safetensors.gz",
+    "run/run.json",
+    "run/best/model.safetensors",
+]
+DAMAGED += [
+    "model/config.json",
+    "model/model.safetensors",
+    "exported/model.onnx",
+    "images/generator.json",
+]
 
 
 @pytest.fixture(scope="module")
 def scene(images, shards, run, exported, tmp_path_factory) -> Path:
     """A folder in which everything there is has a damaged, an empty and a foreign relative."""
     folder, image = tmp_path_factory.mktemp("scene"), next(images.glob("*.png")).read_bytes()
-    sources = {"images": images, "shards": shards, "run": run, "model": run / "best", "exported": exported}
+    sources = {
+        "images": images,
+        "shards": shards,
+        "run": run,
+        "model": run / "best",
+        "exported": exported,
+    }
     for name, source in sources.items():
         shutil.copytree(source, folder / name)
     prepare_folds(images, folder / "folds", 2, PrepareConfig(preset="tiny"), ONE_WORKER)
@@ -37,7 +53,9 @@ def scene(images, shards, run, exported, tmp_path_factory) -> Path:
         (folder / name).mkdir()
         for number, file in enumerate(files):
             # What follows the end of a PNG makes it another file with the same pixels.
-            (folder / name / file).write_bytes(b"broken" if name == "broken" else image + bytes([number]))
+            (folder / name / file).write_bytes(
+                b"broken" if name == "broken" else image + bytes([number])
+            )
     make_files(folder, image)
     for file in DAMAGED:
         kind, _, rest = file.partition("/")
@@ -78,39 +96,97 @@ TRAIN = "train --preset tiny --device cpu --data shards --out new"
 LONG = "9" * 5000
 BAD_VALUES = {  # the sentence names the option
     "generate --out new": [
-        *("--count 0", "--count x", "--start -1", "--size 160", "--size 0x60", f"--size {LONG}x60", "--fonts gone.ttf"),
-        *("--font-sizes big", f"--font-sizes {LONG}", "--warp strong", "--renderer gl", "--seed -1"),
+        *(
+            "--count 0",
+            "--count x",
+            "--start -1",
+            "--size 160",
+            "--size 0x60",
+            f"--size {LONG}x60",
+            "--fonts gone.ttf",
+        ),
+        *(
+            "--font-sizes big",
+            f"--font-sizes {LONG}",
+            "--warp strong",
+            "--renderer gl",
+            "--seed -1",
+        ),
         *("--seed 99999999999", "--workers 0"),
     ],
     "prepare images --out new": [
         *("--label-pattern (", "--labels gone.csv", "--length 9"),
-        *("--split 50/50", "--split 80/20/0", "--folds 1", "--channels 2", "--preset best", "--max-bytes 0"),
+        *(
+            "--split 50/50",
+            "--split 80/20/0",
+            "--folds 1",
+            "--channels 2",
+            "--preset best",
+            "--max-bytes 0",
+        ),
     ],
     TRAIN: [
-        *("--epochs 0", "--patience 0", "--batch-size 1", "--lr 0", "--lr nan", "--images 1", "--schedule steep"),
+        *(
+            "--epochs 0",
+            "--patience 0",
+            "--batch-size 1",
+            "--lr 0",
+            "--lr nan",
+            "--images 1",
+            "--schedule steep",
+        ),
         *("--loss mse", "--precision int4", "--keep-every 0"),
     ],
     "curve shards --out new": ["--images some"],
     "bench": ["--preset best"],
-    "eval images": ["--max-bytes -1", "--min-confidence 2", "--min-confidence nan", "--labels gone.csv"],
+    "eval images": [
+        "--max-bytes -1",
+        "--min-confidence 2",
+        "--min-confidence nan",
+        "--labels gone.csv",
+    ],
 }
 NOTHING_THERE = [
-    *("prepare gone --out new", "inspect gone", "inspect images --model gone --out new", "train --data gone --out new"),
-    *(f"{TRAIN} --init gone", f"{TRAIN} --resume gone", "curve gone --out new", "export images --model gone"),
+    *(
+        "prepare gone --out new",
+        "inspect gone",
+        "inspect images --model gone --out new",
+        "train --data gone --out new",
+    ),
+    *(
+        f"{TRAIN} --init gone",
+        f"{TRAIN} --resume gone",
+        "curve gone --out new",
+        "export images --model gone",
+    ),
     *("export gone --model model", "eval images --model gone"),
 ]
 WITH_A_MODEL = ["eval images --model", "export images --model", f"{TRAIN} --init"]
 UNREADABLE = [  # the last word is what cannot be read
-    *("eval gone.png", "eval gone*.png", "eval text.png", "eval empty.png", "eval cut.png", "eval flipped.png"),
+    *(
+        "eval gone.png",
+        "eval gone*.png",
+        "eval text.png",
+        "eval empty.png",
+        "eval cut.png",
+        "eval flipped.png",
+    ),
     *("eval nothing", "eval fifo.png", "eval loop.png", "eval /dev/zero", "eval text.png/a.png"),
 ]
 UNREADABLE_TABLES = [
-    *(f"prepare images --out new --labels {name}" for name in ("latin.csv", "fifo.csv", "/dev/zero")),
+    *(
+        f"prepare images --out new --labels {name}"
+        for name in ("latin.csv", "fifo.csv", "/dev/zero")
+    ),
     *("prepare images --out new --corrections deep.jsonl", "eval images --labels fifo.csv"),
     "eval images --labels deep.jsonl",
 ]
 CASES = [  # command, exit status, what one line on stderr names
-    *((f"{command} {option}", 2, option.split()[0]) for command, options in BAD_VALUES.items() for option in options),
+    *(
+        (f"{command} {option}", 2, option.split()[0])
+        for command, options in BAD_VALUES.items()
+        for option in options
+    ),
     *((command, 2, "gone") for command in NOTHING_THERE),
     *((command, 1, command.split()[-1]) for command in UNREADABLE),
     *((command, 2, command.split()[-1]) for command in UNREADABLE_TABLES),
@@ -150,7 +226,11 @@ CASES = [  # command, exit status, what one line on stderr names
     ("prepare long --out new", 2, "64"),
     ("prepare one --out new", 2, "1"),
     ("prepare broken --out new", 2, "12.png 34.png"),
-    ("prepare images --out new --label-pattern a{9999999999}", 2, "--label-pattern 'a{9999999999}'"),
+    (
+        "prepare images --out new --label-pattern a{9999999999}",
+        2,
+        "--label-pattern 'a{9999999999}'",
+    ),
     ("prepare images --out new --label-pattern zzz", 2, "00000-15.png --label-pattern"),
     ("prepare images --out new --labels headless.csv", 2, "headless.csv filename,text"),
     ("prepare images --out new --labels twice.csv", 2, "twice.csv 'text'"),
@@ -159,7 +239,11 @@ CASES = [  # command, exit status, what one line on stderr names
     ("prepare images --out new --labels strangers.csv", 2, "strangers.csv images z.png"),
     ("prepare images --out new --labels leaving.csv", 2, "leaving.csv images ../images/a.png"),
     ("prepare images --out new --corrections strangers.csv", 2, "strangers.csv images z.png"),
-    ("prepare images --out new --labels headless.csv --label-pattern x", 2, "--labels --label-pattern"),
+    (
+        "prepare images --out new --labels headless.csv --label-pattern x",
+        2,
+        "--labels --label-pattern",
+    ),
     ("prepare images --out new --charset xyz", 2, "xyz 00000-15.png"),
     ("prepare images --out new --folds 5 --split 70/20/10", 2, "--folds --split"),
     ("prepare images --out shards --folds 5", 2, "shards --out"),
@@ -167,12 +251,32 @@ CASES = [  # command, exit status, what one line on stderr names
     ("prepare images --out new --size 4x4", 2, "--size 8 1024"),
     ("prepare images --out new --max-bytes 10", 2, "10 --max-bytes"),
     ("prepare images --out shards --preset seed", 2, "shards 48x16 56x24 --out --force"),
-    ("prepare images --out shards --preset tiny --length 2", 2, "--length: unset -> 2 --out --force"),
+    (
+        "prepare images --out shards --preset tiny --length 2",
+        2,
+        "--length: unset -> 2 --out --force",
+    ),
     ("prepare images --out shards --preset tiny --seed 7", 2, "--seed: 0 -> 7"),
-    ("prepare images --out shards --preset tiny --split 70/20/10", 2, "--split: 80/10/10 -> 70/20/10"),
-    ("prepare images --out shards --preset tiny --case-sensitive", 2, "--case-sensitive: unset -> set"),
-    ("prepare images --out shards --preset tiny --max-bytes 999999", 2, "--max-bytes: unset -> 999999"),
-    ("prepare images --out shards --preset tiny --charset 0123456789", 2, "--charset: unset -> 0123456789"),
+    (
+        "prepare images --out shards --preset tiny --split 70/20/10",
+        2,
+        "--split: 80/10/10 -> 70/20/10",
+    ),
+    (
+        "prepare images --out shards --preset tiny --case-sensitive",
+        2,
+        "--case-sensitive: unset -> set",
+    ),
+    (
+        "prepare images --out shards --preset tiny --max-bytes 999999",
+        2,
+        "--max-bytes: unset -> 999999",
+    ),
+    (
+        "prepare images --out shards --preset tiny --charset 0123456789",
+        2,
+        "--charset: unset -> 0123456789",
+    ),
     ("prepare images --out shards-manifest", 3, "shards-manifest/manifest.json"),
     ("prepare images --out shards-newer", 3, "shards-newer/manifest.json 99"),
     ("prepare images --out foreign --force", 2, "foreign/manifest.json --out"),
@@ -223,14 +327,20 @@ CASES = [  # command, exit status, what one line on stderr names
 ]
 
 
-@pytest.mark.parametrize(("command", "status", "names"), CASES, ids=[case[0][:80] or "nothing" for case in CASES])
-def test_a_mistake_is_a_sentence_and_the_right_exit_status(scene, monkeypatch, command, status, names):
+@pytest.mark.parametrize(
+    ("command", "status", "names"), CASES, ids=[case[0][:80] or "nothing" for case in CASES]
+)
+def test_a_mistake_is_a_sentence_and_the_right_exit_status(
+    scene, monkeypatch, command, status, names
+):
     monkeypatch.chdir(scene)
     before = sorted(scene.rglob("*"))
     result = invoke(*(command.split(" ") if command else []))
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == status, result.stderr
-    said = [line for line in result.stderr.splitlines() if all(name in line for name in names.split())]
+    said = [
+        line for line in result.stderr.splitlines() if all(name in line for name in names.split())
+    ]
     assert said, result.stderr
     assert "Traceback" not in result.stderr
     assert all(line.isprintable() for line in said)

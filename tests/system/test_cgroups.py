@@ -18,18 +18,50 @@ OLD = "12:memory:/a\n4:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0:
             {"kubepods/pod1/c1/cpu.max": "max 100000", "kubepods/cpu.max": "200000 100000"},
             2.0,
         ),
-        (HOST, {"user.slice/cpu.max": "300000 100000", "user.slice/session-1.scope/cpu.max": "100000 50000"}, 2.0),
-        ("0::/../..\n", {"cpu.max": "100000 100000\n"}, 1.0),  # a namespace that does not show the group
-        (OLD, {"cpu/docker/0123/cpu.cfs_quota_us": "250000\n", "cpu/docker/0123/cpu.cfs_period_us": "100000\n"}, 2.5),
-        (OLD, {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.0),  # docker, version 1
+        (
+            HOST,
+            {
+                "user.slice/cpu.max": "300000 100000",
+                "user.slice/session-1.scope/cpu.max": "100000 50000",
+            },
+            2.0,
+        ),
+        (
+            "0::/../..\n",
+            {"cpu.max": "100000 100000\n"},
+            1.0,
+        ),  # a namespace that does not show the group
+        (
+            OLD,
+            {
+                "cpu/docker/0123/cpu.cfs_quota_us": "250000\n",
+                "cpu/docker/0123/cpu.cfs_period_us": "100000\n",
+            },
+            2.5,
+        ),
+        (
+            OLD,
+            {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+            1.0,
+        ),  # docker, version 1
         (OLD, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ("3:cpuacct,cpu:/\n", {"cpu/cpu.cfs_quota_us": "40000", "cpu/cpu.cfs_period_us": "20000"}, 2.0),
-        ("3:cpuset:/\n2:cpuacct:/\n", {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, None),
+        (
+            "3:cpuacct,cpu:/\n",
+            {"cpu/cpu.cfs_quota_us": "40000", "cpu/cpu.cfs_period_us": "20000"},
+            2.0,
+        ),
+        (
+            "3:cpuset:/\n2:cpuacct:/\n",
+            {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"},
+            None,
+        ),
         (OLD, {"cpu/cpu.cfs_quota_us": "100000\n"}, None),
         ("0::/\n", {"cpu.max": "nonsense\n"}, None),
     ],
 )
-def test_the_quota_of_a_process_is_the_smallest_of_its_control_groups(tmp_path, membership, files, quota):
+def test_the_quota_of_a_process_is_the_smallest_of_its_control_groups(
+    tmp_path, membership, files, quota
+):
     (tmp_path / "membership").write_text(membership)
     for name, text in files.items():
         file = tmp_path / "mount" / name

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from captcha_ocr.system import console as progress
-from captcha_ocr.system.console import ProgressBar, Table, command_line, counted, duration, in_groups
+from captcha_ocr.system.console import (
+    ProgressBar,
+    Table,
+    command_line,
+    counted,
+    duration,
+    in_groups,
+)
 
 
 class Terminal(io.StringIO):
@@ -15,9 +22,17 @@ class Terminal(io.StringIO):
 
 
 def test_durations_and_numbers_are_easy_to_read():
-    assert [duration(seconds) for seconds in (0.4, 59.6, 365)] == ["0 s", "1 min 00 s", "6 min 05 s"]
+    assert [duration(seconds) for seconds in (0.4, 59.6, 365)] == [
+        "0 s",
+        "1 min 00 s",
+        "6 min 05 s",
+    ]
     assert duration(7800) == "2 h 10 min"
-    assert [counted(number, "epoch") for number in (1, 2, 1000)] == ["1 epoch", "2 epochs", "1,000 epochs"]
+    assert [counted(number, "epoch") for number in (1, 2, 1000)] == [
+        "1 epoch",
+        "2 epochs",
+        "1,000 epochs",
+    ]
     assert [counted(number, "process") for number in (1, 2)] == ["1 process", "2 processes"]
 
 
@@ -26,7 +41,11 @@ def test_durations_and_numbers_are_easy_to_read():
     ("called", "path", "expected"),
     [
         (".venv/bin/captcha-ocr", "elsewhere", "captcha-ocr"),  # a link on PATH to the same program
-        (".venv/bin/captcha-ocr", "other", ".venv/bin/captcha-ocr"),  # another program of this name is on PATH
+        (
+            ".venv/bin/captcha-ocr",
+            "other",
+            ".venv/bin/captcha-ocr",
+        ),  # another program of this name is on PATH
         (".venv/bin/captcha-ocr", "empty", ".venv/bin/captcha-ocr"),
         ("my env/bin/captcha-ocr", "empty", "'my env/bin/captcha-ocr'"),
         ("captcha_ocr/__main__.py", "empty", "captcha-ocr"),
@@ -71,7 +90,12 @@ def test_a_file_gets_a_line_with_the_time_left_now_and_then(monkeypatch, capsys)
 
 @pytest.mark.parametrize(
     ("cells", "line"),
-    [(("1/9", "0.5"), "  1/9   0.5"), ((1, ""), "    1"), (("", "9"), "          9"), (("123456", 7), "123456     7")],
+    [
+        (("1/9", "0.5"), "  1/9   0.5"),
+        ((1, ""), "    1"),
+        (("", "9"), "          9"),
+        (("123456", 7), "123456     7"),
+    ],
 )
 def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
     table = Table({"epoch": 5, "left": 6})
@@ -83,7 +107,10 @@ def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
 
 def test_equal_reasons_are_told_once_with_their_number():
     problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
-    problems |= {"y.png": "its text 'ab' has 2 characters", "z.png": "its text 'abc' has 3 characters"}
+    problems |= {
+        "y.png": "its text 'ab' has 2 characters",
+        "z.png": "its text 'abc' has 3 characters",
+    }
     assert in_groups(problems) == [
         "0.png, 1.png, 2.png and 6 more: no text",
         "y.png, z.png: its text 'ab' has 2 characters",

@@ -16,7 +16,10 @@ def nested(levels: int) -> bytes:
 
 def test_a_document_is_readable_text_that_comes_back(tmp_path):
     assert to_json({"text": "é"}).decode() == '{\n  "text": "é"\n}\n'
-    for data, document in ((to_json(DOCUMENT), DOCUMENT), (nested(MAX_NESTING), json.loads(nested(MAX_NESTING)))):
+    for data, document in (
+        (to_json(DOCUMENT), DOCUMENT),
+        (nested(MAX_NESTING), json.loads(nested(MAX_NESTING))),
+    ):
         (tmp_path / "a.json").write_bytes(data)
         assert read_json(tmp_path / "a.json") == document
 
@@ -49,7 +52,10 @@ def test_the_seal_covers_every_key_in_any_order():
 def test_a_sealed_document_comes_back(tmp_path):
     (tmp_path / "a.json").write_bytes(sealed(DOCUMENT))
     assert read_sealed(tmp_path / "a.json", "captcha-ocr test", 1) == seal(DOCUMENT)
-    for file_format, version, named in (("captcha-ocr other", 1, "captcha-ocr other"), ("captcha-ocr test", 77, "77")):
+    for file_format, version, named in (
+        ("captcha-ocr other", 1, "captcha-ocr other"),
+        ("captcha-ocr test", 77, "77"),
+    ):
         with pytest.raises(DamagedError, match=named):
             read_sealed(tmp_path / "a.json", file_format, version)
 

@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.system.files import LOCK_FILE, TEMPORARY, read_checked, sha256, write_in_turn, writing_to
+from captcha_ocr.system.files import (
+    LOCK_FILE,
+    TEMPORARY,
+    read_checked,
+    sha256,
+    write_in_turn,
+    writing_to,
+)
 
 
 def names(folder) -> list[str]:
@@ -30,7 +37,9 @@ def test_a_write_that_fails_names_the_file_and_keeps_all_old_ones(tmp_path, monk
     a, b = tmp_path / "a.json", tmp_path / "b.json"
     a.write_bytes(b"old")
     monkeypatch.setattr(os, "fsync", fail_at_second)
-    error, named = (OSError, r"a\.json") if number == errno.EFBIG else (CaptchaOcrError, r"a\.json.*\b6\b")
+    error, named = (
+        (OSError, r"a\.json") if number == errno.EFBIG else (CaptchaOcrError, r"a\.json.*\b6\b")
+    )
     with pytest.raises(error, match=named):
         write_in_turn([(a, b"new"), (b, b"new")])
     assert (a.read_bytes(), names(tmp_path)) == (b"old", ["a.json"])
@@ -65,7 +74,10 @@ def test_a_folder_that_is_a_file_or_a_broken_link_is_refused(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nothing")
     for name in ("file", "link"):
-        with pytest.raises(UsageError, match=re.escape(str(tmp_path / name))), writing_to(tmp_path / name):
+        with (
+            pytest.raises(UsageError, match=re.escape(str(tmp_path / name))),
+            writing_to(tmp_path / name),
+        ):
             raise AssertionError
 
 

@@ -8,7 +8,12 @@ from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 @pytest.mark.parametrize(
     ("characters", "name"),
-    [("0O", OWN_FONTS[0]), ("aßя\u0301", OWN_FONTS[0]), ("ש12", OWN_FONTS[1]), ("ֿאב", OWN_FONTS[1])],
+    [
+        ("0O", OWN_FONTS[0]),
+        ("aßя\u0301", OWN_FONTS[0]),
+        ("ש12", OWN_FONTS[1]),
+        ("ֿאב", OWN_FONTS[1]),
+    ],
 )
 def test_an_own_font_that_has_all_characters_comes_first(characters, name):
     assert {Path(font.fname) for font in fonts_for(characters).values()} == {Path(findfont(name))}
@@ -16,7 +21,11 @@ def test_an_own_font_that_has_all_characters_comes_first(characters, name):
 
 def test_what_the_own_fonts_lack_comes_from_another_that_has_it():
     own = [get_font(findfont(name)) for name in OWN_FONTS]
-    lacking = [chr(code) for code in range(0x1D400, 0x1D800) if not any(font.get_char_index(code) for font in own)]
+    lacking = [
+        chr(code)
+        for code in range(0x1D400, 0x1D800)
+        if not any(font.get_char_index(code) for font in own)
+    ]
     found = fonts_for(lacking)  # letters of mathematics, which matplotlib's STIX fonts have
     assert found
     for character, font in found.items():

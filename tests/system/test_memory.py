@@ -21,9 +21,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def page_faults(word):
     """The page faults of a process that frees arrays and makes others of the same sizes."""
-    return int(subprocess.run([sys.executable, "-c", FAULTS, word], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", FAULTS, word], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone gives memory back so soon")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="glibc alone gives memory back so soon"
+)
 def test_memory_that_is_freed_is_used_again():
     assert page_faults("keep") < 100 < page_faults("leave")

@@ -11,7 +11,13 @@ import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system import parallel
-from captcha_ocr.system.parallel import JOBS_PER_SLICE, Workers, available_workers, map_in_threads, map_jobs
+from captcha_ocr.system.parallel import (
+    JOBS_PER_SLICE,
+    Workers,
+    available_workers,
+    map_in_threads,
+    map_jobs,
+)
 
 
 def with_process(job):
@@ -23,9 +29,12 @@ def texts(numbers):
 
 
 @pytest.mark.parametrize(
-    ("processors", "quota", "workers"), [(8, None, 8), (8, 2.0, 2), (8, 1.5, 2), (8, 0.1, 1), (2, 64.0, 2), (1, 0.5, 1)]
+    ("processors", "quota", "workers"),
+    [(8, None, 8), (8, 2.0, 2), (8, 1.5, 2), (8, 0.1, 1), (2, 64.0, 2), (1, 0.5, 1)],
 )
-def test_there_are_as_many_workers_as_processors_and_quota_allow(monkeypatch, processors, quota, workers):
+def test_there_are_as_many_workers_as_processors_and_quota_allow(
+    monkeypatch, processors, quota, workers
+):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
     monkeypatch.setattr(parallel, "processor_quota", lambda: quota)
     assert available_workers() == workers
@@ -36,7 +45,9 @@ def test_one_worker_or_job_needs_no_other_process(jobs, workers):
     assert list(map_jobs(with_process, jobs, workers)) == [(job, os.getpid()) for job in jobs]
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.ENOSYS, errno.EACCES, errno.ENOENT, errno.EMFILE])
+@pytest.mark.parametrize(
+    "code", [errno.EROFS, errno.ENOSPC, errno.ENOSYS, errno.EACCES, errno.ENOENT, errno.EMFILE]
+)
 def test_one_process_works_where_the_system_has_no_semaphores(monkeypatch, capsys, code):
     def refuse(*_):
         raise OSError(code, os.strerror(code))
@@ -64,7 +75,11 @@ def test_two_workers_are_other_processes_and_may_be_stopped_early():
 
 @pytest.mark.parametrize("workers", [1, 2, None], ids=["this process", "processes", "threads"])
 def test_the_error_of_a_job_reaches_the_caller(workers):
-    results = map_jobs(int, ["1", "x"], workers) if workers else map_in_threads(lambda some: [*map(int, some)], "1x")
+    results = (
+        map_jobs(int, ["1", "x"], workers)
+        if workers
+        else map_in_threads(lambda some: [*map(int, some)], "1x")
+    )
     with pytest.raises(ValueError, match="'x'"):
         list(results)
 
@@ -91,7 +106,9 @@ def test_workers_stay_for_the_next_jobs_and_yield_to_other_processes():
 @pytest.mark.parametrize("has_semaphores", [True, False])
 def test_results_are_waited_for_without_being_taken(monkeypatch, capsys, has_semaphores):
     if not has_semaphores:
-        monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+        monkeypatch.setattr(
+            multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
+        )
     with Workers(2) as workers:
         results = workers.start(str, range(5))
         if not has_semaphores:
@@ -164,13 +181,17 @@ def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
         return [threading.get_ident()] * len(jobs)
 
     threads = list(map_in_threads(thread_of, range(3 * JOBS_PER_SLICE)))
-    slices = [threads[first : first + JOBS_PER_SLICE] for first in range(0, len(threads), JOBS_PER_SLICE)]
+    slices = [
+        threads[first : first + JOBS_PER_SLICE] for first in range(0, len(threads), JOBS_PER_SLICE)
+    ]
     assert [len(set(each)) for each in slices] == [1, 1, 1]
     assert len(set(threads)) == 3
 
 
 @pytest.mark.parametrize(
-    ("moment", "slice_length"), [(-1, 1), (3600, JOBS_PER_SLICE)], ids=["slow source", "fast source"]
+    ("moment", "slice_length"),
+    [(-1, 1), (3600, JOBS_PER_SLICE)],
+    ids=["slow source", "fast source"],
 )
 def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice_length):
     monkeypatch.setattr("captcha_ocr.system.parallel.MAX_WAIT_S", moment)

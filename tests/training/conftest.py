@@ -18,7 +18,14 @@ from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Trainer
 
 ALONE = ProcessGroup(torch.device("cpu"))
-OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream")  # of `train`; others are of its configuration
+OPTIONS = (
+    "force",
+    "init",
+    "keep_every",
+    "quiet",
+    "resume",
+    "stream",
+)  # of `train`; others are of its configuration
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +46,10 @@ def learn(shards, config):
         options = {name: changes.pop(name) for name in OPTIONS if name in changes}
         options["resume"] = str(options.get("resume", "auto"))
         return train(
-            changes.pop("draw", None) or data or [shards], out, replace(config, **changes), replace(QUIET, **options)
+            changes.pop("draw", None) or data or [shards],
+            out,
+            replace(config, **changes),
+            replace(QUIET, **options),
         )
 
     return learn
@@ -69,7 +79,9 @@ def trainer_of(shards, tiny_preset):
 
     def make(**options) -> Trainer:
         config = replace(tiny_preset.training, **options)
-        return Trainer(model_for(read_dataset([shards]), config), config, BatchPartition(48, 10, ALONE))
+        return Trainer(
+            model_for(read_dataset([shards]), config), config, BatchPartition(48, 10, ALONE)
+        )
 
     return make
 

@@ -40,11 +40,31 @@ def test_a_good_run_gets_no_advice(end, dataset):
 @pytest.mark.parametrize(
     ("end", "changes", "named"),
     [
-        (finished(0, 0, wrong="XX"), {}, ["0.0%", "--patience 40", "--out"]),  # early stopping after 7 of 100 epochs
-        (finished(0, 0, wrong="XX"), {"schedule": "constant", "preset": "seed"}, ["0.0%", "labels"]),
-        (finished(200, 150), {}, ["100.0%", "75.0%", "with --preset few and", "with --init pretrained and", "--out"]),
-        (finished(200, 150), {"epochs": 7}, ["100.0%", "75.0%", "7 of the 100 epochs", "with --epochs 100"]),
-        (finished(100, 98), {"epochs": 7}, ["50.0%", "--epochs 100", "the command that began this run"]),
+        (
+            finished(0, 0, wrong="XX"),
+            {},
+            ["0.0%", "--patience 40", "--out"],
+        ),  # early stopping after 7 of 100 epochs
+        (
+            finished(0, 0, wrong="XX"),
+            {"schedule": "constant", "preset": "seed"},
+            ["0.0%", "labels"],
+        ),
+        (
+            finished(200, 150),
+            {},
+            ["100.0%", "75.0%", "with --preset few and", "with --init pretrained and", "--out"],
+        ),
+        (
+            finished(200, 150),
+            {"epochs": 7},
+            ["100.0%", "75.0%", "7 of the 100 epochs", "with --epochs 100"],
+        ),
+        (
+            finished(100, 98),
+            {"epochs": 7},
+            ["50.0%", "--epochs 100", "the command that began this run"],
+        ),
         (finished(100, 98), {"epochs": 8}, ["50.0%", "--patience 40", "--out"]),
     ],
 )
@@ -63,7 +83,10 @@ def test_what_does_not_fit_or_cannot_be_measured_is_not_advised(dataset):
     assert "few" not in sentence
     assert "pretrained" not in sentence
     untested = replace(spec, images={**spec.images, "test": 0})
-    assert "captcha-ocr curve" not in advice(finished(200, 150), untested, Origin(dataset, Path("out")))[0]
+    assert (
+        "captcha-ocr curve"
+        not in advice(finished(200, 150), untested, Origin(dataset, Path("out")))[0]
+    )
 
 
 def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset):
@@ -110,10 +133,14 @@ def test_the_origin_of_a_finished_run_on_drawings_is_found(learn, drawings, tmp_
     spec, ended = read_run(tmp_path / "run")
     assert ended is not None
     origin = read_origin(tmp_path / "run", spec)
-    assert origin == Origin(DrawnData.of(drawings, spec.training), tmp_path / "run", TrainOptions("cpu"))
+    assert origin == Origin(
+        DrawnData.of(drawings, spec.training), tmp_path / "run", TrainOptions("cpu")
+    )
 
 
-def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_are_gone(shards, run, tmp_path):
+def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_are_gone(
+    shards, run, tmp_path
+):
     copied = shutil.copytree(run, tmp_path / "my run")
     document = json.loads((copied / "run.json").read_bytes())
     spec, ended = RunSpec.from_dict(document), finished(100, 98)
@@ -125,9 +152,18 @@ def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_a
     given = document["given"] | {"init": "pretrained", "threads": 2}
     amend(copied / "run.json", finished=asdict(ended), given=given)
     options = TrainOptions("cpu", init=PRETRAINED, threads=2)
-    assert advice_on_run(copied) == advice(ended, spec, Origin(read_dataset([shards]), copied, options))
-    assert all(word in advice_on_run(copied)[0] for word in ("--init pretrained", "--threads 2", str(shards)))
-    for changes in ({"given": given | {"data": [str(tmp_path)]}}, {"given": None}, {"data": "others"}):
+    assert advice_on_run(copied) == advice(
+        ended, spec, Origin(read_dataset([shards]), copied, options)
+    )
+    assert all(
+        word in advice_on_run(copied)[0]
+        for word in ("--init pretrained", "--threads 2", str(shards))
+    )
+    for changes in (
+        {"given": given | {"data": [str(tmp_path)]}},
+        {"given": None},
+        {"data": "others"},
+    ):
         amend(copied / "run.json", **{"given": given, "data": spec.data, **changes})
         assert "captcha-ocr" not in advice_on_run(copied)[0]
     amend(copied / "run.json", finished=None)

@@ -13,7 +13,13 @@ from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.training.batches import BatchPartition, DrawnBatches, ResidentBatches, StreamedBatches, load_split
+from captcha_ocr.training.batches import (
+    BatchPartition,
+    DrawnBatches,
+    ResidentBatches,
+    StreamedBatches,
+    load_split,
+)
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.drawing import DrawnData, draw_images
 
@@ -56,13 +62,19 @@ def test_batches_hold_every_sample_once_in_order_or_in_that_of_a_generator():
 
 def test_batches_of_drawings_have_the_width_of_their_widest():
     widths = torch.tensor([2, 4, 2, 3, 2, 4, 3])
-    images = torch.arange(4).expand(7, 1, 1, 4).clamp_max(widths.view(7, 1, 1, 1) - 1)  # the last column is repeated
+    images = (
+        torch.arange(4).expand(7, 1, 1, 4).clamp_max(widths.view(7, 1, 1, 1) - 1)
+    )  # the last column is repeated
     batches = DrawnBatches(images.to(torch.uint8), torch.arange(7).view(7, 1), widths)
     for found in (list(batches.in_order(2)), list(batches.shuffled(2, seeded(3)))):
-        assert sorted(in_one((labels, labels) for _, labels in found)[1].flatten().tolist()) == list(range(7))
+        assert sorted(
+            in_one((labels, labels) for _, labels in found)[1].flatten().tolist()
+        ) == list(range(7))
         for batch, labels in found:
             assert batch.shape[-1] == widths[labels.flatten()].max()
-            assert torch.equal(batch, images.to(torch.uint8)[labels.flatten(), ..., : batch.shape[-1]])
+            assert torch.equal(
+                batch, images.to(torch.uint8)[labels.flatten(), ..., : batch.shape[-1]]
+            )
     assert [images.shape[-1] for images, _ in batches.in_order(2)] == [2, 3, 4, 4]
     assert [len(images) for images, _ in batches.shuffled(2, seeded(3))][-1] == 1
     rest = list(batches.shuffled(2, seeded(3), done=1))
@@ -89,14 +101,23 @@ def shown(batches, epoch: int, epochs: int | None = None) -> torch.Tensor:
     """Train on an epoch, and return its images in the order in which they are drawn."""
     batches.show(epoch, epochs)
     assert batches.wait(60) == 0
-    assert sum(len(images) for images, _ in batches.shuffled(10, seeded(0))) == len(batches.images) == len(batches)
+    assert (
+        sum(len(images) for images, _ in batches.shuffled(10, seeded(0)))
+        == len(batches.images)
+        == len(batches)
+    )
     return batches.images
 
 
 def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(drawn):
     batches = drawn()
     blocks = [shown(batches, epoch, 5) for epoch in range(5)]
-    assert [torch.equal(one, other) for one, other in pairwise(blocks)] == [True, False, True, False]
+    assert [torch.equal(one, other) for one, other in pairwise(blocks)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert batches.drawn is None  # no epoch shows another block
     for block, images in enumerate(blocks[::2]):
         (job,) = batches.data.jobs("train", range(24), block)
@@ -111,7 +132,9 @@ def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypat
     monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
     one = drawn()
     if not has_semaphores:
-        monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+        monkeypatch.setattr(
+            multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
+        )
     two = drawn(workers=2)
     for epoch in (0, 2, 3):
         assert torch.equal(shown(one, epoch), shown(two, epoch))
@@ -127,7 +150,9 @@ def test_the_processes_of_a_run_draw_a_block_together(drawn):
 def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
     monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
     monkeypatch.setattr("captcha_ocr.training.batches.DRAWINGS_PER_JOB", 5)
-    monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere"))
+    monkeypatch.setattr(
+        multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
+    )
     batches = drawn()
     batches.show(0, None)
     assert batches.wait(0) == len(batches) == 24
@@ -135,7 +160,9 @@ def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
 
 
 def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1)
+    monkeypatch.setattr(
+        "captcha_ocr.training.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
+    )
     with pytest.raises(UsageError, match="--images"):
         drawn()
 
@@ -155,17 +182,27 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
 
 
 def test_a_stream_gives_the_same_samples_as_memory(several):
-    resident, streamed = (load_split(several, "train", ALONE, stream=stream) for stream in (False, True))
+    resident, streamed = (
+        load_split(several, "train", ALONE, stream=stream) for stream in (False, True)
+    )
     assert (type(resident), type(streamed)) == (ResidentBatches, StreamedBatches)
     assert len(streamed) == len(resident) == 96
-    for ours, theirs in zip(in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True):
+    for ours, theirs in zip(
+        in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
 def test_a_stream_is_shuffled_by_the_generator_and_each_image_keeps_its_label(several):
     def pairs(batches):
         images, labels = in_one(batches)
-        return list(zip((image.numpy().tobytes() for image in images), map(tuple, labels.tolist()), strict=True))
+        return list(
+            zip(
+                (image.numpy().tobytes() for image in images),
+                map(tuple, labels.tolist()),
+                strict=True,
+            )
+        )
 
     streamed = load_split(several, "train", ALONE, stream=True)
     first, again, other = (list(streamed.shuffled(10, seeded(seed))) for seed in (1, 1, 2))

@@ -13,7 +13,10 @@ def test_everything_a_run_needs_comes_back(run, trainer_of):
     checkpoint = Checkpoint.read(run / "last")
     Checkpoint.load(checkpoint.dump()).restore(trainer)
     progress = trainer.progress
-    assert checkpoint.spec.identity == json.loads((run / "best" / "config.json").read_bytes())["facts"]["run"]
+    assert (
+        checkpoint.spec.identity
+        == json.loads((run / "best" / "config.json").read_bytes())["facts"]["run"]
+    )
     assert (progress.epoch, progress.batch, progress.step) == (2, 0, 10)
     assert [row["by"] for row in progress.rows].count("epoch") == 2
     assert trainer.schedule.last_epoch == 10
@@ -36,7 +39,9 @@ def test_a_model_without_a_state_cannot_be_gone_on_from(run):
 
 
 def test_a_checkpoint_of_another_version_is_refused_and_its_weights_are_not(run):
-    state, optimizer = ((run / "last" / name).read_bytes() for name in ("state.json", "optimizer.safetensors"))
+    state, optimizer = (
+        (run / "last" / name).read_bytes() for name in ("state.json", "optimizer.safetensors")
+    )
     older = {name: value for name, value in json.loads(state).items() if name != "version"}
     with pytest.raises(UsageError, match=naming(run / "last", "--init")):
         Checkpoint.decode(run / "last", json.dumps(older).encode(), optimizer)

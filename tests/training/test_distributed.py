@@ -15,7 +15,12 @@ from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.batches import BatchPartition
-from captcha_ocr.training.distributed import ProcessGroup, is_connection_error, local_device, process_group
+from captcha_ocr.training.distributed import (
+    ProcessGroup,
+    is_connection_error,
+    local_device,
+    process_group,
+)
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -110,7 +115,9 @@ def test_two_processes_train_as_one_and_go_on_by_themselves_after_one_was_killed
     script.write_text(TRAIN)
     result = run_two(script, shards, out, -1)
     finished = documents(result)
-    assert finished == [[rank, *finished[0][1:3], 6] for rank in (0, 1)]  # each test image is scored once
+    assert finished == [
+        [rank, *finished[0][1:3], 6] for rank in (0, 1)
+    ]  # each test image is scored once
     validation = json.loads((out / "best" / "config.json").read_bytes())["facts"]["validation"]
     assert validation["images"] == 6
     assert result.stderr.count("ResNet-18") == 1  # only the first speaks and writes
@@ -143,7 +150,10 @@ with process_group(torch.device("cpu")):
         assert process.stdout.readline() == b"waiting\n"
         time.sleep(1)
         process.send_signal(number)
-        assert process.wait(timeout=60) in (-number, 128 + number)  # the latter where it was slow, and not yet waiting
+        assert process.wait(timeout=60) in (
+            -number,
+            128 + number,
+        )  # the latter where it was slow, and not yet waiting
 
 
 def test_what_processes_exchange_arrives(tmp_path):
@@ -151,14 +161,21 @@ def test_what_processes_exchange_arrives(tmp_path):
     result = run_two(tmp_path / "exchange.py")
     lines = sorted(result.stdout.splitlines())
     found = [3.0, 0.0, "only the main process does this", [15, None], [2, 0, 143], [0, 1, 3, 4, 5]]
-    assert lines[:2] == ["0 no", "1 2"]  # the first says why, and the other leaves with the same exit status
+    assert lines[:2] == [
+        "0 no",
+        "1 2",
+    ]  # the first says why, and the other leaves with the same exit status
     assert [json.loads(line) for line in lines[2:]] == [found, found]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-@pytest.mark.parametrize(("total", "batch_size"), [(6, 16), (100, 16), (103, 16), (1600, 100), (99, 25), (1007, 17)])
+@pytest.mark.parametrize(
+    ("total", "batch_size"), [(6, 16), (100, 16), (103, 16), (1600, 100), (99, 25), (1007, 17)]
+)
 def test_shares_are_disjoint_cover_all_and_have_as_many_steps(total, batch_size, count):
-    shares = [BatchPartition(total, batch_size, ProcessGroup(CPU, rank, count)) for rank in range(count)]
+    shares = [
+        BatchPartition(total, batch_size, ProcessGroup(CPU, rank, count)) for rank in range(count)
+    ]
     assert [sample for share in shares for sample in share.samples] == list(range(total))
     assert sum(share.local_batch_size for share in shares) == batch_size
     steps = {share.steps for share in shares}
@@ -192,6 +209,10 @@ def test_a_process_is_alone_or_under_torchrun_takes_the_gpu_of_its_number(monkey
 
 
 def test_a_lost_process_is_told_from_another_error():
-    assert is_connection_error(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"))
-    assert is_connection_error(torch.distributed.DistBackendError("NCCL error: remote process exited"))
+    assert is_connection_error(
+        RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1")
+    )
+    assert is_connection_error(
+        torch.distributed.DistBackendError("NCCL error: remote process exited")
+    )
     assert not is_connection_error(RuntimeError("shapes differ"))

@@ -14,7 +14,17 @@ def test_options_survive_json_and_are_given_as_they_were():
     assert DrawOptions.from_dict(json.loads(json.dumps(asdict(ALL)))) == ALL
     assert DrawOptions().words == ["--draw", "captcha"]
     assert ALL.words == [
-        *("--draw", "captcha", "--length", "2-3", "--charset", "digits", "--case-sensitive", "--fonts", "a.ttf"),
+        *(
+            "--draw",
+            "captcha",
+            "--length",
+            "2-3",
+            "--charset",
+            "digits",
+            "--case-sensitive",
+            "--fonts",
+            "a.ttf",
+        ),
         *(
             "--fonts",
             "b.ttf",

@@ -27,12 +27,16 @@ def drawn(options: DrawOptions = DIGITS, **training) -> DrawnData:
     return DrawnData.of(options, replace(TrainConfig(), **training))
 
 
-@pytest.mark.parametrize("options", [DIGITS, DrawOptions(length="3-5", size=(64, 32), channels=3, images=24)])
+@pytest.mark.parametrize(
+    "options", [DIGITS, DrawOptions(length="3-5", size=(64, 32), channels=3, images=24)]
+)
 def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_path):
     data = drawn(options, seed=7)
     generate(replace(data.configs[0], count=24), tmp_path / "images", 1)
     width, height = options.size or (None, None)
-    config = PrepareConfig("default", width=width, height=height, channels=options.channels, charset=options.charset)
+    config = PrepareConfig(
+        "default", width=width, height=height, channels=options.channels, charset=options.charset
+    )
     manifest = prepare(tmp_path / "images", tmp_path / "shards", config, ONE_WORKER).manifest
     assert (manifest.size, manifest.lengths) == (data.size, data.lengths)
     of_shards = [read_shard(tmp_path / "shards", manifest, shard) for shard in manifest.shards]
@@ -54,20 +58,37 @@ def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_pat
 def test_no_image_is_drawn_twice():
     data = drawn(replace(DIGITS, images=250))
     of_training = [job for block in range(3) for job in data.jobs("train", range(250), block)]
-    held_out = [job for split in ("val", "test") for job in data.jobs(split, range(data.count(split)))]
+    held_out = [
+        job for split in ("val", "test") for job in data.jobs(split, range(data.count(split)))
+    ]
     numbers = [number for job in (*of_training, *held_out) for number in job.numbers]
     assert len(set(numbers)) == len(numbers) == 3 * 250 + 2 * 2000
     assert sorted(numbers)[: 3 * 250] == list(range(3 * 250))
-    assert max(number for job in of_training for number in job.numbers) < 10**6 * 10**6 <= min(numbers[3 * 250 :])
+    assert (
+        max(number for job in of_training for number in job.numbers)
+        < 10**6 * 10**6
+        <= min(numbers[3 * 250 :])
+    )
 
 
 def test_the_hash_tells_apart_whatever_changes_the_images(tmp_path):
     font, copy = DEJAVU, shutil.copy(DEJAVU, tmp_path)
     data = drawn(replace(DIGITS, fonts=(font,)))
     assert drawn(replace(DIGITS, fonts=(copy,), workers=3)).sha256 == data.sha256
-    others = [{"fonts": ()}, {"images": 25}, {"repeat": 2}, {"size": (48, 16)}, {"length": "3"}, {"charset": "01"}]
+    others = [
+        {"fonts": ()},
+        {"images": 25},
+        {"repeat": 2},
+        {"size": (48, 16)},
+        {"length": "3"},
+        {"charset": "01"},
+    ]
     hashes = {drawn(replace(data.options, **other)).sha256 for other in others}
-    hashes |= {data.sha256, drawn(data.options, seed=1).sha256, drawn(data.options, preset="seed").sha256}
+    hashes |= {
+        data.sha256,
+        drawn(data.options, seed=1).sha256,
+        drawn(data.options, preset="seed").sha256,
+    }
     assert len(hashes) == len(others) + 3
 
 
@@ -100,7 +121,9 @@ def test_what_cannot_be_drawn_or_learnt_is_refused(options, named):
 
 
 def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
-    options = DrawOptions(("random:easy", "captcha-classic", "captcha"), fonts=(DEJAVU,), size=(96, 32), channels=1)
+    options = DrawOptions(
+        ("random:easy", "captcha-classic", "captcha"), fonts=(DEJAVU,), size=(96, 32), channels=1
+    )
     data = drawn(replace(options, images=6))
     assert [bool(config.fonts) for config in data.configs] == [True, False, False]
     assert (data.lengths, len(data.charset)) == (Lengths(1, 10), 10 + 26 + 6)

@@ -15,7 +15,10 @@ from captcha_ocr.training.evaluate import evaluate
 def network(characters: str = "ABC", lengths: tuple[int, int] = (2, 2), seed: int = 0) -> ResNet18:
     torch.manual_seed(seed)
     config = ModelConfig(
-        Charset(characters), Lengths(*lengths), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3", pool="global")
+        Charset(characters),
+        Lengths(*lengths),
+        InputSize(8, 16, 1),
+        NetworkConfig(width=4, stem="3x3", pool="global"),
     )
     return ResNet18(config).eval()
 
@@ -48,12 +51,23 @@ def test_batches_are_weighted_by_their_images_and_running_statistics_stay(sample
     ],
 )
 def test_the_scores_are_those_of_the_texts(samples, characters, lengths, truths):
-    model, (images, _) = network(characters, lengths, seed=19), samples  # it reads characters behind an end, too
-    readings = read_logits(model(images).detach().numpy(), model.config, allowed_classes(model.config))
+    model, (images, _) = (
+        network(characters, lengths, seed=19),
+        samples,
+    )  # it reads characters behind an end, too
+    readings = read_logits(
+        model(images).detach().numpy(), model.config, allowed_classes(model.config)
+    )
     expected = score_texts(truths, [reading.text for reading in readings])
-    scores = evaluate(model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())])
+    scores = evaluate(
+        model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())]
+    )
     assert (scores.images, scores.pairs) == (7, expected.pairs)
-    assert (scores.exact, scores.folded, scores.lookalike) == (expected.exact, expected.folded, expected.lookalike)
+    assert (scores.exact, scores.folded, scores.lookalike) == (
+        expected.exact,
+        expected.folded,
+        expected.lookalike,
+    )
 
 
 def test_look_alikes_are_counted_apart(samples):

@@ -38,7 +38,9 @@ def test_the_best_weights_are_kept_and_scored_and_not_the_last(learn, shards, tm
     scripted([(6, 0.1), (0, 0.1)])
     finished = learn(tmp_path)
     assert finished.best_epoch == 1
-    best, previous, last = (load_model(tmp_path / name).state_dict() for name in ("best", "previous", "last"))
+    best, previous, last = (
+        load_model(tmp_path / name).state_dict() for name in ("best", "previous", "last")
+    )
     assert [name for name in best if not torch.equal(best[name], previous[name])] == ["temperature"]
     assert not torch.equal(best["stem.0.weight"], last["stem.0.weight"])
     test_set = load_split(read_dataset([shards]), "test", ProcessGroup(torch.device("cpu")))
@@ -54,7 +56,9 @@ def test_where_the_rate_decays_the_last_epoch_is_kept_if_it_is_not_much_worse(
     assert learn(tmp_path, epochs=3, schedule=schedule).best_epoch == best
 
 
-def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(learn, run, tmp_path, monkeypatch):
+def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(
+    learn, run, tmp_path, monkeypatch
+):
     def leave(*_):
         raise KeyboardInterrupt
 
@@ -92,9 +96,13 @@ def test_a_constant_rate_is_ended_by_early_stopping(learn, tmp_path):
     ("epoch", "best_epoch", "ends"),
     [(5, 4, False), (9, 9, True), (7, 4, True)],  # all 9 epochs are done; 3 epochs were no better
 )
-def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, epoch, best_epoch, ends):
+def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(
+    config, epoch, best_epoch, ends
+):
     rows = [{"training_loss": 0.1}]
-    trainer = SimpleNamespace(config=config, epochs=9, progress=Progress(epoch, best_epoch=best_epoch, rows=rows))
+    trainer = SimpleNamespace(
+        config=config, epochs=9, progress=Progress(epoch, best_epoch=best_epoch, rows=rows)
+    )
     assert (ending_rule(trainer) is not None) == ends
     for rows[0]["training_loss"] in (float("nan"), float("inf")):
         with pytest.raises(CaptchaOcrError, match="--lr"):
@@ -104,7 +112,16 @@ def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, 
 @pytest.mark.parametrize(
     ("epochs", "number", "seconds", "loss", "exact", "rate", "best", "named"),
     [
-        (120, 1, 2.0, 0.1162, 0.0, 385.4, 1, ["1/120", "0.1162", "0.00%", "8.31%", "385", "3 min 58 s", "*"]),
+        (
+            120,
+            1,
+            2.0,
+            0.1162,
+            0.0,
+            385.4,
+            1,
+            ["1/120", "0.1162", "0.00%", "8.31%", "385", "3 min 58 s", "*"],
+        ),
         (120, 120, 240.0, 0.0373, 1.0, 385.4, 119, ["120/120", "100.00%", "0 s"]),
         (None, 7, 9.0, 0.5, 0.25, 12_345.6, 7, ["7", "25.00%", "12,346", "*"]),
         (1000, 999, 1e6, 12.345678, 0.5, 99.0, 1, ["999/1000", "12.3457"]),
@@ -114,7 +131,12 @@ def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(config, 
 def test_an_epoch_is_a_row_of_at_most_80_columns_below_its_names(
     epochs, number, seconds, loss, exact, rate, best, named
 ):
-    row = {"epoch": number, "seconds": seconds, "images_per_s": rate, "validation_characters": 0.0831}
+    row = {
+        "epoch": number,
+        "seconds": seconds,
+        "images_per_s": rate,
+        "validation_characters": 0.0831,
+    }
     row |= {
         f"{kind}_{name}": value
         for kind in ("training", "validation")
@@ -128,7 +150,9 @@ def test_an_epoch_is_a_row_of_at_most_80_columns_below_its_names(
     assert len(f"epochs     {EPOCHS_EXPLAINED}") <= 80
 
 
-def test_a_run_prints_the_names_once_a_row_an_epoch_and_marks_the_best(learn, tmp_path, capsys, scripted):
+def test_a_run_prints_the_names_once_a_row_an_epoch_and_marks_the_best(
+    learn, tmp_path, capsys, scripted
+):
     scripted([(1, 0.5), (3, 0.4), (2, 0.6)])
     learn(tmp_path, epochs=3, schedule="constant", quiet=False)
     lines = capsys.readouterr().err.splitlines()
@@ -141,11 +165,26 @@ def test_a_run_prints_the_names_once_a_row_an_epoch_and_marks_the_best(learn, tm
 
 
 @pytest.mark.parametrize(
-    ("exact", "loss", "at_rest", "better"),  # the best so far: 50 exact matches of 100, and a loss of 0.5
+    (
+        "exact",
+        "loss",
+        "at_rest",
+        "better",
+    ),  # the best so far: 50 exact matches of 100, and a loss of 0.5
     [
-        *[(60, 9.0, False, True), (50, 0.4, False, True), (50, 0.5, False, False), (40, 0.0, False, False)],
+        *[
+            (60, 9.0, False, True),
+            (50, 0.4, False, True),
+            (50, 0.5, False, False),
+            (40, 0.0, False, False),
+        ],
         # the last epoch of a rate that decays is better unless it is significantly worse
-        *[(50, 0.6, True, True), (37, 0.6, True, True), (36, 0.6, True, False), (50, float("nan"), True, False)],
+        *[
+            (50, 0.6, True, True),
+            (37, 0.6, True, True),
+            (36, 0.6, True, False),
+            (50, float("nan"), True, False),
+        ],
     ],
 )
 def test_more_exact_matches_win_and_ties_go_to_the_lower_loss(exact, loss, at_rest, better):

@@ -20,5 +20,10 @@ def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
 
 
 def test_the_card_of_a_model_that_learnt_from_drawings_says_so(drawings):
-    card = model_card(TINY.training, DrawnData.of(drawings, TINY.training), 3, Scores(6, 5, Counter()))
-    assert all(fact in card for fact in ("on 24 images an epoch", "design `captcha`", "new ones every 2 epochs"))
+    card = model_card(
+        TINY.training, DrawnData.of(drawings, TINY.training), 3, Scores(6, 5, Counter())
+    )
+    assert all(
+        fact in card
+        for fact in ("on 24 images an epoch", "design `captcha`", "new ones every 2 epochs")
+    )

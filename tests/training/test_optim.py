@@ -77,11 +77,16 @@ def test_orthogonal_updates_have_singular_values_near_one():
 
 
 def test_muon_moves_kernels_by_their_learning_rate_and_the_rest_as_adamw_does(trainer_of, samples):
-    muon, adamw = (trainer_of(optimizer=kind, weight_decay=0.0, schedule="constant") for kind in ("muon", "adamw"))
+    muon, adamw = (
+        trainer_of(optimizer=kind, weight_decay=0.0, schedule="constant")
+        for kind in ("muon", "adamw")
+    )
     before = {name: tensor.clone() for name, tensor in muon.model.named_parameters()}
     for trainer in (muon, adamw):
         trainer.step(*samples, 4)
-    for (name, after), other in zip(muon.model.named_parameters(), adamw.model.parameters(), strict=True):
+    for (name, after), other in zip(
+        muon.model.named_parameters(), adamw.model.parameters(), strict=True
+    ):
         step = (after - before[name]).square().mean().sqrt() / muon.config.learning_rate
         if after.ndim == 4 and min(after[:, 0].numel(), len(after)) > 1:
             assert 0.1 < step < 0.3, name

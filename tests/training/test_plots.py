@@ -55,7 +55,9 @@ def test_the_axis_of_exact_match_shows_95_to_100_percent_whatever_was_read(exact
     axes = draw_curves(rows_of(*exact), 1, PRESETS["few"].training).axes[1]
     assert " ".join(shown(axes)).replace(" %", "") == ticks
     zero, ninety, ninety_nine, all_read = heights(axes, (0, 0.9, 0.95, 1))
-    assert ninety - zero == pytest.approx((ninety_nine - ninety) / np.log10(2))  # the error falls by 10, and by 2
+    assert ninety - zero == pytest.approx(
+        (ninety_nine - ninety) / np.log10(2)
+    )  # the error falls by 10, and by 2
     assert zero < ninety < ninety_nine < all_read
 
 
@@ -69,7 +71,10 @@ def test_curves_show_every_epoch_and_mark_the_best():
         assert list(validation.get_ydata()) == [row[f"validation_{what}"] for row in rows]
         assert set(mark.get_xdata()) == {2}
         assert mark.get_label() == f"best epoch 2: {best}"
-        assert (training.get_linestyle(), validation.get_linestyle()) == ("--", "-")  # told apart without colours
+        assert (training.get_linestyle(), validation.get_linestyle()) == (
+            "--",
+            "-",
+        )  # told apart without colours
 
 
 @pytest.mark.parametrize(
@@ -89,11 +94,13 @@ def test_ticks_are_whole_epochs_and_plain_losses(epochs, loss, last, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "losses", [(0.31, 0.24), (0.17, 0.066), (0.0342, 0.0112), (0.53, 0.131), (0.13, 0.061), (3, 0.01)]
+    "losses",
+    [(0.31, 0.24), (0.17, 0.066), (0.0342, 0.0112), (0.53, 0.131), (0.13, 0.061), (3, 0.01)],
 )
 def test_a_loss_axis_has_three_ticks_or_more(losses):
     rows = [
-        row | {"training_loss": loss, "validation_loss": loss} for row, loss in zip(rows_of(0, 0), losses, strict=True)
+        row | {"training_loss": loss, "validation_loss": loss}
+        for row, loss in zip(rows_of(0, 0), losses, strict=True)
     ]
     assert len(shown(draw_curves(rows, 2, PRESETS["few"].training).axes[0])) >= 3
 
@@ -111,32 +118,50 @@ def test_a_loss_axis_has_three_ticks_or_more(losses):
 def test_a_note_says_why_training_loss_is_higher(augment, smoothing, focus, loss, reasons):
     config = PRESETS["few"].training.with_options(augment=augment, smoothing=smoothing, focus=focus)
     note = draw_curves(rows_of(0.1, loss=loss), 1, config).get_supxlabel()
-    assert [word for word in ("augmented", "smoothed", "0.1", "0.2", "hard", "mean") if word in note] == reasons
+    assert [
+        word for word in ("augmented", "smoothed", "0.1", "0.2", "hard", "mean") if word in note
+    ] == reasons
 
 
 def scores_of(*confusions):
-    return Scores(1, 0, Counter({("a", "a"): 90, **{(true, read): count for true, read, count in confusions}}))
+    return Scores(
+        1, 0, Counter({("a", "a"): 90, **{(true, read): count for true, read, count in confusions}})
+    )
 
 
 def bars_of(figure):
     """The label of every bar, its length and the number beside it."""
     axes = figure.axes[0]
     labels = [label.get_text().replace("\u200e", "") for label in axes.get_yticklabels()]
-    return list(zip(labels, (bar.get_width() for bar in axes.patches), (t.get_text() for t in axes.texts), strict=True))
+    return list(
+        zip(
+            labels,
+            (bar.get_width() for bar in axes.patches),
+            (t.get_text() for t in axes.texts),
+            strict=True,
+        )
+    )
 
 
 def matrix_of(figure):
     """The rows' and columns' names, and the counts in the cells."""
     axes = figure.axes[1]
     rows, columns = (
-        [label.get_text() for label in labels] for labels in (axes.get_yticklabels(), axes.get_xticklabels())
+        [label.get_text() for label in labels]
+        for labels in (axes.get_yticklabels(), axes.get_xticklabels())
     )
-    counts = {(rows[int(y)], columns[int(x)]): cell.get_text() for cell in axes.texts for x, y in [cell.get_position()]}
+    counts = {
+        (rows[int(y)], columns[int(x)]): cell.get_text()
+        for cell in axes.texts
+        for x, y in [cell.get_position()]
+    }
     return rows, columns, counts
 
 
 def test_confusions_are_bars_and_a_matrix_without_empty_rows():
-    figure = draw_confusions(scores_of(("d", "b", 1), ("b", "d", 1234), ("b", "", 7), ("", "c", 2)), [*"abcd", ""])
+    figure = draw_confusions(
+        scores_of(("d", "b", 1), ("b", "d", 1234), ("b", "", 7), ("", "c", 2)), [*"abcd", ""]
+    )
     assert bars_of(figure) == [
         ("b → d", 1234, "1,234"),
         ("b → nothing", 7, "7"),
@@ -145,7 +170,12 @@ def test_confusions_are_bars_and_a_matrix_without_empty_rows():
     ]
     rows, columns, counts = matrix_of(figure)
     assert (rows, columns) == (["b", "d", "nothing"], ["b", "c", "d", "nothing"])
-    assert counts == {("b", "d"): "1234", ("b", "nothing"): "7", ("nothing", "c"): "2", ("d", "b"): "1"}
+    assert counts == {
+        ("b", "d"): "1234",
+        ("b", "nothing"): "7",
+        ("nothing", "c"): "2",
+        ("d", "b"): "1",
+    }
     assert "1,244 of 1,334" in figure.get_suptitle()
 
 
@@ -159,12 +189,28 @@ def test_no_confusion_is_said_in_words():
 @pytest.mark.parametrize(
     ("character", "name"),
     [
-        *(("\ufdd0", "U+FDD0"), ("\U000e0041", "U+E0041"), (" ", "space"), ("\t", "U+0009"), ("\u00a0", "U+00A0")),
-        *(("$", "$"), ("_", "_"), ("\\", "\\"), ("é", "é"), ("я", "я"), ("ש", "ש"), ("\u0301", "\u25cc\u0301")),
+        *(
+            ("\ufdd0", "U+FDD0"),
+            ("\U000e0041", "U+E0041"),
+            (" ", "space"),
+            ("\t", "U+0009"),
+            ("\u00a0", "U+00A0"),
+        ),
+        *(
+            ("$", "$"),
+            ("_", "_"),
+            ("\\", "\\"),
+            ("é", "é"),
+            ("я", "я"),
+            ("ש", "ש"),
+            ("\u0301", "\u25cc\u0301"),
+        ),
     ],
 )
 def test_every_character_has_a_name_that_can_be_drawn(character, name, tmp_path, caplog):
-    figure = draw_confusions(scores_of((character, "b", 3), ("b", character, 3)), ["a", "b", character])
+    figure = draw_confusions(
+        scores_of((character, "b", 3), ("b", character, 3)), ["a", "b", character]
+    )
     save_figure(figure, tmp_path / "confusion.png")  # a warning of the font would be an error
     assert caplog.records == []
     assert matrix_of(figure)[0][-1] == name
@@ -192,11 +238,22 @@ def test_a_learning_curve_has_its_points_their_interval_and_the_law(tmp_path):
     figure = draw_learning_curve(POINTS, laws, (0.95,))
     axes = figure.axes[0]
     measured, law, target = axes.lines
-    assert [*zip(measured.get_xdata(), measured.get_ydata(), strict=True)] == [(100, 0.6), (1000, 1.0)]
-    assert (law.get_xdata()[-1], law.get_ydata()[-1]) == (pytest.approx(10_000), pytest.approx(0.96))
+    assert [*zip(measured.get_xdata(), measured.get_ydata(), strict=True)] == [
+        (100, 0.6),
+        (1000, 1.0),
+    ]
+    assert (law.get_xdata()[-1], law.get_ydata()[-1]) == (
+        pytest.approx(10_000),
+        pytest.approx(0.96),
+    )
     assert list(target.get_ydata()) == [0.95, 0.95]
     _, interval, spread = (drawn.get_paths()[0].vertices for drawn in axes.collections)
-    assert {tuple(corner) for corner in interval} >= {(100, 0.5), (100, 0.7), (1000, 0.96), (1000, 1.0)}
+    assert {tuple(corner) for corner in interval} >= {
+        (100, 0.5),
+        (100, 0.7),
+        (1000, 0.96),
+        (1000, 1.0),
+    }
     assert spread[:, 1].max() == pytest.approx(1 - 0.03, abs=0.002)
     assert {"50 %", "95 %", "98 %", "100 %"} <= set(shown(axes))
     save_figure(figure, tmp_path / "curve.png")
@@ -209,14 +266,18 @@ def images_at(axes):
 
 def test_a_steep_law_does_not_squeeze_the_axis(tmp_path):
     points = [(40, 0.2, (0.1, 0.3)), (48, 0.8, (0.7, 0.9))]
-    axes = draw_learning_curve(points, [lambda images: 1 - 0.8 * (40 / images) ** 9], (0.95,)).axes[0]
+    axes = draw_learning_curve(points, [lambda images: 1 - 0.8 * (40 / images) ** 9], (0.95,)).axes[
+        0
+    ]
     assert {"95 %", "99 %", "99.9 %", "100 %"} <= set(shown(axes))
     assert len(shown(axes)) == len(set(shown(axes))) < 15
     assert images_at(axes) == [40, 100, 300]  # the label of 48 would lie on that of 40
 
 
 @pytest.mark.parametrize("counts", [(20,), (40, 80), (100, 300, 800), (2000, 2500)])
-def test_a_learning_curve_of_bad_results_has_a_tick_at_every_point_and_nothing_over_its_lines(counts):
+def test_a_learning_curve_of_bad_results_has_a_tick_at_every_point_and_nothing_over_its_lines(
+    counts,
+):
     figure = draw_learning_curve([(count, 0.01, (0.0, 0.03)) for count in counts], [], (0.95, 0.99))
     (axes,) = figure.axes
     assert images_at(axes) == [*counts]
@@ -230,5 +291,7 @@ def test_a_learning_curve_of_bad_results_has_a_tick_at_every_point_and_nothing_o
 def test_a_learning_curve_without_a_law_is_only_its_points(tmp_path):
     figure = draw_learning_curve([(20, 0.0, (0.0, 0.3))], [], (0.95, 0.99))
     assert len(figure.axes[0].lines) == 1 + 2
-    assert [len(path.vertices) for path in figure.axes[0].collections[0].get_paths()] == [2]  # its interval
+    assert [len(path.vertices) for path in figure.axes[0].collections[0].get_paths()] == [
+        2
+    ]  # its interval
     save_figure(figure, tmp_path / "curve.png")

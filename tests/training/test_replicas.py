@@ -26,7 +26,9 @@ def test_each_thread_has_a_part_that_is_large_enough(two_threads):
 
 def test_a_small_rest_has_fewer_parts(two_threads):
     replicas = Replicas(nn.Linear(1, 1), 2)
-    counts = [replicas.parts_of(images) for images in (100, 2 * PART_IMAGES, 2 * PART_IMAGES - 1, 2)]
+    counts = [
+        replicas.parts_of(images) for images in (100, 2 * PART_IMAGES, 2 * PART_IMAGES - 1, 2)
+    ]
     assert counts == [2, 2, 1, 1]
 
 
@@ -63,7 +65,9 @@ def test_copies_share_the_weights(two_threads):
 
 def test_a_single_part_needs_no_thread():
     names = []
-    Replicas(nn.Linear(1, 1), 1).backward(lambda *_: names.append(threading.current_thread()), [torch.zeros(1)])
+    Replicas(nn.Linear(1, 1), 1).backward(
+        lambda *_: names.append(threading.current_thread()), [torch.zeros(1)]
+    )
     assert names == [threading.main_thread()]
 
 

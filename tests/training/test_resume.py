@@ -23,7 +23,11 @@ DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.tt
 def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
     """Train until a signal comes at this step."""
     with monkeypatch.context() as context:
-        context.setattr(ProcessGroup, "agree_on_signal", lambda _, __, now: signal.SIGTERM if now == step else None)
+        context.setattr(
+            ProcessGroup,
+            "agree_on_signal",
+            lambda _, __, now: signal.SIGTERM if now == step else None,
+        )
         with pytest.raises(SystemExit, match="143"):
             learn(out, **options)
 
@@ -41,16 +45,22 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, m
     learn(whole, **options)
     for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
         stop_at(step, monkeypatch, learn, stopped, **options)
-        assert json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
+        assert (
+            json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
+        )
     learn(stopped, **options)
     for name in ("best", "last"):
         assert weights(stopped / name) == weights(whole / name)
     of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
     for by in ("step", "epoch"):
-        assert [row | of_time for row in rows_of(stopped, by)] == [row | of_time for row in rows_of(whole, by)]
+        assert [row | of_time for row in rows_of(stopped, by)] == [
+            row | of_time for row in rows_of(whole, by)
+        ]
 
 
-def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(learn, drawings, tmp_path, monkeypatch):
+def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
+    learn, drawings, tmp_path, monkeypatch
+):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     options = {"draw": drawings, "epochs": 5}  # of 3 steps each
     learn(whole, **{**options, "draw": replace(drawings, workers=2)})
@@ -59,7 +69,10 @@ def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(learn, dr
     learn(stopped, **options)
     for name in ("best", "last"):
         assert weights(stopped / name) == weights(whole / name)
-    one, other = (json.loads((run / "run.json").read_bytes())["finished"] | {"seconds": 0} for run in (whole, stopped))
+    one, other = (
+        json.loads((run / "run.json").read_bytes())["finished"] | {"seconds": 0}
+        for run in (whole, stopped)
+    )
     assert one == other
     assert multiprocessing.active_children() == []
 
@@ -77,17 +90,25 @@ def test_a_signal_is_noticed_while_images_are_drawn(learn, drawings, tmp_path, m
         context.setattr(DrawnBlocks, "wait", slow)
         with pytest.raises(SystemExit, match="143"):
             learn(tmp_path / "run", draw=drawings, epochs=4)
-    assert json.loads((tmp_path / "run" / "last" / "state.json").read_bytes())["progress"]["epoch"] == 2
+    assert (
+        json.loads((tmp_path / "run" / "last" / "state.json").read_bytes())["progress"]["epoch"]
+        == 2
+    )
     assert learn(tmp_path / "run", draw=drawings, epochs=4).epochs == 4
 
 
-def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(learn, drawings, tmp_path):
+def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(
+    learn, drawings, tmp_path
+):
     out = tmp_path / "run"
     learn(out, draw=drawings, epochs=1)
     assert learn(out, draw=replace(drawings, workers=2), epochs=3).epochs == 3
     for changes, named in (
         ({"repeat": 1}, ["--repeat: 2 -> 1"]),
-        ({"images": 30, "charset": "0123"}, ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"]),
+        (
+            {"images": 30, "charset": "0123"},
+            ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"],
+        ),
         ({"length": "2-3", "fonts": (DEJAVU,)}, ["--length: 2 -> 2-3", "--fonts: "]),
     ):
         with pytest.raises(UsageError, match=naming(out, "--force", *named)):
@@ -108,7 +129,9 @@ def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys,
     assert str(out / "last") in capsys.readouterr().err
     learn(tmp_path / "whole", epochs=4, **options)
     assert rows_of(out)[:2] == before
-    rates, expected = ([row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole"))
+    rates, expected = (
+        [row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole")
+    )
     assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
     with pytest.raises(UsageError, match=naming("epochs", "--force")):
         learn(out, epochs=3, **options)
@@ -116,9 +139,13 @@ def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys,
 
 def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
     real = loop.save_last
-    with monkeypatch.context() as context:  # stopped between writing best and last, in the second epoch
+    with (
+        monkeypatch.context() as context
+    ):  # stopped between writing best and last, in the second epoch
         context.setattr(
-            loop, "save_last", lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_)
+            loop,
+            "save_last",
+            lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_),
         )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
             learn(tmp_path)
@@ -135,7 +162,9 @@ def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
         assert (copied / "last" / "model.safetensors").exists()
 
 
-def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(learn, run, tmp_path, capsys):
+def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(
+    learn, run, tmp_path, capsys
+):
     for name in ("previous", "last"):
         shutil.copytree(run / name, tmp_path / "copied" / name)
     with pytest.raises(UsageError, match="--epochs"):
@@ -143,7 +172,9 @@ def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(l
     assert not (tmp_path / "run").exists()
     learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
     lines = capsys.readouterr().err.splitlines()
-    assert any(f"{tmp_path}/copied" in line and "previous" not in line for line in lines)  # it has no best model
+    assert any(
+        f"{tmp_path}/copied" in line and "previous" not in line for line in lines
+    )  # it has no best model
     assert weights(tmp_path / "run" / "last") == weights(run / "last")
 
 
@@ -172,11 +203,15 @@ def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, mo
     assert weights(tmp_path / "other" / "best") == weights(run / "best")
 
 
-def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(learn, run, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(
+    learn, run, tmp_path, monkeypatch
+):
     checkpoint = run / "previous"
     with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "--init")):
         learn(tmp_path / "run", batch_size=5, resume=checkpoint)
-    monkeypatch.setattr(BatchPartition, "steps", 4)  # several processes may have fewer steps, because they drop a tail
+    monkeypatch.setattr(
+        BatchPartition, "steps", 4
+    )  # several processes may have fewer steps, because they drop a tail
     with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
         learn(tmp_path / "run", resume=checkpoint)
     assert not (tmp_path / "run").exists()

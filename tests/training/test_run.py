@@ -10,7 +10,9 @@ from captcha_ocr.training.run import RunSpec
 from captcha_ocr.training.run_folder import find_run
 
 
-def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(spec, shards, run, started):
+def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(
+    spec, shards, run, started
+):
     moved = replace(read_manifest(shards), source="elsewhere", labels="labels.csv")
     assert RunSpec.of(Dataset((shards,), (moved,)), TINY.training) == spec
     begun_elsewhere = RunSpec.of(read_dataset([shards]), TINY.training, run)
@@ -25,17 +27,33 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(s
 @pytest.mark.parametrize(
     ("options", "named", "unnamed"),
     [
-        ({"learning_rate": 0.1, "batch_size": 7}, ["--lr: 0.004 -> 0.1", "--batch-size: 10 -> 7"], ["learning_rate"]),
-        ({"preset": "few"}, ["--preset: tiny -> few"], ["batch", "pool", "patience", "weight_decay", "augment"]),
+        (
+            {"learning_rate": 0.1, "batch_size": 7},
+            ["--lr: 0.004 -> 0.1", "--batch-size: 10 -> 7"],
+            ["learning_rate"],
+        ),
+        (
+            {"preset": "few"},
+            ["--preset: tiny -> few"],
+            ["batch", "pool", "patience", "weight_decay", "augment"],
+        ),
         ({"preset": "few", "loss": "ce"}, ["--preset: tiny -> few", "--loss: bce -> ce"], ["pool"]),
         ({"init": True}, ["--init"], ["lr", "frozen"]),
-        ({"smoothing": 0.2}, ["smoothing: 0.1 -> 0.2"], ["--"]),  # of another version: no option sets it
+        (
+            {"smoothing": 0.2},
+            ["smoothing: 0.1 -> 0.2"],
+            ["--"],
+        ),  # of another version: no option sets it
     ],
 )
-def test_another_run_is_told_apart_by_the_options_that_were_given(options, named, unnamed, spec, shards, run, started):
+def test_another_run_is_told_apart_by_the_options_that_were_given(
+    options, named, unnamed, spec, shards, run, started
+):
     training = PRESETS[options.get("preset", "tiny")].training
     init = run if options.pop("init", False) else None
-    training = (training if init is None else training.for_fine_tuning(on_drawings=False)).with_options(**options)
+    training = (
+        training if init is None else training.for_fine_tuning(on_drawings=False)
+    ).with_options(**options)
     other = RunSpec.of(read_dataset([shards]), training, init)
     changes = "; ".join(spec.changes(other))
     assert all(name in changes for name in named), changes

@@ -14,7 +14,10 @@ def test_a_started_run_goes_on_unless_the_user_refuses_it(spec, started):
 
 
 def test_metrics_are_one_json_object_a_line_with_null_for_what_is_no_number(tmp_path):
-    write_metrics(tmp_path, [{"epoch": 1, "training_loss": float("nan"), "peak_memory_mb": None}, {"epoch": 2}])
+    write_metrics(
+        tmp_path,
+        [{"epoch": 1, "training_loss": float("nan"), "peak_memory_mb": None}, {"epoch": 2}],
+    )
     assert (tmp_path / "metrics.jsonl").read_text() == (
         '{"epoch": 1, "training_loss": null, "peak_memory_mb": null}\n{"epoch": 2}\n'
     )

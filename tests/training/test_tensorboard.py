@@ -5,7 +5,14 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.training import tensorboard as board
 from captcha_ocr.training.tensorboard import TensorBoardLogger
 
-STEP = {"by": "step", "step": 1, "training_loss": 0.5, "training_exact": 0.1, "learning_rate": 0.1, "images_per_s": 9}
+STEP = {
+    "by": "step",
+    "step": 1,
+    "training_loss": 0.5,
+    "training_exact": 0.1,
+    "learning_rate": 0.1,
+    "images_per_s": 9,
+}
 EPOCH = {
     **STEP,
     "by": "epoch",
@@ -24,14 +31,20 @@ def write(folder, last_step, rows) -> None:
 
 def curves(folder) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(folder)).Reload()
-    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+    return {
+        name: [(event.step, event.value) for event in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+    }
 
 
 def test_rows_become_curves_by_step_and_by_epoch(tmp_path):
     write(tmp_path, 0, [{**STEP, "peak_memory_mb": 300.0, "peak_device_memory_mb": None}, EPOCH])
     found = curves(tmp_path)
     assert (found["loss/training"], found["loss/validation"]) == ([(1, 0.5)], [(2, 0.25)])
-    assert (found["exact/validation"], found["peak memory (MB)/process"]) == ([(2, 0.75)], [(1, 300.0)])
+    assert (found["exact/validation"], found["peak memory (MB)/process"]) == (
+        [(2, 0.75)],
+        [(1, 300.0)],
+    )
     assert set(found) == set(board.NAMES.values()) - {"peak memory (MB)/device"}
 
 

@@ -28,7 +28,11 @@ from .conftest import rows_of
 def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     files = ["best", "confusion.png", "curves.png", "last", "metrics.jsonl", "previous", "run.json"]
     assert sorted(path.name for path in run.iterdir()) == files
-    assert {path.name for path in (run / "best").iterdir()} == {"README.md", "config.json", "model.safetensors"}
+    assert {path.name for path in (run / "best").iterdir()} == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    }
     finished = json.loads((run / "run.json").read_bytes())["finished"]
     assert (finished["epochs"], finished["test"]["images"]) == (2, 6)
     rows, steps = rows_of(run), rows_of(run, by="step")
@@ -43,7 +47,9 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     assert all(row["images_per_s"] > 0 and row["peak_memory_mb"] > 0 for row in steps)
 
 
-def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(learn, run, drawings, tmp_path, capsys):
+def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(
+    learn, run, drawings, tmp_path, capsys
+):
     out = tmp_path / "run"
     finished = learn(out, draw=drawings, quiet=False)
     assert {path.name for path in out.iterdir()} == {path.name for path in run.iterdir()}
@@ -53,7 +59,9 @@ def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(learn, run, drawin
     assert {name: document["drawn"][name] for name in expected} == expected
     assert DrawOptions.from_dict(document["given"]["data"]) == drawings
     said = capsys.readouterr().err
-    assert all(word in said for word in ("24 training images", "new ones every 2 epochs", "expected "))
+    assert all(
+        word in said for word in ("24 training images", "new ones every 2 epochs", "expected ")
+    )
     assert not any(word in said for word in ("shard", "prepare"))
 
 
@@ -81,7 +89,9 @@ def test_a_model_of_any_width_is_trained_on_drawings_and_goes_on_from_its_weight
         assert all(reading.text for reading in recognizer.predict(sorted(images.glob("*.png"))))
 
 
-def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(learn, drawings, tmp_path, monkeypatch):
+def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(
+    learn, drawings, tmp_path, monkeypatch
+):
     real = DrawnBlocks.begin
 
     def kill(batches, block):
@@ -111,7 +121,9 @@ def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
     out, split = tmp_path / "run", PrepareConfig(preset="tiny", split=(60, 20, 20))
     prepare(other_images, tmp_path / "other", split, ONE_WORKER)
     prepare(images, tmp_path / "split", split, ONE_WORKER)
-    prepare(images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), ONE_WORKER)
+    prepare(
+        images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), ONE_WORKER
+    )
     with pytest.raises(UsageError, match=naming(tmp_path / "narrow", shards, "32x16", "48x16")):
         learn(out, shards, tmp_path / "narrow")
     for twice in (shutil.copytree(shards, tmp_path / "copy"), tmp_path / "split"):
@@ -119,7 +131,11 @@ def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
             learn(out, shards, twice)
     assert not out.exists()
     learn(out, shards, tmp_path / "other", epochs=1)
-    assert json.loads((out / "run.json").read_bytes())["images"] == {"train": 84, "val": 18, "test": 18}
+    assert json.loads((out / "run.json").read_bytes())["images"] == {
+        "train": 84,
+        "val": 18,
+        "test": 18,
+    }
     with pytest.raises(UsageError, match=naming(out, "--force")):  # the run was one of other images
         learn(out, tmp_path / "split", epochs=1)
 
@@ -144,18 +160,26 @@ def test_force_replaces_another_run_and_nothing_else(run, shards, config, tmp_pa
     assert not (copied / "replaced").exists()
 
 
-def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(run, shards, config, tmp_path, monkeypatch):
+def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(
+    run, shards, config, tmp_path, monkeypatch
+):
     copied = shutil.copytree(run, tmp_path / "run")
     for seed in (1, 2):  # the second replaces the first, which did not finish
-        stop_after_the_first_epoch(shards, copied, replace(config, seed=seed), monkeypatch, force=True)
-        assert {path.name for path in (copied / "replaced").iterdir()} == {path.name for path in run.iterdir()}
+        stop_after_the_first_epoch(
+            shards, copied, replace(config, seed=seed), monkeypatch, force=True
+        )
+        assert {path.name for path in (copied / "replaced").iterdir()} == {
+            path.name for path in run.iterdir()
+        }
         assert find_model_folder(copied / "replaced") == copied / "replaced" / "best"
         assert weights(copied / "replaced" / "best") == weights(run / "best")
     train([shards], copied, replace(config, seed=2), QUIET)
     assert not (copied / "replaced").exists()
 
 
-def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(run, shards, config, tmp_path):
+def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(
+    run, shards, config, tmp_path
+):
     (tmp_path / "run").mkdir()
     shutil.copytree(run, tmp_path / "run" / "replaced")
     train([shards], tmp_path / "run", replace(config, epochs=1), replace(QUIET, keep_every=1))
@@ -178,8 +202,12 @@ def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
             train([shards], out, config, replace(QUIET, **options))
 
 
-@pytest.mark.parametrize("file", ["shards/train-*", "shards/val-*", "shards/test-*", "run/best/model.safetensors"])
-def test_a_damaged_shard_or_best_model_is_found_before_a_step(learn, copied, shards, tmp_path, file, monkeypatch):
+@pytest.mark.parametrize(
+    "file", ["shards/train-*", "shards/val-*", "shards/test-*", "run/best/model.safetensors"]
+)
+def test_a_damaged_shard_or_best_model_is_found_before_a_step(
+    learn, copied, shards, tmp_path, file, monkeypatch
+):
     data = shutil.copytree(shards, tmp_path / "shards")
     amend(copied / "run.json", finished=None)
     (damaged,) = tmp_path.glob(file)
@@ -189,14 +217,18 @@ def test_a_damaged_shard_or_best_model_is_found_before_a_step(learn, copied, sha
         learn(copied, data)
 
 
-def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that_makes_others(images, shards, tmp_path):
+def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that_makes_others(
+    images, shards, tmp_path
+):
     prepare(images, tmp_path / "narrow", PrepareConfig(width=8, height=16), ONE_WORKER)
     for data, preset in ((shards, "seed"), (tmp_path / "narrow", "default")):
         with pytest.raises(UsageError, match=rf"captcha-ocr prepare .* --preset {preset} --force"):
             train([data], tmp_path / "run", PRESETS[preset].training, QUIET)
 
 
-@pytest.mark.parametrize(("epochs", "said"), [(2, "for 1 step\n"), (4, "for 2 steps\n")])  # of 5 steps each
+@pytest.mark.parametrize(
+    ("epochs", "said"), [(2, "for 1 step\n"), (4, "for 2 steps\n")]
+)  # of 5 steps each
 def test_the_steps_of_the_classifier_alone_are_counted(epochs, said, shards, run, tmp_path, capsys):
     config = replace(TINY.training.for_fine_tuning(on_drawings=False), epochs=epochs)
     train([shards], tmp_path, config, replace(QUIET, quiet=False, init=run))
@@ -230,7 +262,9 @@ def flat_images(folder, names):
     """Prepare images of one shade each, with these names; return the folder of their shards."""
     (folder / "images").mkdir()
     for number, name in enumerate(names):
-        Image.fromarray(np.full((16, 48), number, dtype=np.uint8)).save(folder / "images" / f"{name}.png")
+        Image.fromarray(np.full((16, 48), number, dtype=np.uint8)).save(
+            folder / "images" / f"{name}.png"
+        )
     prepare(folder / "images", folder / "shards", PrepareConfig(preset="tiny"), ONE_WORKER)
     return folder / "shards"
 
@@ -248,7 +282,9 @@ def test_texts_of_one_character_that_differ_in_length_can_be_learnt(learn, tmp_p
 
 def test_a_set_without_test_images_is_trained_and_not_scored(learn, images, tmp_path):
     rows = (images / "labels.csv").read_text().splitlines()[1:]
-    (tmp_path / "labels.csv").write_text("\n".join(["filename,text,split", *(f"{row},train" for row in rows)]))
+    (tmp_path / "labels.csv").write_text(
+        "\n".join(["filename,text,split", *(f"{row},train" for row in rows)])
+    )
     options = replace(ONE_WORKER, labels_file=tmp_path / "labels.csv")
     prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny"), options)
     assert learn(tmp_path / "run", tmp_path / "shards", epochs=1).test is None

@@ -12,7 +12,10 @@ from .conftest import ALONE
 def test_convolutions_stay_unchanged_while_they_are_frozen(trainer_of, samples):
     trainer = trainer_of(frozen=0.5, epochs=2)  # of 10 steps
     assert trainer.frozen_steps == 5
-    convolution, classifier = trainer.model.stem[0].weight.clone(), trainer.model.head.weight.clone()
+    convolution, classifier = (
+        trainer.model.stem[0].weight.clone(),
+        trainer.model.head.weight.clone(),
+    )
     trainer.progress.step = 4
     trainer.step(*samples, 4)
     assert torch.equal(trainer.model.stem[0].weight, convolution)
@@ -38,7 +41,9 @@ def test_gradients_are_weighted_by_the_images_of_all_processes(trainer_of, sampl
     whole, half = trainer_of(optimizer="adam"), trainer_of(optimizer="adam")
     whole.step(*samples, 4)
     half.step(*samples, 8)
-    gradients = [[parameter.grad for parameter in trainer.model.parameters()] for trainer in (whole, half)]
+    gradients = [
+        [parameter.grad for parameter in trainer.model.parameters()] for trainer in (whole, half)
+    ]
     assert all(torch.allclose(one, 2 * other) for one, other in zip(*gradients, strict=True))
 
 
@@ -61,7 +66,9 @@ def test_tallies_add_up():
     assert re.findall(r"[\d.]+%?", str(both)) == ["0.4000", "66.7%"]
 
 
-@pytest.mark.parametrize("options", [{}, {"case_folded": 1.0}, {"case_folded": 0.5, "augment": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"case_folded": 1.0}, {"case_folded": 0.5, "augment": True}]
+)
 def test_ctc_trains_on_columns(trainer_of, samples, options):
     trainer = trainer_of(loss="ctc", schedule="constant", epochs=1, **options)
     losses = []

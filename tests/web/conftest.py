@@ -41,7 +41,9 @@ def service(tmp_path):
     """The process `captcha-ocr serve`, whose lines go into the file `log`, and its address."""
     command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
     with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=log, stderr=subprocess.PIPE, text=True
+        )
     yield process, next(line.split()[1] for line in process.stderr if line.startswith("page"))
     process.kill()
     process.communicate()

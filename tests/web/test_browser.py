@@ -38,7 +38,9 @@ if os.environ.get("BROWSER_TESTS") == "required":
     import playwright.sync_api as playwright
 else:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    )
     if BROWSER is None:
         pytest.skip("chromium-headless-shell is not installed", allow_module_level=True)
 
@@ -63,7 +65,9 @@ def page(browser):
     yield made
     context.close()
     assert [text for text in said if not any(part in text for part in made.expected)] == []
-    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:"))] == []
+    assert [
+        url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:"))
+    ] == []
 
 
 @pytest.fixture
@@ -72,8 +76,19 @@ def start(tmp_path):
     processes = []
 
     def run(*arguments: object) -> str:
-        command = [sys.executable, "-m", "captcha_ocr", *map(str, arguments), "--port", "0", "--model", "pretrained"]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "captcha_ocr",
+            *map(str, arguments),
+            "--port",
+            "0",
+            "--model",
+            "pretrained",
+        ]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         processes.append(process)
         return next(line.split()[1] for line in process.stderr if line.startswith("page"))
 
@@ -198,7 +213,9 @@ def test_a_second_tab_is_refused_and_keeps_its_text(start, browser, page, tmp_pa
     page.bring_to_front()
     page.keyboard.type("MINE")
     page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_contain_text("labelled elsewhere meanwhile: OTHER")
+    playwright.expect(page.locator("#status")).to_contain_text(
+        "labelled elsewhere meanwhile: OTHER"
+    )
     assert page.locator("#text").input_value() == "MINE"
     assert list(labels_of(folder).values()) == ["OTHER"]
 
@@ -243,7 +260,9 @@ def test_a_full_disk_is_said_and_the_text_stays(page, tmp_path):
     folder, out = tmp_path / "images", tmp_path / "out"
     folder.mkdir()
     skip_without_small_disks(folder)
-    command = f"{sys.executable} -m captcha_ocr label {folder} --port 0 --model pretrained --out {out}"
+    command = (
+        f"{sys.executable} -m captcha_ocr label {folder} --port 0 --model pretrained --out {out}"
+    )
     fill = f"cp {SAMPLES}/*.png {folder} && ! cat /dev/zero 2>&- > {folder}/zeros && exec {command}"
     with subprocess.Popen(small_disk(folder, fill), stderr=subprocess.PIPE, text=True) as process:
         page.goto(next(line.split()[1] for line in process.stderr if line.startswith("page")))
@@ -274,7 +293,9 @@ def test_markup_in_names_and_labels_is_shown_as_text(start, page, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_pages_are_accessible_in_both_schemes_and_do_not_scroll_sideways(start, browser, tmp_path, scheme, width):
+def test_the_pages_are_accessible_in_both_schemes_and_do_not_scroll_sideways(
+    start, browser, tmp_path, scheme, width
+):
     folder = tmp_path / "images"
     shutil.copytree(SAMPLES, folder)
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})

@@ -14,8 +14,12 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 IS_REQUIRED = os.environ.get("BROWSER_TESTS") == "required"
 
 
-@pytest.mark.skipif(not (IS_REQUIRED or find_spec("schemathesis")), reason="schemathesis is not installed")
-def test_no_request_gets_a_server_error_or_an_answer_that_the_document_lacks(service, soak, tmp_path):
+@pytest.mark.skipif(
+    not (IS_REQUIRED or find_spec("schemathesis")), reason="schemathesis is not installed"
+)
+def test_no_request_gets_a_server_error_or_an_answer_that_the_document_lacks(
+    service, soak, tmp_path
+):
     _, address = service
     command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"]
     command += ["run", f"{address}openapi.json", "--checks", CHECKS, "--seed", "0"]

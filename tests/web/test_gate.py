@@ -8,7 +8,12 @@ DATA = SAMPLE.read_bytes()
 @pytest.mark.parametrize("path", ["/v1/read", "/", "/healthz", "/nothing"])
 def test_another_host_is_not_answered(served, path):
     client = served(hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}))
-    for host, status in (("evil.example:8000", 421), ("127.0.0.1:8001", 421), ("", 421), ("LOCALHOST:8000", 0)):
+    for host, status in (
+        ("evil.example:8000", 421),
+        ("127.0.0.1:8001", 421),
+        ("", 421),
+        ("LOCALHOST:8000", 0),
+    ):
         answer = client.get(path, headers={"Host": host})
         assert (answer.status_code == 421) == (status == 421)
 
@@ -30,10 +35,16 @@ def test_any_host_is_answered_where_none_is_known(served):
 )
 def test_the_api_needs_the_token_where_there_is_one(served, header, status):
     client = served(token="secret")
-    headers = {"Content-Type": "image/png"} | ({} if header is None else {"Authorization": header.encode()})
+    headers = {"Content-Type": "image/png"} | (
+        {} if header is None else {"Authorization": header.encode()}
+    )
     assert client.post("/v1/read", content=DATA, headers=headers).status_code == status
     assert client.get("/metrics", headers=headers).status_code == status
-    assert client.get("/", headers=headers).status_code == client.get("/healthz", headers=headers).status_code == 200
+    assert (
+        client.get("/", headers=headers).status_code
+        == client.get("/healthz", headers=headers).status_code
+        == 200
+    )
 
 
 def test_every_answer_has_the_security_headers(served):

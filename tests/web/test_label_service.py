@@ -7,7 +7,9 @@ from .conftest import HOST
 
 
 def send(client, number=0, text="A", version=0, **headers):
-    return client.post("/v1/label", json={"number": number, "text": text, "version": version}, headers=headers)
+    return client.post(
+        "/v1/label", json={"number": number, "text": text, "version": version}, headers=headers
+    )
 
 
 def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
@@ -17,7 +19,10 @@ def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
     assert answer["image"]["number"] != first["image"]["number"]
     assert "AB" in session.store.table.read_text()
     taken_back = labelling.post("/v1/undo", json={}).json()
-    assert (taken_back["image"]["number"], taken_back["image"]["text"]) == (first["image"]["number"], None)
+    assert (taken_back["image"]["number"], taken_back["image"]["text"]) == (
+        first["image"]["number"],
+        None,
+    )
 
 
 def test_at_the_end_there_is_no_image(labelling):
@@ -74,7 +79,10 @@ def test_a_bad_label_gets_one_sentence(labelling, document):
 
 def test_images_come_by_number_alone(labelling, folder):
     answer = labelling.get("/v1/images/3")
-    shown, there = Image.open(io.BytesIO(answer.content)), Image.open(folder / "3.png").convert("RGB")
+    shown, there = (
+        Image.open(io.BytesIO(answer.content)),
+        Image.open(folder / "3.png").convert("RGB"),
+    )
     assert (shown.tobytes(), answer.headers["content-type"]) == (there.tobytes(), "image/png")
     for number in ("99", "..", "3.png", "%2e%2e%2fetc%2fpasswd", "-1"):
         assert labelling.get(f"/v1/images/{number}").status_code in (404, 422)
@@ -97,7 +105,10 @@ def test_an_image_that_no_browser_shows_comes_as_png(folder, labelling):
 
 def test_an_image_that_is_gone_or_damaged_gets_one_sentence(folder, labelling):
     (folder / "3.png").write_bytes(b"no image")
-    assert (labelling.get("/v1/images/3").status_code, labelling.get("/v1/images/3/view").status_code) == (422, 200)
+    assert (
+        labelling.get("/v1/images/3").status_code,
+        labelling.get("/v1/images/3/view").status_code,
+    ) == (422, 200)
     (folder / "3.png").unlink()
     assert labelling.get("/v1/images/3").status_code == 422
 

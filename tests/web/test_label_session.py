@@ -52,7 +52,9 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     labels = "filename,text\n0.png,0ZLA\n1.png,YTX5\n2.png,C0KD\n3.png,XLTZ\n"
     (folder / "labels.csv").write_text(labels)
     (tmp_path / "run").mkdir()
-    session = LabelSession(LabelStore(folder, tmp_path / "answers.csv"), PRETRAINED, tmp_path / "run")
+    session = LabelSession(
+        LabelStore(folder, tmp_path / "answers.csv"), PRETRAINED, tmp_path / "run"
+    )
     assert session.people() == ""
     assert sorted(session.store.first) == list(range(6))
     for number, text in enumerate(("0ZLA", "YTX5", "C0K0", "", "ABCD")):
@@ -81,7 +83,9 @@ def test_the_journal_has_what_a_label_took(session):
     assert found["as_guessed"] in (True, None)
 
 
-@pytest.mark.parametrize(("labels", "milestone"), [(0, 150), (149, 150), (150, 250), (250, 450), (450, 850)])
+@pytest.mark.parametrize(
+    ("labels", "milestone"), [(0, 150), (149, 150), (150, 250), (250, 450), (450, 850)]
+)
 def test_training_begins_at_these_numbers_of_labels(labels, milestone):
     assert next_milestone(labels) == milestone
 

@@ -65,10 +65,16 @@ def test_a_label_for_an_image_that_changed_meanwhile_is_refused(folder):
 def test_what_another_program_writes_is_noticed_and_kept(folder):
     store = LabelStore(folder)
     store.save(0, "A", 0)
-    (folder / "labels.csv").write_text("filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n")
+    (folder / "labels.csv").write_text(
+        "filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n"
+    )
     with pytest.raises(Conflict, match=r"labels\.csv"):
         store.save(2, "C", 0)
-    assert (store.entries[0].text, store.entries[0].version, store.entries[1].split) == ("Z", 2, "val")
+    assert (store.entries[0].text, store.entries[0].version, store.entries[1].split) == (
+        "Z",
+        2,
+        "val",
+    )
     store.save(2, "C", 0)
     assert {row[:2] for row in rows(folder)} == {
         ("0.png", "Z"),
@@ -82,7 +88,9 @@ def test_labels_of_two_tabs_at_once_are_both_kept(folder):
     store = LabelStore(folder)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda number: store.save(number, f"T{number}", 0), range(6)))
-    assert sorted(row[:2] for row in rows(folder)) == [(f"{number}.png", f"T{number}") for number in range(6)]
+    assert sorted(row[:2] for row in rows(folder)) == [
+        (f"{number}.png", f"T{number}") for number in range(6)
+    ]
 
 
 def test_a_row_that_another_program_removes_stays_removed(folder):
@@ -135,7 +143,10 @@ def test_a_table_that_a_label_would_spoil_is_left_alone(folder, table):
 def test_names_are_understood_as_prepare_does(folder):
     (folder / "labels.csv").write_text("filename,text,split\n0,A,valid\n./1.png,B,train\n")
     store = LabelStore(folder)
-    assert [(entry.text, entry.split) for entry in store.entries[:2]] == [("A", "val"), ("B", "train")]
+    assert [(entry.text, entry.split) for entry in store.entries[:2]] == [
+        ("A", "val"),
+        ("B", "train"),
+    ]
 
 
 def test_another_table_with_labels_is_not_hidden(folder):
@@ -152,7 +163,9 @@ def test_names_that_no_table_can_hold_are_left_out(folder):
     assert (sorted(map(os.fsencode, store.left_out)), len(store.entries)) == (sorted(odd), 6)
 
 
-@pytest.mark.parametrize(("number", "text"), [(6, "A"), (-1, "A"), (0, "a\nb"), (0, "x" * 65), (0, "\x00")])
+@pytest.mark.parametrize(
+    ("number", "text"), [(6, "A"), (-1, "A"), (0, "a\nb"), (0, "x" * 65), (0, "\x00")]
+)
 def test_what_cannot_be_a_label_is_refused(folder, number, text):
     with pytest.raises(UsageError):
         LabelStore(folder).save(number, text, 0)

@@ -23,7 +23,11 @@ def short(monkeypatch):
     """Train for two epochs."""
     run = BackgroundTraining.run
     shorter = {"train": ("--epochs", 2)}
-    monkeypatch.setattr(BackgroundTraining, "run", lambda self, *words: run(self, *words, *shorter.get(words[0], ())))
+    monkeypatch.setattr(
+        BackgroundTraining,
+        "run",
+        lambda self, *words: run(self, *words, *shorter.get(words[0], ())),
+    )
 
 
 def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_path):
@@ -35,8 +39,14 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_
         session.save(number, texts[entry.file], 0)
     session.training.thread.join(300)
     trained = tmp_path / "out" / "labels-12" / "run"
-    assert (session.training.problem, session.points[0].images, score_of_test(trained)[1]) == ("", 12, 2)
-    held_out = [number for number, entry in enumerate(session.store.entries) if entry.split == "val"]
+    assert (session.training.problem, session.points[0].images, score_of_test(trained)[1]) == (
+        "",
+        12,
+        2,
+    )
+    held_out = [
+        number for number, entry in enumerate(session.store.entries) if entry.split == "val"
+    ]
     assert session.model == str(trained)
     assert session.right_of(session.guesses.recognizer, held_out) >= 0
     assert session.progress()["accuracy"]["images"] == 2
@@ -47,7 +57,9 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_
 
 
 def test_a_training_that_fails_says_why(digits, tmp_path):
-    training = BackgroundTraining(digits[0], tmp_path / "out", lambda *_: pytest.fail("there is no model"))
+    training = BackgroundTraining(
+        digits[0], tmp_path / "out", lambda *_: pytest.fail("there is no model")
+    )
     training.train(b"filename,text,split\nnone.png,A,train\n", 1)
     assert "none.png" in training.problem
 

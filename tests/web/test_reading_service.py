@@ -36,11 +36,15 @@ def test_an_image_is_read_from_its_bytes_and_from_json(served, recognizer):
 
 def test_options_hold_for_one_request(served):
     client = served()
-    digits = client.post("/v1/read?charset=digits&length=4", content=DATA, headers=PNG).json()["text"]
+    digits = client.post("/v1/read?charset=digits&length=4", content=DATA, headers=PNG).json()[
+        "text"
+    ]
     assert (digits.isdigit(), len(digits)) == (True, 4)
     unsure = client.post("/v1/read?min_confidence=1", content=DATA, headers=PNG).json()
     assert (unsure["text"], unsure["characters"]) == (None, None)
-    assert client.post("/v1/read?fold_case=true", content=DATA, headers=PNG).json()["text"] == "0zla"
+    assert (
+        client.post("/v1/read?fold_case=true", content=DATA, headers=PNG).json()["text"] == "0zla"
+    )
     assert client.post("/v1/read", content=DATA, headers=PNG).json()["text"] == "0ZLA"
 
 
@@ -145,7 +149,9 @@ def test_images_beyond_the_limit_are_told_to_try_again(served, recognizer, monke
     assert "captcha_ocr_refused_total 2" in client.get("/metrics").text
 
 
-def test_images_that_wait_are_read_together_and_each_answer_is_its_own(served, recognizer, monkeypatch):
+def test_images_that_wait_are_read_together_and_each_answer_is_its_own(
+    served, recognizer, monkeypatch
+):
     sizes, read_all = [], Recognizer.read_all
 
     def counted(self, images):
@@ -157,7 +163,9 @@ def test_images_that_wait_are_read_together_and_each_answer_is_its_own(served, r
     paths = sorted(SAMPLES.glob("*.png")) * 4
     images = [base64.b64encode(path.read_bytes()).decode() for path in paths]
     results = served().post("/v1/read/batch", json={"images": [*images, "bad"]}).json()["results"]
-    assert [result["text"] for result in results[:-1]] == [path.stem.split("-")[1] for path in paths]
+    assert [result["text"] for result in results[:-1]] == [
+        path.stem.split("-")[1] for path in paths
+    ]
     assert "error" in results[-1]
     assert (sum(sizes), len(sizes) < len(images)) == (len(images), True)
 

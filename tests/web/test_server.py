@@ -119,7 +119,10 @@ def test_thousands_of_silent_connections_do_not_keep_others_out(service, soak):
     host, port = address.removeprefix("http://").rstrip("/").split(":")
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (most + 200, most + 200))
-    silent = [socket.create_connection((host, int(port))) for _ in range(min(most, 10_000 if soak else 1_000))]
+    silent = [
+        socket.create_connection((host, int(port)))
+        for _ in range(min(most, 10_000 if soak else 1_000))
+    ]
     connection = http.client.HTTPConnection(host, int(port), timeout=WAIT_S)
     connection.request("POST", "/v1/read", SAMPLE.read_bytes(), {"Content-Type": "image/png"})
     assert json.loads(connection.getresponse().read())["text"] == "0ZLA"
@@ -132,7 +135,9 @@ def test_ten_gigabytes_are_refused_when_they_are_announced(service):
     _, address = service
     host, port = address.removeprefix("http://").rstrip("/").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        head = f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 10000000000\r\n\r\n"
+        head = (
+            f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 10000000000\r\n\r\n"
+        )
         connection.sendall(head.encode())
         assert b" 413 " in connection.recv(100)
 
@@ -146,19 +151,26 @@ def test_a_hostile_image_is_refused_or_read_and_the_next_one_is_read(served, nam
 
 def test_headers_have_a_limit():
     with running(echo) as address, socket.create_connection(address) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + bytes(100_000).replace(b"\0", b"x"))
+        connection.sendall(
+            b"GET / HTTP/1.1\r\nHost: x\r\nX: " + bytes(100_000).replace(b"\0", b"x")
+        )
         assert b" 400 " in until_closed(connection)[:20]
 
 
 def test_the_command_serves_and_ends_with_sigterm_after_the_requests_in_work(service, tmp_path):
     process, address = service
     host, port = address.removeprefix("http://").rstrip("/").split(":")
-    body, connection = SAMPLE.read_bytes(), http.client.HTTPConnection(host, int(port), timeout=WAIT_S)
+    body, connection = (
+        SAMPLE.read_bytes(),
+        http.client.HTTPConnection(host, int(port), timeout=WAIT_S),
+    )
     connection.request("POST", "/v1/read", body, {"Content-Type": "image/png"})
     assert json.loads(connection.getresponse().read())["text"] == "0ZLA"
     connection.close()
     with socket.create_connection((host, int(port))) as late:
-        late.sendall(f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        late.sendall(
+            f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        )
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
         time.sleep(0.3)

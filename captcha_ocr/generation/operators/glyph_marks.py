@@ -15,7 +15,11 @@ LETTERS = string.ascii_letters + string.digits
 DRAWN_AT = LADDER[0]  # pixels: these glyphs are kept already
 
 
-@operator("mark", count=Number(1, 60, (4, 20), whole=True), size=Number(4, 100, (8, 20), "pixels", whole=True))
+@operator(
+    "mark",
+    count=Number(1, 60, (4, 20), whole=True),
+    size=Number(4, 100, (8, 20), "pixels", whole=True),
+)
 def decoys(area: Area, rng: random.Random, count: int, size: int) -> Mask:
     """Scatter small letters that are not part of the text."""
     canvas = Image.new("L", (area.width, area.height))
@@ -28,7 +32,14 @@ def decoys(area: Area, rng: random.Random, count: int, size: int) -> Mask:
 def ghost(area: Area, rng: random.Random, sigma: float) -> Mask:
     """Draw one large blurred letter that is not part of the text."""
     canvas = Image.new("L", (area.width, area.height))
-    place(canvas, area.font, round(area.height * 1.2), rng.randrange(area.width), area.height // 2, rng)
+    place(
+        canvas,
+        area.font,
+        round(area.height * 1.2),
+        rng.randrange(area.width),
+        area.height // 2,
+        rng,
+    )
     return blurred(np.asarray(canvas), sigma)
 
 

@@ -45,7 +45,13 @@ def shear(rng: random.Random, factor: float) -> Matrix:
     sampling=Word(("smooth", "nearest"), "smooth"),
 )
 def corners(
-    image: Image.Image, cell: tuple[int, int], rng: random.Random, x: float, y: float, fill: bool, sampling: str
+    image: Image.Image,
+    cell: tuple[int, int],
+    rng: random.Random,
+    x: float,
+    y: float,
+    fill: bool,
+    sampling: str,
 ) -> Image.Image:
     """Move the corners of each glyph's box by up to so much of its width and height.
 
@@ -55,7 +61,16 @@ def corners(
     x1, x2 = int(rng.uniform(-x, x) * width), int(rng.uniform(-x, x) * width)
     y1, y2 = int(rng.uniform(-y, y) * height), int(rng.uniform(-y, y) * height)
     wide, high = width + abs(x1) + abs(x2), height + abs(y1) + abs(y2)
-    box = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)  # from the top left, counterclockwise
+    box = (
+        x1,
+        y1,
+        -x1,
+        high - y2,
+        wide + x2,
+        high + y2,
+        wide - x2,
+        -y1,
+    )  # from the top left, counterclockwise
     method = Image.Resampling.NEAREST if sampling == "nearest" else Image.Resampling.BILINEAR
     return image.resize((wide, high)).transform((width, height), Image.Transform.QUAD, box, method)
 
@@ -79,7 +94,9 @@ def outline(mask: Mask, rng: random.Random, width: float) -> Mask:
     return outer - np.minimum(outer, inner)
 
 
-@operator("stroke", share=Number(0, 0.6, (0.1, 0.3)), size=Number(1, 8, (1, 2), "pixels", whole=True))
+@operator(
+    "stroke", share=Number(0, 0.6, (0.1, 0.3)), size=Number(1, 8, (1, 2), "pixels", whole=True)
+)
 def pits(mask: Mask, rng: random.Random, share: float, size: int) -> Mask:
     """Make holes in the fill of each glyph: squares of so many pixels, which cover a share of it."""
     noise = np.random.default_rng(rng.getrandbits(64))
@@ -121,14 +138,18 @@ def dilated(mask: Mask, radius: float) -> Mask:
     for _ in range(int(radius)):
         padded = widened(padded)
     if part := radius % 1:
-        padded = (padded * np.float32(1 - part) + widened(padded) * np.float32(part)).astype(np.uint8)
+        padded = (padded * np.float32(1 - part) + widened(padded) * np.float32(part)).astype(
+            np.uint8
+        )
     return padded
 
 
 def eroded(mask: Mask, radius: float) -> Mask:
     """Return a mask that is narrower by a radius in pixels on every side."""
     margin = math.ceil(radius)
-    grown = dilated(255 - pad(mask, 1), radius)[margin:-margin, margin:-margin]  # the margin would become a frame
+    grown = dilated(255 - pad(mask, 1), radius)[
+        margin:-margin, margin:-margin
+    ]  # the margin would become a frame
     return 255 - grown
 
 

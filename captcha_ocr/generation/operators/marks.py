@@ -31,14 +31,18 @@ class Canvas:
         """Draw a line through points (x, y); width in pixels."""
         scale = self.scale
         xy = [(x * scale, y * scale) for x, y in points]
-        self.draw.line(xy, fill=255, width=max(1, round(width * scale)), joint="curve" if width >= 3 else None)
+        self.draw.line(
+            xy, fill=255, width=max(1, round(width * scale)), joint="curve" if width >= 3 else None
+        )
 
     def beads(self, points: Sequence[Point], width: float, distance: float) -> None:
         """Draw discs along a line through points (x, y), so many pixels from one to the next."""
         x, y = np.array(points, float).T
         way = np.concatenate([[0], np.hypot(np.diff(x), np.diff(y)).cumsum()])
         places = np.arange(0, way[-1], distance)
-        for each in zip(np.interp(places, way, x).tolist(), np.interp(places, way, y).tolist(), strict=True):
+        for each in zip(
+            np.interp(places, way, x).tolist(), np.interp(places, way, y).tolist(), strict=True
+        ):
             self.ellipse(*each, (width / 2, width / 2))
 
     def ellipse(self, x: float, y: float, radius: Point, width: float = 0) -> None:
@@ -64,7 +68,9 @@ class Canvas:
     beads=Number(0, 60, 0, "pixels"),
     smooth=Flag(True),
 )
-def lines(area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool) -> Mask:
+def lines(
+    area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool
+) -> Mask:
     """Draw lines: straight anywhere, from side to side or from top to bottom, with a bend, or curved.
 
     beads: above 0 a line is a row of discs, so many pixels from one to the next.
@@ -96,7 +102,9 @@ def path_points(area: Area, rng: random.Random, path: str) -> list[Point]:
     if path == "bezier":
         y = np.array([rng.uniform(-0.1, 1.1) * height for _ in range(4)])
         x = np.array([left, rng.uniform(0.1, 0.6) * width, rng.uniform(0.4, 0.9) * width, right])
-        basis = np.stack([(1 - steps) ** 3, 3 * steps * (1 - steps) ** 2, 3 * steps**2 * (1 - steps), steps**3])
+        basis = np.stack(
+            [(1 - steps) ** 3, 3 * steps * (1 - steps) ** 2, 3 * steps**2 * (1 - steps), steps**3]
+        )
         return list(zip((x @ basis).tolist(), (y @ basis).tolist(), strict=True))
     x = left + (right - left) * steps
     middle = rng.uniform(0.3, 0.7) * height
@@ -108,7 +116,12 @@ def path_points(area: Area, rng: random.Random, path: str) -> list[Point]:
     return list(zip(x.tolist(), y.tolist(), strict=True))
 
 
-@operator("mark", count=Number(1, 5, 1, whole=True), width=Number(0.5, 10, 1, "pixels"), end=Number(0.2, 1, 0.2))
+@operator(
+    "mark",
+    count=Number(1, 5, 1, whole=True),
+    width=Number(0.5, 10, 1, "pixels"),
+    end=Number(0.2, 1, 0.2),
+)
 def arc(area: Area, rng: random.Random, count: int, width: float, end: float) -> Mask:
     """Draw arcs that begin in the left fifth of the image, like those of the captcha package.
 
@@ -137,7 +150,9 @@ def arc(area: Area, rng: random.Random, count: int, width: float, end: float) ->
     ring=Number(0, 20, 0, "pixels"),
     smooth=Flag(True),
 )
-def discs(area: Area, rng: random.Random, count: int, radius: float, ring: float, smooth: bool) -> Mask:
+def discs(
+    area: Area, rng: random.Random, count: int, radius: float, ring: float, smooth: bool
+) -> Mask:
     """Draw discs anywhere; with a ring above 0 their contours alone, so many pixels wide."""
     canvas = Canvas(area, smooth)
     for _ in range(count):
@@ -146,7 +161,9 @@ def discs(area: Area, rng: random.Random, count: int, radius: float, ring: float
     return canvas.mask
 
 
-@operator("mark", share=Number(0, 0.3, (0.003, 0.06)), size=Number(1, 6, (1, 2), "pixels", whole=True))
+@operator(
+    "mark", share=Number(0, 0.3, (0.003, 0.06)), size=Number(1, 6, (1, 2), "pixels", whole=True)
+)
 def dots(area: Area, rng: random.Random, share: float, size: int) -> Mask:
     """Draw square dots, which cover a share of the image."""
     count = round(area.height * area.width * share / size**2)
@@ -167,7 +184,9 @@ def specks(area: Area, rng: random.Random, count: int) -> Mask:
     places = [int(draw() * rows) * wide + int(draw() * columns) for _ in range(count)]
     down, across = speck()
     mask = np.zeros((area.height + 2 * SPECK_REACH, wide), np.uint8)
-    mask.ravel()[np.array(places)[:, None] + (down + SPECK_REACH) * wide + across + SPECK_REACH] = 255
+    mask.ravel()[np.array(places)[:, None] + (down + SPECK_REACH) * wide + across + SPECK_REACH] = (
+        255
+    )
     return mask[SPECK_REACH:-SPECK_REACH, SPECK_REACH:-SPECK_REACH]
 
 
@@ -189,11 +208,22 @@ def speck() -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rows=Flag(True),
     columns=Flag(True),
 )
-def grid(area: Area, rng: random.Random, pitch: float, width: int, angle: float, rows: bool, columns: bool) -> Mask:
+def grid(
+    area: Area,
+    rng: random.Random,
+    pitch: float,
+    width: int,
+    angle: float,
+    rows: bool,
+    columns: bool,
+) -> Mask:
     """Draw a grid, or parallel lines, through the whole image."""
     y, x = np.ogrid[: area.height, : area.width]
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    down, across = y * cosine - x * sine + rng.uniform(0, pitch), x * cosine + y * sine + rng.uniform(0, pitch)
+    down, across = (
+        y * cosine - x * sine + rng.uniform(0, pitch),
+        x * cosine + y * sine + rng.uniform(0, pitch),
+    )
     mask = np.zeros((area.height, area.width), bool)
     if rows:
         mask |= down % pitch < width
@@ -224,7 +254,12 @@ def rings(area: Area, rng: random.Random, shape: str, pitch: float, width: float
     return canvas.mask
 
 
-@operator("mark", count=Number(1, 100, (5, 30), whole=True), width=Number(0.5, 6, 1, "pixels"), smooth=Flag(True))
+@operator(
+    "mark",
+    count=Number(1, 100, (5, 30), whole=True),
+    width=Number(0.5, 6, 1, "pixels"),
+    smooth=Flag(True),
+)
 def hatching(area: Area, rng: random.Random, count: int, width: float, smooth: bool) -> Mask:
     """Draw many thin strokes of about one direction."""
     canvas, angle = Canvas(area, smooth), rng.uniform(0, math.pi)
@@ -271,7 +306,12 @@ def gradient(area: Area, rng: random.Random, angle: float) -> Mask:
     return ((x * across + y * down) / (abs(across) + abs(down)) * 127.5 + 127.5).astype(np.uint8)
 
 
-@operator("mark", count=Number(0, 16, 0, whole=True), color=Color({"luminance": (60, 220)}), color_per_item=Flag(True))
+@operator(
+    "mark",
+    count=Number(0, 16, 0, whole=True),
+    color=Color({"luminance": (60, 220)}),
+    color_per_item=Flag(True),
+)
 def tiles(area: Area, rng: random.Random, count: int) -> list[Mask]:
     """Part the image into tiles of different colours, side by side; a count of 0 makes one for each character."""
     borders = np.linspace(0, area.width, (count or area.length) + 1).astype(int)

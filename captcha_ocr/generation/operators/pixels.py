@@ -31,15 +31,21 @@ def grain(pixels: Pixels, rng: random.Random, sigma: float, colored: bool) -> Pi
 @operator("pixels", share=Number(0, 0.5, (0.005, 0.05)))
 def salt_and_pepper(pixels: Pixels, rng: random.Random, share: float) -> Pixels:
     """Make a share of the pixels black or white."""
-    noise = np.random.default_rng(rng.getrandbits(64)).random(pixels.shape[:2], np.float32)[..., None]
-    return np.where(noise < share / 2, np.uint8(0), np.where(noise > 1 - share / 2, np.uint8(255), pixels))
+    noise = np.random.default_rng(rng.getrandbits(64)).random(pixels.shape[:2], np.float32)[
+        ..., None
+    ]
+    return np.where(
+        noise < share / 2, np.uint8(0), np.where(noise > 1 - share / 2, np.uint8(255), pixels)
+    )
 
 
 @operator("pixels", sigma=Number(0, 20, (0.4, 1.2), "pixels"))
 def blur(pixels: Pixels, rng: random.Random, sigma: float) -> Pixels:
     """Blur the image by a Gaussian."""
     kernel: ImageFilter.Filter = ImageFilter.GaussianBlur(sigma)
-    if sigma < MAX_BOX_SIGMA:  # one box of the same variance hardly differs, and takes a third of the time
+    if (
+        sigma < MAX_BOX_SIGMA
+    ):  # one box of the same variance hardly differs, and takes a third of the time
         kernel = ImageFilter.BoxBlur((math.sqrt(12 * sigma**2 + 1) - 1) / 2)
     return np.asarray(Image.fromarray(pixels).filter(kernel))
 
@@ -73,7 +79,9 @@ def sharpen(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
 @operator("pixels", amount=Number(0, 1, (0.3, 0.8)))
 def edges(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
     """Mix the image with its edges, drawn on grey."""
-    wider = Image.fromarray(np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge"))  # a filter leaves the border as it is
+    wider = Image.fromarray(
+        np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge")
+    )  # a filter leaves the border as it is
     only = wider.filter(EDGES).crop((1, 1, wider.width - 1, wider.height - 1))
     return np.asarray(Image.blend(Image.fromarray(pixels), only, amount))
 
@@ -88,9 +96,13 @@ def downscale(pixels: Pixels, rng: random.Random, factor: float, down: str, up: 
     """Lose resolution: shrink the image by a factor and enlarge it again."""
     height, width, _ = pixels.shape
     small = max(1, round(width * factor)), max(1, round(height * factor))
-    shrunk = Image.fromarray(pixels).resize(small, {"area": Resampling.BOX, "nearest": Resampling.NEAREST}[down])
+    shrunk = Image.fromarray(pixels).resize(
+        small, {"area": Resampling.BOX, "nearest": Resampling.NEAREST}[down]
+    )
     return np.asarray(
-        shrunk.resize((width, height), {"smooth": Resampling.BILINEAR, "nearest": Resampling.NEAREST}[up])
+        shrunk.resize(
+            (width, height), {"smooth": Resampling.BILINEAR, "nearest": Resampling.NEAREST}[up]
+        )
     )
 
 
@@ -110,7 +122,9 @@ def palette(pixels: Pixels, rng: random.Random, colors: int, dither: bool) -> Pi
     if not dither:
         return np.asarray(image.quantize(colors, Image.Quantize.FASTOCTREE).convert("RGB"))
     steps = image.quantize(colors, Image.Quantize.FASTOCTREE)
-    return np.asarray(image.quantize(palette=steps, dither=Image.Dither.FLOYDSTEINBERG).convert("RGB"))
+    return np.asarray(
+        image.quantize(palette=steps, dither=Image.Dither.FLOYDSTEINBERG).convert("RGB")
+    )
 
 
 @operator("pixels", gamma=Number(0.2, 5, (0.7, 1.4)), contrast=Number(0.1, 3, (0.7, 1.1)))

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from captcha_ocr.generation.values import Color, Flag, Kind, Number
 
-Stage = Literal["shape", "corners", "stroke", "layout", "mark", "under", "inversion", "warp", "pixels"]
+Stage = Literal[
+    "shape", "corners", "stroke", "layout", "mark", "under", "inversion", "warp", "pixels"
+]
 Mask = NDArray[np.uint8]  # coverage: 0 is nothing, 255 is covered
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 Function = TypeVar("Function", bound=Callable[..., Any])

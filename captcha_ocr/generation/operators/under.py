@@ -42,7 +42,11 @@ def halo(text: Mask, rng: random.Random, width: float) -> Mask:
     return margin[extra : extra + text.shape[0], extra : extra + text.shape[1]]
 
 
-@operator("under", margin=Number(0, 40, (2, 5), "pixels", whole=True), shape=Word(("box", "ellipse"), "box"))
+@operator(
+    "under",
+    margin=Number(0, 40, (2, 5), "pixels", whole=True),
+    shape=Word(("box", "ellipse"), "box"),
+)
 def plate(text: Mask, rng: random.Random, margin: int, shape: str) -> Mask:
     """Draw a plate behind the text: a box or an ellipse about it."""
     image = Image.fromarray(np.zeros_like(text))
@@ -54,7 +58,11 @@ def plate(text: Mask, rng: random.Random, margin: int, shape: str) -> Mask:
     return np.asarray(image)
 
 
-@operator("under", count=Number(1, 20, (1, 4), whole=True), width=Number(1, 10, (1, 2), "pixels", whole=True))
+@operator(
+    "under",
+    count=Number(1, 20, (1, 4), whole=True),
+    width=Number(1, 10, (1, 2), "pixels", whole=True),
+)
 def strokes(text: Mask, rng: random.Random, count: int, width: int) -> Mask:
     """Draw strokes across the text, from one side of it to the other."""
     image = Image.fromarray(np.zeros_like(text))

@@ -31,9 +31,19 @@ def sine(area: Area, rng: random.Random, x: float, y: float, wavelength: float) 
 def elastic(area: Area, rng: random.Random, sigma: float, rows: int) -> Shifts:
     """Move the knots of a grid at random, with so many rows, and the pixels between them smoothly."""
     columns = max(2, round(rows * area.width / area.height))
-    knots = np.random.default_rng(rng.getrandbits(64)).standard_normal((2, rows + 1, columns + 1), np.float32) * sigma
+    knots = (
+        np.random.default_rng(rng.getrandbits(64)).standard_normal(
+            (2, rows + 1, columns + 1), np.float32
+        )
+        * sigma
+    )
     size = (area.width, area.height)
-    return np.stack([np.asarray(Image.fromarray(plane).resize(size, Image.Resampling.BICUBIC)) for plane in knots])
+    return np.stack(
+        [
+            np.asarray(Image.fromarray(plane).resize(size, Image.Resampling.BICUBIC))
+            for plane in knots
+        ]
+    )
 
 
 @operator("warp", strength=Number(-1, 1, (-0.35, 0.35)))
@@ -60,7 +70,9 @@ def turn(area: Area, rng: random.Random, angle: float) -> Shifts:
     return np.stack([x * sine_ + y * cosine - y, x * cosine - y * sine_ - x]).astype(np.float32)
 
 
-@operator("warp", x=Number(0, 20, (1, 3), "pixels"), rows=Number(1, 20, (1, 3), "pixels", whole=True))
+@operator(
+    "warp", x=Number(0, 20, (1, 3), "pixels"), rows=Number(1, 20, (1, 3), "pixels", whole=True)
+)
 def ripple(area: Area, rng: random.Random, x: float, rows: int) -> Shifts:
     """Move bands of so many rows sideways, each at random by up to x pixels."""
     bands = [rng.uniform(-x, x) for _ in range(area.height // rows + 1)]
@@ -69,7 +81,9 @@ def ripple(area: Area, rng: random.Random, x: float, rows: int) -> Shifts:
     return shifts
 
 
-def around_middle(area: Area) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+def around_middle(
+    area: Area,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Return y and x from the middle in pixels, and a weight that falls from 1 in the middle to 0 at the border."""
     middle = area.height / 2 - 0.5, area.width / 2 - 0.5
     y = (np.arange(area.height, dtype=np.float32) - middle[0])[:, None]

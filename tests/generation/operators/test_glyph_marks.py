@@ -8,7 +8,9 @@ from captcha_ocr.generation.operators.glyph_marks import decoys, ghost, place, s
 
 def test_more_decoys_cover_more_and_larger_ones_too(area):
     covered = [
-        np.mean([decoys(area, random.Random(seed), count=count, size=size).mean() for seed in range(10)])
+        np.mean(
+            [decoys(area, random.Random(seed), count=count, size=size).mean() for seed in range(10)]
+        )
         for count, size in ((2, 10), (8, 10), (8, 20))
     ]
     assert covered[0] < covered[1] < covered[2]
@@ -27,7 +29,10 @@ def test_a_ghost_is_one_large_letter_and_blurred(area):
     sharp, soft = (ghost(area, random.Random(1), sigma=sigma) for sigma in (0, 4))
     assert len(np.flatnonzero(sharp.any(1))) > area.height / 2
     assert soft.max() < sharp.max()
-    assert np.abs(np.diff(soft.astype(int), axis=0)).max() < np.abs(np.diff(sharp.astype(int), axis=0)).max()
+    assert (
+        np.abs(np.diff(soft.astype(int), axis=0)).max()
+        < np.abs(np.diff(sharp.astype(int), axis=0)).max()
+    )
 
 
 def test_small_print_stands_along_the_lower_border(area):

@@ -38,7 +38,9 @@ def test_a_rotation_turns_counterclockwise_where_y_points_down():
     quarter = matrix(rotation(RNG, angle=90))
     assert np.allclose(quarter @ RIGHT, -DOWN)
     assert np.allclose(quarter @ DOWN, RIGHT)
-    assert np.allclose(matrix(rotation(RNG, angle=30)) @ matrix(rotation(RNG, angle=-30)), np.eye(2))
+    assert np.allclose(
+        matrix(rotation(RNG, angle=30)) @ matrix(rotation(RNG, angle=-30)), np.eye(2)
+    )
 
 
 def test_scale_stretch_and_shear_move_points_as_they_say():
@@ -46,18 +48,27 @@ def test_scale_stretch_and_shear_move_points_as_they_say():
     assert np.allclose(matrix(scale(RNG, factor=1.5)) @ point, [3, 15])
     assert np.allclose(matrix(stretch(RNG, factor=0.5)) @ point, [1, 10])
     assert np.allclose(matrix(shear(RNG, factor=0.2)) @ point, [0, 10])
-    assert np.allclose(matrix(shear(RNG, factor=0.2)) @ -DOWN, [0.2, -1])  # what is above moves to the right
+    assert np.allclose(
+        matrix(shear(RNG, factor=0.2)) @ -DOWN, [0.2, -1]
+    )  # what is above moves to the right
 
 
 def test_corners_that_do_not_move_leave_a_glyph_as_it_is_or_fill_its_cell(square):
     still = {"x": 0, "y": 0}
-    assert np.array_equal(moved_corners(square, (50, 60), RNG, **still, fill=False, sampling="nearest"), square)
-    assert moved_corners(square, (50, 60), RNG, **still, fill=True, sampling="nearest").shape == (60, 50)
+    assert np.array_equal(
+        moved_corners(square, (50, 60), RNG, **still, fill=False, sampling="nearest"), square
+    )
+    assert moved_corners(square, (50, 60), RNG, **still, fill=True, sampling="nearest").shape == (
+        60,
+        50,
+    )
 
 
 def test_corners_move_by_up_to_their_share(square):
     moved = [
-        moved_corners(square, (32, 32), random.Random(seed), x=0.2, y=0.2, fill=False, sampling="smooth")
+        moved_corners(
+            square, (32, 32), random.Random(seed), x=0.2, y=0.2, fill=False, sampling="smooth"
+        )
         for seed in range(9)
     ]
     assert len({mask.tobytes() for mask in moved}) == 9
@@ -65,7 +76,9 @@ def test_corners_move_by_up_to_their_share(square):
         assert mask.shape == square.shape
         assert mask[16, 16] == 255
         assert 0.4 < mask.sum(dtype=int) / square.sum(dtype=int) < 1.8
-    nearest = moved_corners(square, (32, 32), random.Random(1), x=0.2, y=0.2, fill=False, sampling="nearest")
+    nearest = moved_corners(
+        square, (32, 32), random.Random(1), x=0.2, y=0.2, fill=False, sampling="nearest"
+    )
     assert not np.array_equal(nearest, moved[1])
 
 
@@ -104,7 +117,9 @@ def test_an_outline_has_a_hole_and_a_line_of_its_width(square, width):
 
 def test_masks_with_one_middle_get_one_size():
     for first, second in ((4, 8), (8, 4), (4, 4)):
-        big, small = same_size(np.full((first,) * 2, 255, np.uint8), np.full((second,) * 2, 255, np.uint8))
+        big, small = same_size(
+            np.full((first,) * 2, 255, np.uint8), np.full((second,) * 2, 255, np.uint8)
+        )
         assert big.shape == small.shape == (max(first, second),) * 2
 
 
@@ -143,7 +158,7 @@ def test_dots_repeat_every_pitch_and_leave_space_between_them():
 
 def test_a_threshold_leaves_nothing_between_ink_and_none():
     mask = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    assert {level: np.count_nonzero(threshold(mask, RNG, level=level)) for level in (1, 128, 255)} == {
-        **{1: 255, 128: 128, 255: 1}
-    }
+    assert {
+        level: np.count_nonzero(threshold(mask, RNG, level=level)) for level in (1, 128, 255)
+    } == {**{1: 255, 128: 128, 255: 1}}
     assert {*np.unique(threshold(mask, RNG, level=100))} == {0, 255}

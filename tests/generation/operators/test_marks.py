@@ -36,7 +36,17 @@ def test_lines_are_as_wide_as_they_say_and_more_of_them_cover_more(path):
     covered = {
         (count, width): np.mean(
             [
-                share(lines(LARGE, random.Random(seed), count=count, path=path, width=width, beads=0, smooth=True))
+                share(
+                    lines(
+                        LARGE,
+                        random.Random(seed),
+                        count=count,
+                        path=path,
+                        width=width,
+                        beads=0,
+                        smooth=True,
+                    )
+                )
                 for seed in range(8)
             ]
         )
@@ -56,7 +66,9 @@ def test_a_path_runs_from_the_left_of_the_image_to_its_right(path, rng):
 
 def test_only_smooth_lines_have_grey_pixels():
     for smooth in (False, True):
-        mask = lines(LARGE, random.Random(1), count=1, path="bezier", width=3, beads=0, smooth=smooth)
+        mask = lines(
+            LARGE, random.Random(1), count=1, path="bezier", width=3, beads=0, smooth=smooth
+        )
         assert bool({*np.unique(mask)} - {0, 255}) == smooth
 
 
@@ -67,7 +79,10 @@ def test_arcs_begin_in_the_left_fifth_and_reach_their_end():
         ends.append(columns[-1])
         assert columns[0] < 0.35 * 400
     assert min(ends) > 0.7 * 400
-    soon = [np.flatnonzero(arc(LARGE, random.Random(n), count=1, width=1, end=0.2).any(0))[-1] for n in range(100)]
+    soon = [
+        np.flatnonzero(arc(LARGE, random.Random(n), count=1, width=1, end=0.2).any(0))[-1]
+        for n in range(100)
+    ]
     assert min(soon) < 0.4 * 400
 
 
@@ -101,7 +116,9 @@ def test_specks_are_three_pixels_by_two_or_three_and_as_many_as_asked_for(rng):
     down, across = speck()
     assert 5 <= len(down) <= 9
     assert max(np.ptp(down), np.ptp(across)) <= 3
-    assert share(specks(LARGE, rng, count=200)) * LARGE.height * LARGE.width == pytest.approx(200 * len(down), rel=0.1)
+    assert share(specks(LARGE, rng, count=200)) * LARGE.height * LARGE.width == pytest.approx(
+        200 * len(down), rel=0.1
+    )
 
 
 @pytest.mark.parametrize("pitch", [6, 9.5, 20])
@@ -156,11 +173,22 @@ def test_blobs_are_soft_and_finer_with_more_cells():
         assert 0.3 < share(mask) < 0.7
         return np.abs(np.diff(mask, axis=1)).mean()
 
-    assert roughness(cells=2, contrast=1) < roughness(cells=8, contrast=1) < roughness(cells=8, contrast=4)
-    assert np.abs(np.diff(blobs(LARGE, random.Random(1), cells=3, contrast=1).astype(int), axis=1)).max() < 20
+    assert (
+        roughness(cells=2, contrast=1)
+        < roughness(cells=8, contrast=1)
+        < roughness(cells=8, contrast=4)
+    )
+    assert (
+        np.abs(
+            np.diff(blobs(LARGE, random.Random(1), cells=3, contrast=1).astype(int), axis=1)
+        ).max()
+        < 20
+    )
 
 
-@pytest.mark.parametrize(("angle", "axis", "sign"), [(0, 1, 1), (180, 1, -1), (90, 0, 1), (-90, 0, -1)])
+@pytest.mark.parametrize(
+    ("angle", "axis", "sign"), [(0, 1, 1), (180, 1, -1), (90, 0, 1), (-90, 0, -1)]
+)
 def test_a_gradient_grows_in_its_direction(rng, angle, axis, sign):
     mask = gradient(LARGE, rng, angle=angle).astype(int)
     steps = np.diff(mask, axis=axis) * sign

@@ -73,7 +73,10 @@ def test_smooth_is_pillow_s_filter_to_the_bit(rng, size):
 
 def test_sharpen_widens_the_differences_at_edges_and_keeps_what_is_flat(rng, steps):
     result = sharpen(steps, rng, amount=1)
-    assert np.abs(np.diff(result.astype(int), axis=1)).mean() > np.abs(np.diff(steps.astype(int), axis=1)).mean()
+    assert (
+        np.abs(np.diff(result.astype(int), axis=1)).mean()
+        > np.abs(np.diff(steps.astype(int), axis=1)).mean()
+    )
     assert np.array_equal(sharpen(grey(99), rng, amount=5), grey(99))
     assert np.array_equal(sharpen(steps, rng, amount=0), steps)
 
@@ -104,7 +107,9 @@ def test_a_palette_has_at_most_its_colours(rng, steps, colors, dither):
 
 
 def test_dithering_mixes_colours(rng, steps):
-    plain, dithered = (palette(steps, rng, colors=8, dither=dither).astype(int) for dither in (False, True))
+    plain, dithered = (
+        palette(steps, rng, colors=8, dither=dither).astype(int) for dither in (False, True)
+    )
     assert np.abs(np.diff(dithered, axis=1)).mean() > np.abs(np.diff(plain, axis=1)).mean()
 
 

@@ -55,17 +55,25 @@ def check_result(operator, result, inputs, area):
         assert result.mode == "L"
     elif operator.stage == "stroke":
         assert result.dtype == np.uint8
-        margins = {after - before for after, before in zip(result.shape, inputs[0].shape, strict=True)}
+        margins = {
+            after - before for after, before in zip(result.shape, inputs[0].shape, strict=True)
+        }
         assert len(margins) == 1
         assert min(margins) in range(0, 100, 2)
     else:
         masks = result if isinstance(result, list) else [result]
-        shape = (area.height, area.width, 3) if operator.stage == "pixels" else (area.height, area.width)
+        shape = (
+            (area.height, area.width, 3)
+            if operator.stage == "pixels"
+            else (area.height, area.width)
+        )
         assert {(mask.shape, mask.dtype.name) for mask in masks} == {(shape, "uint8")}
 
 
 @pytest.mark.parametrize(("name", "field", "end"), EDGES)
-def test_both_ends_of_every_range_give_a_result_of_the_right_kind(name, field, end, area, pixels, square):
+def test_both_ends_of_every_range_give_a_result_of_the_right_kind(
+    name, field, end, area, pixels, square
+):
     operator = OPERATORS[name]
     inputs = inputs_of(operator.stage, area, pixels, square)
     with warnings.catch_warnings():
@@ -74,7 +82,9 @@ def test_both_ends_of_every_range_give_a_result_of_the_right_kind(name, field, e
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_the_same_random_state_gives_the_same_result_and_the_input_stays(name, area, pixels, square):
+def test_the_same_random_state_gives_the_same_result_and_the_input_stays(
+    name, area, pixels, square
+):
     operator = OPERATORS[name]
     inputs = inputs_of(operator.stage, area, pixels, square)  # arrays that cannot be written to
     for seed in range(3):
@@ -88,7 +98,13 @@ def test_every_word_and_flag_of_an_operator_works(name, area, pixels, square):
     operator = OPERATORS[name]
     inputs = inputs_of(operator.stage, area, pixels, square)
     for field, kind in operator.fields.items():
-        options = kind.words if isinstance(kind, Word) else (False, True) if isinstance(kind, Flag) else ()
+        options = (
+            kind.words
+            if isinstance(kind, Word)
+            else (False, True)
+            if isinstance(kind, Flag)
+            else ()
+        )
         for value in options if field not in MARK_FIELDS else ():
             check_result(operator, run(operator, {field: value}, inputs), inputs, area)
 
@@ -100,7 +116,9 @@ def test_every_operator_has_a_module_a_summary_and_the_fields_of_its_stage():
         assert operator.function.__module__ in modules
         assert operator.summary.endswith((".", ":")) or operator.summary
         assert COMMON.get(operator.stage, {}).keys() <= operator.fields.keys()
-        assert all(isinstance(kind, (Color, Flag, Number, Word)) for kind in operator.fields.values())
+        assert all(
+            isinstance(kind, (Color, Flag, Number, Word)) for kind in operator.fields.values()
+        )
 
 
 def test_marks_of_several_items_alone_may_have_a_colour_for_each():

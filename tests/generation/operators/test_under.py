@@ -78,4 +78,6 @@ def test_strokes_run_across_the_text_and_not_beyond(square):
     assert across.all() or down.all()
     assert not mask[: top - 1].any()
     assert not mask[:, : left - 1].any()
-    assert np.count_nonzero(strokes(square, random.Random(1), count=9, width=2)) > 5 * np.count_nonzero(mask)
+    assert np.count_nonzero(
+        strokes(square, random.Random(1), count=9, width=2)
+    ) > 5 * np.count_nonzero(mask)

@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from captcha_ocr.generation.operators.registry import Area
-from captcha_ocr.generation.operators.warps import around_middle, elastic, lens, ripple, sine, swirl, turn
+from captcha_ocr.generation.operators.warps import (
+    around_middle,
+    elastic,
+    lens,
+    ripple,
+    sine,
+    swirl,
+    turn,
+)
 from captcha_ocr.generation.renderer import find_sources, warp, warp_nearest
 
 AREA = Area(61, 121, 4, "")
@@ -41,7 +49,9 @@ def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
 def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):
     shifts = swirl(AREA, rng, angle=90)
     for (y, x), (down, across) in (((30, 61), (-1, -1)), ((31, 60), (-1, 1)), ((30, 59), (1, 1))):
-        assert shifts[:, y, x] == pytest.approx([down, across], abs=0.05)  # a quarter of a turn, clockwise
+        assert shifts[:, y, x] == pytest.approx(
+            [down, across], abs=0.05
+        )  # a quarter of a turn, clockwise
     assert np.abs(shifts[:, :, 0]).max() < 0.05
     assert not swirl(AREA, rng, angle=0).any()
 
@@ -72,7 +82,9 @@ def test_pixels_are_sampled_where_shifts_point_to():
     pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
     still = np.zeros((2, 20, 30), np.float32)
     assert np.array_equal(warped(pixels, still)[:-1, :-1], pixels[:-1, :-1])
-    assert np.abs(warped(pixels, still) - pixels).max() <= 32  # the last row and column are 1/16 pixel off
+    assert (
+        np.abs(warped(pixels, still) - pixels).max() <= 32
+    )  # the last row and column are 1/16 pixel off
     right = still.copy()
     right[1] = 5
     assert np.array_equal(warped(pixels, right)[:-1, :20], pixels[:-1, 5:25])
