@@ -1,4 +1,10 @@
-"""Every error that captcha-ocr raises on purpose, each with the exit code of the command line."""
+"""Every error that captcha-ocr raises on purpose, each with the exit code of the command line.
+
+A message names an option by its field, in backticks: "choose another `out`". `cli/` prints the flag instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MAX_MESSAGE_LENGTH = 10_000  # characters; a message may name two paths, each of up to 4,096
 
@@ -13,10 +19,37 @@ def in_one_line(text: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command of this program, which `cli/` words: its name, its arguments, its options by field.
+
+    An option that is None or False is left out, True is the flag alone, a sequence repeats the flag.
+    """
+
+    name: str
+    arguments: tuple[object, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A command that helps, and what for: "make images with"."""
+
+    purpose: str
+    command: Command
+
+
 class CaptchaOcrError(Exception):
-    """Base class of the package's errors: `str(error)` is one sentence that tells a user what to do."""
+    """Base class of the package's errors: `str(error)` is one sentence that tells a user what to do.
+
+    advice: a command that helps, which the command line prints after the sentence.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "", advice: Advice | None = None) -> None:
+        super().__init__(message)
+        self.advice = advice
 
     def __str__(self) -> str:
         text = super().__str__()  # may hold anything that is in a file or its name

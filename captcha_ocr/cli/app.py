@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from captcha_ocr.cli.options import ARGUMENTS
+from captcha_ocr.cli.wording import word_error
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.version import __version__
@@ -90,7 +91,8 @@ class CommandGroup(click.Group):
                 sys.stdout.flush()  # a full disk is an error here, and not when Python ends
             return result
         except CaptchaOcrError as error:
-            leave(error.exit_code, f"{name_of_process()}{error}")
+            running = self.get_command(ctx, ctx.invoked_subcommand or "")
+            leave(error.exit_code, f"{name_of_process()}{word_error(error, running)}")
         except KeyboardInterrupt:
             leave(130, f"interrupted{after_a_signal(ctx.invoked_subcommand)}")
         except SystemExit as leaving:
