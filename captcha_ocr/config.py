@@ -4,12 +4,13 @@ Every class is frozen and checks its values. The command line shows the defaults
 """
 
 import re
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from captcha_ocr.charset import Charset, how_they_differ
+from captcha_ocr.charset import NAMED, Charset
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
+from captcha_ocr.options.declaration import Options, option
 
 Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "columns", "slim", "narrow"]
@@ -29,20 +30,23 @@ MAX_LENGTH = 64  # characters of a text
 OFTEN = 10  # times as often as others come the characters of --often
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
+FEWEST = 1000  # fewer images than that train from the model in the package
+FEW = 20_000  # fewer training images than that are augmented
+DRAWN_IMAGES = 20_000  # drawings of an epoch
 NEWER_OPTIONS = ("case_folded", "focus", "start_images")  # of a training
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
 def check_seed(seed: object) -> None:
     """Raise UsageError unless every random generator we use accepts the seed."""
-    check(is_int(seed, 0, MAX_SEED), f"--seed must be 0 to {MAX_SEED}, not {seed}")
+    check(is_int(seed, 0, MAX_SEED), f"`seed` must be 0 to {MAX_SEED}, not {seed}")
 
 
 def check_max_bytes(max_bytes: object) -> None:
     """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
     check(
         is_int(max_bytes, 1, 10**9),
-        f"max_bytes (--max-bytes) must be 1 to 1,000,000,000, not {max_bytes!r}",
+        f"`max_bytes` must be 1 to 1,000,000,000, not {max_bytes!r}",
     )
 
 
@@ -163,43 +167,52 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class PrepareConfig:
+class PrepareConfig(Options):
     """The options of prepare.
 
-    preset: whose input size to use; None chooses it by the number of labels. width, height, channels: override it; None
-    takes the preset's or the images' own.
-    lengths: None takes the lengths of the labels.
+    size: width and height of the network's input in pixels; None takes the preset's or the images' own, as `channels`.
     split: training, validation and test images in percent; splits in a labels file have priority.
     fold: (fold, folds), counted from 1, makes the test set one of `folds` parts and ignores other splits.
-    max_bytes: larger image files are left out.
     """
 
-    preset: str | None = None
-    lengths: Lengths | None = None
-    width: int | None = None
-    height: int | None = None
-    channels: int | None = None
-    charset: str | None = None
-    case_sensitive: bool = False
-    label_pattern: str | None = None
-    split: tuple[int, ...] = (80, 10, 10)
-    fold: tuple[int, int] | None = None
-    max_bytes: int = MAX_BYTES
-    seed: int = 0
+    preset: str | None = option(
+        None,
+        "Its input size is used.",
+        shown=f"finetune below {FEWEST:,} labels, else default",
+    )
+    lengths: Lengths | None = option(
+        None,
+        "Characters per text.",
+        flag="--length",
+        metavar="N|N-M",
+        shown=f"the lengths of 1 in {RARE} labels or more",
+    )
+    size: tuple[int, int] | None = option(None, "Size of the images in pixels.")
+    channels: Literal[1, 3] | None = option(None, "Grey or colour.", shown="colour if it is needed")
+    charset: str | None = option(
+        None, f"Characters, or one of {', '.join(NAMED)}.", shown="those in the labels"
+    )
+    case_sensitive: bool = option(
+        False, "Distinguish upper and lower case if the labels have both."
+    )
+    label_pattern: str | None = option(
+        None, "Regular expression that finds the text in a file name.", metavar="REGEX"
+    )
+    split: tuple[int, ...] = option((80, 10, 10), "Percentages for training/validation/test.")
+    fold: tuple[int, int] | None = option(None)
+    max_bytes: int = option(MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9)
+    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
 
     def __post_init__(self) -> None:
-        check_max_bytes(self.max_bytes)
-        fine = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
-        check(fine, "--split must be three percentages above 0 with the sum 100, such as 80/10/10")
+        super().__post_init__()
+        is_split = len(self.split) == 3 and sum(self.split) == 100 and min(self.split) > 0
+        example = "three percentages above 0 with the sum 100, such as 80/10/10"
+        check(is_split, f"`split` must be {example}")
         if self.fold is not None:
             fold, folds = self.fold
-            check(is_int(folds, 2, MAX_FOLDS), f"--folds must be 2 to {MAX_FOLDS}, not {folds}")
+            check(is_int(folds, 2, MAX_FOLDS), f"`folds` must be 2 to {MAX_FOLDS}, not {folds}")
             check(is_int(fold, 1, folds), f"there is no fold {fold} of {folds}")
-            check(self.split == PrepareConfig.split, "--folds and --split exclude each other")
-        check(
-            (self.width is None) == (self.height is None), "width and height must be given together"
-        )
-        check_seed(self.seed)
+            check(self.split == PrepareConfig.split, "`folds` and `split` exclude each other")
         self.input_size(GENERATED)
 
     def input_size(self, derived: ImageKind) -> InputSize:
@@ -207,85 +220,69 @@ class PrepareConfig:
         size = preset_named(self.preset or "default").size or derived
         if isinstance(size, InputSize):
             size = size.fixed(derived.width, derived.height)
-        return InputSize(
-            size.height if self.height is None else self.height,
-            size.width if self.width is None else self.width,
-            size.channels if self.channels is None else self.channels,
-        )
+        width, height = self.size or (size.width, size.height)
+        return InputSize(height, width, self.channels or size.channels)
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """The options of a training.
+class TrainConfig(Options):
+    """The options of a training. Without a help text the preset alone decides.
 
-    epochs: at most; None derives the number from the preset's `images_seen`.
-    patience: epochs without an improvement in validation after which early stopping ends the run.
+    epochs: None derives the number from the preset's `images_seen`.
     loss: of positions, bce or ce, or of columns, ctc.
-    smoothing: the part of every target that label smoothing spreads over all characters (losses.py); not with ctc.
-    focus: how much more than others the characters count that the network gets wrong (losses.py); not with ctc.
+    smoothing: the part of every target that label smoothing spreads over all characters; not with ctc.
+    focus: how much more than others the characters count that the network gets wrong; not with ctc.
     case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
     augment: whether training images are changed at random (augment.py).
-    images: train on the first so many images; None takes all.
     frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
     is open.
     start_images: as how many images the weights that it starts from count, in the mean with those that it has learnt.
     """
 
-    preset: str = "default"
-    epochs: int | None = None
-    patience: int = 20
-    batch_size: int = 100
-    learning_rate: float = 4e-3
-    schedule: Schedule = "onecycle"
-    optimizer: Optimizer = "adamw"
-    weight_decay: float = 0.1
-    loss: Loss = "bce"
-    smoothing: float = 0.1
-    focus: float = 0.0
-    case_folded: float = 0.0
-    augment: bool = False
-    images: int | None = None
-    frozen: float = 0.0
-    start_images: int = 0
-    precision: Precision = "auto"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.preset, str), "the preset must be a name")
-        check(0 <= self.smoothing < 1, f"smoothing must be 0 to 1, not {self.smoothing}")
-        check(0 <= self.focus <= 10, f"focus must be 0 to 10, not {self.focus}")
-        check(0 <= self.case_folded <= 1, f"case_folded must be 0 to 1, not {self.case_folded}")
-        check(0 <= self.frozen <= 1, f"frozen must be 0 to 1, not {self.frozen}")
-        check(is_int(self.start_images, 0, 10**12), "start_images must be 0 or more")
-        check(isinstance(self.augment, bool), "augment must be true or false")
-        check(self.images is None or is_int(self.images, 2, 10**12), "--images must be 2 or more")
-        check(
-            self.epochs is None or is_int(self.epochs, 1, 10**6), "--epochs must be 1 to 1,000,000"
-        )
-        check(is_int(self.patience, 1, 10**6), "--patience must be 1 to 1,000,000")
-        check(is_int(self.batch_size, 2, 10**6), "--batch-size must be 2 to 1,000,000")
-        check(0 < self.learning_rate < 10, "--lr must lie between 0 and 10")
-        check(self.schedule in get_args(Schedule), f"unknown schedule {self.schedule!r}")
-        check(self.optimizer in get_args(Optimizer), f"unknown optimizer {self.optimizer!r}")
-        check(self.loss in get_args(Loss), f"unknown loss {self.loss!r}")
-        check(self.precision in get_args(Precision), f"unknown precision {self.precision!r}")
-        check_seed(self.seed)
+    preset: str = option(
+        "default",
+        "Network and training options.",
+        shown=f"as prepare, few below {FEW:,} training images, else default",
+    )
+    epochs: int | None = option(
+        None,
+        "Maximum number of epochs.",
+        shown="from the number of images",
+        at_least=1,
+        at_most=10**6,
+    )
+    patience: int = option(
+        20, "Stop after so many epochs without a better validation.", at_least=1, at_most=10**6
+    )
+    batch_size: int = option(100, "Images per step.", at_least=2, at_most=10**6)
+    learning_rate: float = option(4e-3, "Maximum learning rate.", flag="--lr", above=0, below=10)
+    schedule: Schedule = option("onecycle", "Learning rate schedule.")
+    optimizer: Optimizer = option("adamw")
+    weight_decay: float = option(0.1)
+    loss: Loss = option("bce", "Binary or categorical cross-entropy.")
+    smoothing: float = option(0.1, at_least=0, below=1)
+    focus: float = option(0.0, at_least=0, at_most=10)
+    case_folded: float = option(0.0, at_least=0, at_most=1)
+    augment: bool = option(False)
+    images: int | None = option(
+        None,
+        "Train on the first so many images, or draw so many.",
+        shown=f"all, or {DRAWN_IMAGES:,}",
+        at_least=2,
+        at_most=10**12,
+    )
+    frozen: float = option(0.0, at_least=0, at_most=1)
+    start_images: int = option(0, at_least=0, at_most=10**12)
+    precision: Precision = option("auto", "auto: bf16 if native to the device.")
+    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the options as JSON types; without newer ones that are not used, so that older hashes are the same."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value or name not in NEWER_OPTIONS
-        }
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> "TrainConfig":
-        """Invert `to_dict`; UsageError for any other document."""
-        try:
-            return cls(**document)
-        except TypeError as error:
-            raise UsageError(f"the configuration of the training is malformed ({error})") from None
+        """Return the options as JSON types; without newer ones that are not used: runs and models carry the hash."""
+        document = super().to_dict()
+        for name in NEWER_OPTIONS:
+            if not document[name]:
+                del document[name]
+        return document
 
     def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
         """Return a copy that starts from a trained model: half the learning rate, and only the head at first.
@@ -325,8 +322,6 @@ class Preset:
     meant_for: str = "any number of images"
 
 
-FEWEST = 1000  # fewer images than that train from the model in the package
-FEW = 20_000  # fewer training images than that are augmented
 ANY_DESIGN = InputSize(
     height=64, width=384, channels=3, step=32
 )  # the input of the model in the package
@@ -422,7 +417,7 @@ def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
         return config.epochs
     preset = PRESETS[config.preset]
     if preset.images_seen is None:
-        check(not decays(config), f"--schedule {config.schedule} needs --epochs with this preset")
+        check(not decays(config), f"`schedule` {config.schedule} needs `epochs` with this preset")
         return None
     return max(1, min(preset.max_epochs, round(preset.images_seen / training_images)))
 
@@ -430,20 +425,3 @@ def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
 def decays(config: TrainConfig) -> bool:
     """Tell whether the learning rate decays to zero at the last epoch, so that the number of epochs must be known."""
     return config.schedule in ("onecycle", "cosine")
-
-
-def differences(old: Any, new: Any) -> list[str]:
-    """Return the fields in which two dataclasses of one type differ, as `name: old -> new`, nested ones included."""
-    words = []
-    for item in fields(new):
-        before, after = getattr(old, item.name), getattr(new, item.name)
-        if is_dataclass(before):
-            words += differences(before, after)
-        elif before != after:
-            old_words, new_words = (
-                "unset" if value is None else str(value) for value in (before, after)
-            )
-            words.append(
-                f"{item.name}: {old_words} -> {new_words}{how_they_differ(old_words, new_words)}"
-            )
-    return words

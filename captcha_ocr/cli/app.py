@@ -40,8 +40,25 @@ RESUMED = (
 BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")  # it starts over
 
 
+class SectionedCommand(click.Command):
+    """Shows its options under their headings, in the order of the first option of each."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            is_option = isinstance(parameter, click.Option)  # the usage shows the arguments
+            record = parameter.get_help_record(ctx) if is_option else None
+            if record is not None:
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 class CommandGroup(click.Group):
     """Imports a command's module when the command is asked for, and reports every error in one line."""
+
+    command_class = SectionedCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in COMMANDS.values() for name in names]

@@ -21,13 +21,16 @@ from captcha_ocr.cli.options import (
     SHARDS,
     add_options,
     charset_option,
+    check_charset,
+    declared_option,
+    declared_options,
     device_option,
     escape,
     force_option,
     given,
     json_option,
     length_option,
-    max_bytes_option,
+    named_option,
     next_command,
     option,
     parse_numbers,
@@ -43,7 +46,6 @@ from captcha_ocr.config import (
     MAX_FOLDS,
     OFTEN,
     PRESETS,
-    RARE,
     SPLITS,
     PrepareConfig,
     preset_for,
@@ -74,6 +76,7 @@ LABEL_OPTIONS = (
     "lengths",
     "case_sensitive",
 )
+LABELS, SHARDS_MADE = "Labels", "Shards"  # headings in the help
 DESIGN_HELP = "The look: see docs/designs.md; LEVEL is easy, medium or hard."
 WARP_HELP = "Warp of the captcha package, or the stronger one of its versions before 0.7.1."
 RENDERER_HELP = "Code that draws the design captcha: ours, or that of the captcha package."
@@ -222,24 +225,19 @@ label_options = add_options(
     option(
         "--labels",
         type=FILE,
+        section=LABELS,
         help="CSV with filename,text[,split].  [default: labels.csv in the folder]",
     ),
     option(
-        "--corrections", type=FILE, help="CSV with filename,text whose rows replace other labels."
+        "--corrections",
+        type=FILE,
+        section=LABELS,
+        help="CSV with filename,text whose rows replace other labels.",
     ),
-    max_bytes_option,
-    option(
-        "--label-pattern",
-        metavar="REGEX",
-        help="Regular expression that finds the text in a file name.",
-    ),
-    charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: those in the labels]"),
-    length_option(f"Characters per text.  [default: the lengths of 1 in {RARE} labels or more]"),
-    option(
-        "--case-sensitive",
-        is_flag=True,
-        help="Distinguish upper and lower case if the labels have both.",
-    ),
+    declared_option(PrepareConfig, "label_pattern", section=LABELS),
+    declared_option(PrepareConfig, "charset", callback=named_option(check_charset), section=LABELS),
+    declared_option(PrepareConfig, "lengths", section=LABELS),
+    declared_options(PrepareConfig, "case_sensitive", "max_bytes", section=LABELS),
 )
 
 
@@ -247,38 +245,31 @@ label_options = add_options(
 @click.argument("images", type=FOLDER, default=IMAGES)
 @option("--out", type=FOLDER, default=SHARDS, help="The folder to write.")
 @label_options
-@click.option(
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    help=f"Its input size is used.  [default: finetune below {FEWEST:,} labels, else default]",
-)
-@size_option
-@option(
-    "--channels",
-    type=click.Choice(["1", "3"]),
-    help="Grey or colour.  [default: colour if it is needed]",
-)
-@option(
-    "--split",
+@add_options(workers_option, force_option, quiet_option, json_option)
+@declared_option(PrepareConfig, "preset", type=click.Choice(list(PRESETS)), section=SHARDS_MADE)
+@declared_options(PrepareConfig, "size", "channels", section=SHARDS_MADE)
+@declared_option(
+    PrepareConfig,
+    "split",
     default="80/10/10",
+    type=str,
+    multiple=False,
     callback=parse_numbers("/"),
-    help="Percentages for training/validation/test.",
+    section=SHARDS_MADE,
 )
 @option(
     "--folds",
     type=click.IntRange(2, MAX_FOLDS),
+    section=SHARDS_MADE,
     help="Make this many folds for train --cross-validate.",
 )
+@declared_option(PrepareConfig, "seed", section=SHARDS_MADE)
 @option("--strict", is_flag=True, help="Exit with 1 if an image or a label is left out.")
-@add_options(seed_option, workers_option, force_option, quiet_option, json_option)
 def prepare(
     images: Path,
     out: Path,
     labels: Path | None,
     corrections: Path | None,
-    preset: str | None,
-    size: tuple[int, int] | None,
-    channels: str | None,
     folds: int | None,
     strict: bool,
     workers: int | None,
@@ -300,14 +291,7 @@ def prepare(
         from captcha_ocr.diagnostics.inspection import advice_on_tables
         from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
 
-    width, height = size or (None, None)
-    config = PrepareConfig(
-        preset=preset,
-        width=width,
-        height=height,
-        channels=int(channels) if channels else None,
-        **options,
-    )
+    config = PrepareConfig(**options)
     with ProgressBar("prepare", quiet) as bar:
         how = preparation.PrepareOptions(labels, corrections, workers, force, bar.show)
         if folds is None:
@@ -401,6 +385,7 @@ def inspect_images(
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
     with deferred():
+        from captcha_ocr.cli.advice import advice_on_run
         from captcha_ocr.data.labels import LABELS_FILE
         from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
@@ -408,7 +393,6 @@ def inspect_images(
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import unused, writing_to
-        from captcha_ocr.training.advice import advice_on_run
 
     check(
         not out.resolve().is_relative_to(folder.resolve()),

@@ -3,9 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
@@ -13,6 +13,13 @@ from captcha_ocr.charset import Charset, characters_of
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, folder_named, name_of_model
+from captcha_ocr.options.declaration import (
+    Options,
+    declarations,
+    field_types,
+    own_flag,
+    parts_of_type,
+)
 from captcha_ocr.system.console import command_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -40,10 +47,80 @@ class ModelFolder(click.Path):
 MODEL = ModelFolder(file_okay=False, path_type=Path)
 
 
+class SectionOption(click.Option):
+    """An option of click that stands under a heading in the help."""
+
+    def __init__(self, *names: Any, section: str = "Options", **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.section = section
+
+
+class NumberChoice(click.Choice):  # type: ignore[type-arg]  # click is generic from 8.2 on
+    """A choice among whole numbers."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        super().__init__([str(number) for number in numbers])
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the number."""
+        return int(super().convert(str(value), parameter, context))
+
+
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return a click option whose help shows its default."""
+    """Return a click option whose help shows its default. section: the heading in the help."""
     settings.setdefault("show_default", True)
-    return click.option(*names, **settings)
+    return click.option(*names, cls=SectionOption, **settings)
+
+
+def declared_option(
+    kind: type[Options], name: str, **settings: Any
+) -> Callable[[Command], Command]:
+    """Return the click option that a field declares, with the field's default.
+
+    settings: what the command says instead, such as `default` or `shown`, the default that the help shows.
+    """
+    declared, default = declarations(kind)[name], getattr(kind, name)
+    settings.setdefault("default", default)
+    shown = settings.pop("shown", declared.shown)
+    if shown is None and default and settings["default"] is None:
+        shown = str(default)
+    help_text = declared.help if shown is None else f"{declared.help}  [default: {shown}]"
+    for setting, value in click_type(field_types(kind)[name]).items():
+        settings.setdefault(setting, value)
+    settings.setdefault("metavar", declared.metavar)
+    return option(own_flag(kind, name), name, help=help_text, **settings)
+
+
+def declared_options(
+    kind: type[Options], *names: str, **settings: Any
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options that these fields declare, in their order."""
+    return add_options(*(declared_option(kind, name, **settings) for name in names))
+
+
+def click_type(annotation: Any) -> dict[str, Any]:
+    """Return the settings of click for an option of such a type."""
+    kind, _ = parts_of_type(annotation)
+    if kind is bool:
+        return {"is_flag": True}
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        is_number = isinstance(choices[0], int)
+        return {"type": NumberChoice(choices) if is_number else click.Choice(choices)}
+    if kind == tuple[int, int]:
+        return {"callback": parse_size, "metavar": "WIDTHxHEIGHT"}
+    if hasattr(kind, "parse"):
+        return {"callback": named_option(kind.parse)}
+    if get_origin(kind) is tuple:
+        return {"type": get_args(kind)[0], "multiple": True}
+    return {"type": kind}
+
+
+def pick(kind: type[Options], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a command's options that are fields of a class."""
+    return {name: options[name] for name in declarations(kind) if name in options}
 
 
 def add_options(*added: Callable[[Command], Command]) -> Callable[[Command], Command]:

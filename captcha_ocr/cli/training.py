@@ -1,8 +1,9 @@
 """The commands that train: train, curve."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -17,6 +18,8 @@ from captcha_ocr.cli.options import (
     Command,
     add_options,
     charset_option,
+    declared_option,
+    declared_options,
     device_option,
     force_option,
     given,
@@ -24,7 +27,7 @@ from captcha_ocr.cli.options import (
     length_option,
     option,
     parse_numbers,
-    parse_size,
+    pick,
     quiet_option,
     read_command,
     report,
@@ -32,78 +35,41 @@ from captcha_ocr.cli.options import (
     threads_option,
 )
 from captcha_ocr.config import (
-    FEW,
     PRESETS,
-    Loss,
-    Precision,
-    Schedule,
     TrainConfig,
     derive_epochs,
     preset_for,
     preset_named,
 )
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.declaration import declarations, flag_for
+from captcha_ocr.system.console import say
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
-from captcha_ocr.training.draw_options import DrawOptions, draw_option
+from captcha_ocr.training.options import DrawOptions, TrainOptions
 
-
-def training_option(
-    name: str, field: str, help_text: str, **settings: Any
-) -> Callable[[Command], Command]:
-    """Return an option of `train` that overrides the preset; its help shows the value of every preset."""
-    values = [getattr(preset.training, field) for preset in PRESETS.values()]
-    defaults = " or ".join(dict.fromkeys(str(value) for value in values if value is not None))
-    if defaults:
-        help_text += f"  [default: {defaults}{', by preset' if len(set(values)) > 1 else ''}]"
-    return click.option(name, field, help=help_text, **settings)
-
-
-def with_draw(help_text: str, default: object = None) -> str:
-    """Return the help of an option that only --draw has."""
-    return f"With --draw: {help_text}" + ("" if default is None else f"  [default: {default}]")
-
-
+TRAINING, RUNNING, DRAWING = "Training", "The run", "Images that --draw draws"
 NOT_WITH_DRAW = ("data", "stream", "cross_validate")
-DRAWING = ("lengths", "charset", "case_sensitive", "fonts", "size", "channels", "repeat", "workers")
-draw_options = add_options(
-    option(
-        "--draw",
-        metavar="DESIGN",
-        multiple=True,
-        help="Draw images of this design; designs take turns.",
-    ),
-    length_option(with_draw("characters per text.", "the design's")),
-    charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", "the design's")),
-    option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
-    option(
-        "--fonts",
-        type=PATH,
-        multiple=True,
-        help=with_draw("a font file, or a folder of fonts; may be repeated."),
-    ),
-    option(
-        "--size",
-        metavar="WIDTHxHEIGHT",
-        callback=parse_size,
-        help=with_draw("the network's input.", "as prepare"),
-    ),
-    option(
-        "--channels",
-        type=click.Choice(["1", "3"]),
-        help=with_draw("grey or colour input.", "as prepare"),
-    ),
-    option(
-        "--repeat",
-        type=click.IntRange(1),
-        help=with_draw("epochs that show an image.", DrawOptions.repeat),
-    ),
-    option(
-        "--workers",
-        type=click.IntRange(1, 256),
-        help=with_draw("processes that draw.", "one per processor"),
-    ),
-)
+
+
+def preset_options(*names: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds options of `TrainConfig`; their help shows the value of every preset."""
+    added = []
+    for name in names:
+        values = [getattr(preset.training, name) for preset in PRESETS.values()]
+        shown = declarations(TrainConfig)[name].shown
+        if shown is None:
+            shown = " or ".join(dict.fromkeys(map(str, values)))
+            shown += ", by preset" if len(set(values)) > 1 else ""
+        added.append(
+            declared_option(TrainConfig, name, shown=shown, default=None, section=TRAINING)
+        )
+    return add_options(*added)
+
+
+def run_options(*names: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds options of `TrainOptions`."""
+    return declared_options(TrainOptions, *names, section=RUNNING)
 
 
 @main.command()
@@ -114,83 +80,31 @@ draw_options = add_options(
     multiple=True,
     help="A folder of shards; may be repeated.",
 )
-@draw_options
+@declared_option(DrawOptions, "designs", metavar="DESIGN", default=())
 @option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
-@click.option(
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    help=f"Network and training options.  [default: as prepare, few below {FEW:,} training images, else default]",
-)
-@training_option(
-    "--epochs",
-    "epochs",
-    "Maximum number of epochs.  [default: from the number of images]",
-    type=int,
-)
-@training_option(
-    "--patience", "patience", "Stop after so many epochs without a better validation.", type=int
-)
-@training_option("--batch-size", "batch_size", "Images per step.", type=int)
-@training_option("--lr", "learning_rate", "Maximum learning rate.", type=float)
-@training_option(
-    "--schedule", "schedule", "Learning rate schedule.", type=click.Choice(get_args(Schedule))
-)
-@training_option(
-    "--loss", "loss", "Binary or categorical cross-entropy.", type=click.Choice(get_args(Loss))
-)
-@training_option(
-    "--images",
-    "images",
-    f"Train on the first so many images, or draw so many.  [default: all, or {DrawOptions.images:,}]",
-    type=int,
-)
+@declared_option(TrainConfig, "preset", default=None, type=click.Choice(list(PRESETS)))
+@declared_option(TrainOptions, "init", type=MODEL)
+@add_options(force_option, quiet_option, json_option)
+@preset_options("epochs", "patience", "batch_size", "learning_rate", "schedule", "loss", "images")
+@preset_options("precision", "seed")
 @option(
     "--cross-validate",
     is_flag=True,
+    section=RUNNING,
     help="Train on each fold that prepare --folds made, and score all test sets.",
 )
-@option(
-    "--init",
-    type=MODEL,
-    help="Start from a trained model of any alphabet, length and size, or pretrained.",
+@run_options("resume", "stream", "keep_every", "tensorboard", "device", "threads")
+@length_option("Characters per text.  [default: the design's]", section=DRAWING)
+@charset_option(
+    f"Characters, or one of {', '.join(NAMED)}.  [default: the design's]", section=DRAWING
 )
-@option("--resume", default="auto", metavar="auto|never|PATH", help="Continue an unfinished run.")
-@option(
-    "--stream",
-    is_flag=True,
-    help="Read images from disk in every epoch.  [default: if memory is short]",
-)
-@training_option(
-    "--precision",
-    "precision",
-    "auto: bf16 if native to the device.",
-    type=click.Choice(get_args(Precision)),
-)
-@option(
-    "--keep-every",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Keep the checkpoint of every Nth epoch.",
-)
-@option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, into OUT.")
-@add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
+@declared_option(DrawOptions, "case_sensitive", section=DRAWING)
+@declared_option(DrawOptions, "fonts", type=PATH, section=DRAWING)
+@declared_options(DrawOptions, "size", "channels", section=DRAWING)
+@declared_option(DrawOptions, "repeat", default=None, section=DRAWING)
+@declared_option(DrawOptions, "workers", type=click.IntRange(1, 256), section=DRAWING)
 def train(
-    data: tuple[Path, ...],
-    draw: tuple[str, ...],
-    out: Path,
-    preset: str | None,
-    cross_validate: bool,
-    init: Path | None,
-    resume: str,
-    stream: bool,
-    keep_every: int | None,
-    tensorboard: bool,
-    device: str,
-    threads: int | None,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
+    data: tuple[Path, ...], out: Path, cross_validate: bool, as_json: bool, **options: Any
 ) -> None:
     """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test set at the end.
 
@@ -198,30 +112,30 @@ def train(
 
     Example: captcha-ocr train --data data/shards --out runs/mine --epochs 12
     """
-    from dataclasses import asdict
-
     with deferred():
+        from captcha_ocr.cli.advice import advice_on_run
         from captcha_ocr.diagnostics import cross_validation
         from captcha_ocr.training import train as training
-        from captcha_ocr.training.run import TrainOptions
         from captcha_ocr.training.run_folder import BEST
 
-    if cross_validate and (
-        len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")
-    ):
-        raise UsageError("--cross-validate takes one --data, one process and no --resume PATH")
-    drawing = drawing_of(draw, options)
+    how = TrainOptions(**pick(TrainOptions, options))
+    if cross_validate:
+        is_one = len(data) == 1 and rank_and_world_size()[1] == 1
+        refusal = "--cross-validate takes one --data, one process and no --resume PATH"
+        check(is_one and how.resume in ("auto", "never"), refusal)
+    drawing = drawing_of(options)
     shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
-    config = recipe(preset, drawing or shards, init, options)
-    how = TrainOptions(device, init, resume, stream, force, quiet, keep_every, tensorboard, threads)
+    config = recipe(drawing or shards, how.init, pick(TrainConfig, options))
     if cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
-        found = {"out": str(out), "test": scores.summary()}
-        report(as_json, found, str(scores), read_command(out / "fold-1", source_of(shards[0])))
+        facts = {"out": str(out), "test": scores.summary()}
+        report(as_json, facts, str(scores), read_command(out / "fold-1", source_of(shards[0])))
         return
     finished = training.train(drawing or data, out, config, how)
     if rank_and_world_size()[0] > 0:
         return  # the main process reports the result
+    for sentence in advice_on_run(out):
+        say(f"advice     {sentence}", how.quiet)
     report(
         as_json,
         {"out": str(out), **asdict(finished)},
@@ -230,27 +144,27 @@ def train(
     )
 
 
-def drawing_of(designs: tuple[str, ...], options: dict[str, Any]) -> DrawOptions | None:
-    """Take the options of --draw out of the options; None without it. UsageError for options that do not fit."""
-    taken = {name: value for name in DRAWING if (value := options.pop(name))}
-    if "lengths" in taken:
-        taken["length"] = str(taken.pop("lengths"))
-    if not designs:
-        for name in taken:
-            raise UsageError(
-                f"{draw_option(name)} is for images that --draw draws; add --draw, or leave it out"
-            )
+def drawing_of(options: dict[str, Any]) -> DrawOptions | None:
+    """Return the options of --draw among those of train; None without it. UsageError for options that do not fit."""
+    given_values = pick(DrawOptions, options) | {"length": options["lengths"]}
+    taken = {
+        name: value
+        for name, value in given_values.items()
+        if not (value is None or value is False or value == ())
+    }
+    if "designs" not in taken:
+        for name in taken.keys() - {"images"}:
+            refusal = "is for images that --draw draws; add --draw, or leave it out"
+            raise UsageError(f"{flag_for(name)} {refusal}")
         return None
     for name in NOT_WITH_DRAW:
-        if given(name):
-            raise UsageError(f"--draw and --{name.replace('_', '-')} exclude each other")
-    if "channels" in taken:
-        taken["channels"] = int(taken["channels"])
-    images = options.pop("images")
-    if images is not None:
-        taken["images"] = images
-    taken["fonts"] = tuple(map(str, taken.get("fonts", ())))
-    return DrawOptions(designs, **taken)
+        check(not given(name), f"--draw and {flag_for(name)} exclude each other")
+    if "length" in taken:
+        taken["length"] = str(taken["length"])
+    if "fonts" in taken:
+        taken["fonts"] = tuple(map(str, taken["fonts"]))
+    options["images"] = None  # of an epoch, and not the first so many
+    return DrawOptions(**taken)
 
 
 def source_of(shards: Path) -> Path:
@@ -272,21 +186,19 @@ def score_line(test: Mapping[str, Any] | None) -> str:
 
 
 def recipe(
-    preset: str | None,
-    data: Sequence[Path] | DrawOptions,
-    init: Path | None,
-    options: dict[str, Any],
+    data: Sequence[Path] | DrawOptions, init: Path | None, options: Mapping[str, Any]
 ) -> TrainConfig:
     """Return the training options: those given, else those of the preset; the number of images may select it."""
-    from dataclasses import replace
-
     from captcha_ocr.data.shards import read_dataset
+
+    preset = options.get("preset")
+    is_drawn = isinstance(data, DrawOptions)
 
     def with_options(name: str) -> TrainConfig:
         config = preset_named(name).training
         if init is not None:
-            config = config.for_fine_tuning(isinstance(data, DrawOptions))
-        return config.with_options(**options)
+            config = config.for_fine_tuning(is_drawn)
+        return config.with_options(**{**options, "preset": None})
 
     config = with_options(
         preset or "default"
@@ -294,11 +206,8 @@ def recipe(
     if preset is not None:
         return config
     if isinstance(data, DrawOptions):
-        return with_options(
-            preset_for(
-                data.different(derive_epochs(replace(config, epochs=None), data.images) or 1)
-            )
-        )
+        epochs = derive_epochs(replace(config, epochs=None), data.images) or 1
+        return with_options(preset_for(data.different(epochs)))
     dataset = read_dataset(data)
     return with_options(preset_for(options["images"] or dataset.count("train"), dataset.size))
 
@@ -340,14 +249,11 @@ def curve(
 
     Example: captcha-ocr curve data/shards --images 100,300,1000
     """
-    from dataclasses import asdict
-
     with deferred():
         from captcha_ocr.diagnostics import learning_curve as curves
-        from captcha_ocr.training.run import TrainOptions
 
     def recipe_for(number: int) -> TrainConfig:
-        return recipe(None, [data], init, {"images": number, "epochs": epochs, "seed": seed})
+        return recipe([data], init, {"images": number, "epochs": epochs, "seed": seed})
 
     options = TrainOptions(device=device, init=init, force=force, quiet=quiet, threads=threads)
     points = curves.learning_curve(data, out, recipe_for, images, options)

@@ -32,9 +32,9 @@ from captcha_ocr.data.shards import (
     write_shard,
 )
 from captcha_ocr.data.splits import drop_copies, split_rows
-from captcha_ocr.errors import DamagedError, ImageError, UsageError, in_one_line
+from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
-from captcha_ocr.system.console import command_line, counted, in_groups
+from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (
     TEMPORARY,
@@ -252,7 +252,7 @@ def with_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> 
 
 def preset_of(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
     """Return the preset whose input size to use: few images train from the model in the package, if it fits them."""
-    is_free = config.height is None and config.channels is None
+    is_free = config.size is None and config.channels is None
     is_wide = (
         ANY_DESIGN.width_of(kind.width, kind.height)
         >= MIN_INPUT_WIDTH_PER_CHARACTER * lengths.longest
@@ -284,13 +284,7 @@ def printable(path: Path) -> str:
 
 def options_of(config: PrepareConfig) -> dict[str, object]:
     """Return the options of a preparation as JSON types, for the manifest."""
-    elsewhere = (
-        "preset",
-        "width",
-        "height",
-        "channels",
-        "lengths",
-    )  # the manifest has the size itself
+    elsewhere = ("preset", "size", "channels", "lengths")  # the manifest has the size itself
     options = {name: value for name, value in asdict(config).items() if name not in elsewhere}
     if config.max_bytes == MAX_BYTES:  # manifests written before --max-bytes existed do not have it
         del options["max_bytes"]
@@ -302,37 +296,33 @@ def options_of(config: PrepareConfig) -> dict[str, object]:
     }
 
 
-def prepare_command(manifest: Manifest, out: Path, preset: str) -> str:
+def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
     """Return the command that makes the same shards in `out` again, with the input size of `preset`."""
-    words = ["--preset", preset]
+    options: dict[str, object] = {"preset": preset}
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
-        out, words = out.parent, [*words, "--folds", str(fold[1])]
-    words += [*label_words(manifest), *option_words(manifest, ("split", "seed"))]
-    return command_line("prepare", manifest.source, "--out", str(out), *words, "--force")
+        out = out.parent
+        options["folds"] = fold[1]
+    options |= label_options(manifest) | given_options(manifest, ("split", "seed"))
+    return Command("prepare", (manifest.source,), {"out": out, **options, "force": True})
 
 
-def label_words(manifest: Manifest) -> list[str]:
+def label_options(manifest: Manifest) -> dict[str, object]:
     """Return the options with which prepare found the labels, which are also options of inspect."""
-    tables = {"--labels": manifest.labels, "--corrections": manifest.corrections}
-    words = [
-        word for option, table in tables.items() if table is not None for word in (option, table)
-    ]
-    return words + option_words(
-        manifest, ("max_bytes", "label_pattern", "charset", "length", "case_sensitive")
-    )
+    names = ("max_bytes", "label_pattern", "charset", "length", "case_sensitive")
+    tables = {"labels": manifest.labels, "corrections": manifest.corrections}
+    return {**tables, **given_options(manifest, names)}
 
 
-def option_words(manifest: Manifest, names: Iterable[str]) -> list[str]:
-    """Return those of the named options that a preparation was given, as they were given."""
-    defaults, words = {**options_of(PrepareConfig()), "max_bytes": MAX_BYTES}, list[str]()
+def given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
+    """Return those of the named options that do not have their defaults, as they were given."""
+    defaults = {**options_of(PrepareConfig()), "max_bytes": MAX_BYTES}
+    given = {}
     for name in names:
         value = manifest.options.get(name, defaults[name])
         if value != defaults[name]:
-            words.append("--" + name.replace("_", "-"))
-            if not isinstance(value, bool):
-                words.append("/".join(map(str, value)) if isinstance(value, list) else str(value))
-    return words
+            given[name] = "/".join(map(str, value)) if isinstance(value, list) else value
+    return given
 
 
 def hash_files(plan: Plan) -> list[str | None]:
@@ -373,10 +363,10 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
         return None
     both = existing.options | planned.options
     names = [name for name in both if existing.options.get(name) != planned.options.get(name)]
-    changed = [
-        f"--{name.replace('_', '-')}: {shown(existing.options.get(name))} -> {shown(planned.options.get(name))}"
-        for name in names
-    ]
+    changed = []
+    for name in names:
+        old, new = existing.options.get(name), planned.options.get(name)
+        changed.append(f"`{name}`: {shown(old)} -> {shown(new)}")
     changed += (
         [f"input size: {existing.size} -> {planned.size}"] if existing.size != planned.size else []
     )

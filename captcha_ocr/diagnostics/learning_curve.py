@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.options import TrainOptions
+from captcha_ocr.training.run import with_preset_model
 from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
 
 IMAGE_COUNTS = tuple(
@@ -120,7 +121,7 @@ def learning_curve(
         if not options.quiet:
             tell_plan(plan(dataset, list(runs.values()), finished_runs, options))
         for count, (folder, config) in zip(counts, runs.items(), strict=True):
-            finished = train([data], folder, config, replace(options, advise=False))
+            finished = train([data], folder, config, options)
             assert finished.test is not None, "there is a test set"
             points.append(Point(count, finished.test["exact"], finished.test["images"]))
             say(f"{POINTS.header}\n{points[-1]}", options.quiet)
@@ -141,7 +142,9 @@ def is_finished(folder: Path, dataset: Dataset, config: TrainConfig, options: Tr
     """Tell whether a run folder holds this run, finished; errors as `train`, such as for another run."""
     with ExitStack() as lock:
         return (
-            inspect_folder(folder, dataset, config, options.starting(config), lock).finished
+            inspect_folder(
+                folder, dataset, config, with_preset_model(options, config), lock
+            ).finished
             is not None
         )
 

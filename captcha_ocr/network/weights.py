@@ -9,7 +9,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from captcha_ocr.config import differences
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
@@ -19,6 +18,7 @@ from captcha_ocr.inference.model_folder import (
     write_model_folder,
 )
 from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.options.declaration import differences
 from captcha_ocr.system.files import read_checked
 
 MAX_HEADER_BYTES = 1_000_000  # of a weights file
@@ -74,7 +74,7 @@ def load_model(folder: Path) -> ResNet18:
 def load_into(model: ResNet18, folder: Path) -> None:
     """Load the weights in `folder` into a model; UsageError unless alphabet, lengths, size and network are the same."""
     other = load_model(folder)
-    changed = differences(other.config, model.config)
+    changed = [f"{name}: {change}" for name, change in differences(other.config, model.config)]
     check(
         not changed, f"the model in {folder} differs from the one to train ({'; '.join(changed)})"
     )

@@ -8,12 +8,12 @@ the option of click (`cli/declared.py`). The flag follows from the field's name 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+from captcha_ocr.charset import how_they_differ
 from captcha_ocr.errors import UsageError, check
 
 DECLARED = "declared"  # the key of the declaration in a field's metadata
@@ -45,11 +45,13 @@ class Declared:
     @property
     def limits(self) -> str:
         """The limits in words, such as `1 to 1,000,000`."""
-        if self.at_most < math.inf and self.at_least > -math.inf:
-            return f"{_shown_number(self.at_least)} to {_shown_number(self.at_most)}"
-        if self.at_least > -math.inf:
-            return f"{_shown_number(self.at_least)} or more"
-        return f"above {_shown_number(self.above)} and below {_shown_number(self.below)}"
+        if self.at_least > -math.inf and self.at_most < math.inf:
+            return f"{self.at_least:,} to {self.at_most:,}"
+        limits = {"at least": self.at_least, "above": self.above}
+        limits |= {"at most": self.at_most, "below": self.below}
+        return " and ".join(
+            f"{word} {limit:,}" for word, limit in limits.items() if abs(limit) < math.inf
+        )
 
 
 def option(default: Any, help_text: str = "", **declared: Any) -> Any:
@@ -85,11 +87,9 @@ class Options:
             raise UsageError(f"the options are malformed ({error})") from None
 
 
-def declared_fields(kind: type[Options]) -> Iterator[tuple[Field[Any], Declared]]:
-    """Yield the fields of a class that declare an option, with their declarations."""
-    for item in fields(kind):
-        if DECLARED in item.metadata:
-            yield item, item.metadata[DECLARED]
+def declarations(kind: type[Options]) -> dict[str, Declared]:
+    """Return what the fields of a class declare, by their names."""
+    return {item.name: item.metadata.get(DECLARED, Declared()) for item in fields(kind)}
 
 
 def field_types(kind: type[Options]) -> dict[str, Any]:
@@ -106,36 +106,59 @@ def parts_of_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def flag_for(name: str) -> str:
-    """Return the flag of a field: the one that a declaration names, else the field's name."""
-    return _named_flags().get(name) or "--" + name.replace("_", "-")
+    """Return the flag of a field: the one that a class declares, else the field's name."""
+    return _declared_flags().get(name) or _plain_flag(name)
+
+
+def own_flag(kind: type[Options], name: str) -> str:
+    """Return the flag that a class declares for one of its fields."""
+    return declarations(kind)[name].flag or _plain_flag(name)
 
 
 def words(options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line, by their fields; those that are None or False are left out."""
-    found: list[str] = []
+    line: list[str] = []
     for name, value in options.items():
         if value is True:
-            found.append(flag_for(name))
-        elif isinstance(value, Sequence) and not isinstance(value, str):
+            line.append(flag_for(name))
+        elif isinstance(value, list | tuple):
             for part in value:
-                found += [flag_for(name), str(part)]
+                line += [flag_for(name), str(part)]
         elif value is not None and value is not False:
-            found += [flag_for(name), str(value)]
-    return found
+            line += [flag_for(name), str(value)]
+    return line
 
 
-def differences(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, old, new) of each field in which two dataclasses of one type differ, nested ones included."""
+def given_options(options: Options) -> dict[str, object]:
+    """Return the options of an object that do not have their defaults, by field."""
+    given = {}
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if value != item.default:
+            given[item.name] = value
+    return given
+
+
+def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and the line `old -> new` of each field in which two dataclasses of one type differ.
+
+    Nested dataclasses are compared field by field.
+    """
     for item in fields(new):
         before, after = getattr(old, item.name), getattr(new, item.name)
         if is_dataclass(before):
             yield from differences(before, after)
         elif before != after:
-            yield item.name, show(before), show(after)
+            yield item.name, change(before, after)
 
 
-def show(value: object) -> str:
-    """Return a value as a difference shows it."""
+def change(old: object, new: object) -> str:
+    """Return a change of a value in words; it says how texts that look alike differ."""
+    before, after = _show(old), _show(new)
+    return f"{before} -> {after}{how_they_differ(before, after)}"
+
+
+def _show(value: object) -> str:
     return "unset" if value is None else str(value)
 
 
@@ -161,15 +184,14 @@ def _check_number(name: str, kind: type, declared: Declared, value: object) -> N
         raise UsageError(f"`{name}` must be {declared.limits}, not {value}")
 
 
-def _shown_number(number: float) -> str:
-    return f"{number:,}"
+def _plain_flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
-@cache
-def _named_flags() -> dict[str, str]:
-    named = {"lengths": "--length", "model_folder": "--model", "as_json": "--json"}
+def _declared_flags() -> dict[str, str]:
+    flags = {"model_folder": "--model", "as_json": "--json"}
     for kind in Options.__subclasses__():
-        for item, declared in declared_fields(kind):
+        for name, declared in declarations(kind).items():
             if declared.flag is not None:
-                named[item.name] = declared.flag
-    return named
+                flags[name] = declared.flag
+    return flags

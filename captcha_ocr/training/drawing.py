@@ -22,7 +22,7 @@ from captcha_ocr.generation.folder import image_options
 from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.options import DrawOptions
 
 HELD_OUT = 2000  # drawings to validate, and as many to test
 FIRST_HELD_OUT: dict[Split, int] = {
@@ -157,10 +157,7 @@ def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset:
             None if of_preset.step is None else max(1, of_preset.step * height // of_preset.height)
         )
         return InputSize(height, width, options.channels or of_preset.channels, step)
-    wanted = options.size or (None, None)
-    chosen = PrepareConfig(
-        preset=preset, width=wanted[0], height=wanted[1], channels=options.channels
-    )
+    chosen = PrepareConfig(preset=preset, size=options.size, channels=options.channels)
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))

@@ -22,7 +22,6 @@ from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, Table, counted, duration
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.training.advice import Origin, advice
 from captcha_ocr.training.batches import Batches, Samples, load_split
 from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
@@ -214,9 +213,6 @@ class TrainingLoop:
             f"ended      {rule}: {counted(progress.epoch, 'epoch')} in {duration(progress.seconds)}, "
             f"best epoch {progress.best_epoch}; {memory_used(progress.rows[-1])}"
         )
-        origin = Origin(dataset, run.out, run.options, run.group.world_size)
-        for sentence in advice(finished, run.spec, origin) if run.options.advise else []:
-            run.tell(f"advice     {sentence}")
         return finished
 
     def write_end(self, finished: Finished, validated: Scores, test: Scores | None) -> None:

@@ -11,7 +11,6 @@ from captcha_ocr.config import (
     Split,
     TrainConfig,
     derive_epochs,
-    differences,
     preset_named,
 )
 from captcha_ocr.data.tables import excerpt
@@ -23,51 +22,15 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     read_model_config,
 )
+from captcha_ocr.options.declaration import declarations, differences
 from captcha_ocr.system.console import say
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.draw_options import draw_option
 from captcha_ocr.training.drawing import DrawnData, TrainingData
+from captcha_ocr.training.options import DrawOptions, TrainOptions
 
 RUN_VERSION = 4  # of run.json and state.json
-OPTIONS = {  # of train, by the name of their field
-    **{
-        "preset": "--preset",
-        "epochs": "--epochs",
-        "patience": "--patience",
-        "batch_size": "--batch-size",
-    },
-    **{"learning_rate": "--lr", "schedule": "--schedule", "loss": "--loss", "images": "--images"},
-    **{"precision": "--precision", "seed": "--seed"},
-}
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """How to carry out a run.
-
-    init: a trained model to start from. resume: `auto`, `never` or the path of a checkpoint. stream: read the images
-    from disk in every epoch. force: replace another run. keep_every: keep the checkpoint of every Nth epoch.
-    threads: with how many torch computes on the CPU; None: one for each processor.
-    advise: whether to end with advice, which is for a run that stands alone.
-    """
-
-    device: str = "auto"
-    init: Path | None = None
-    resume: str = "auto"
-    stream: bool = False
-    force: bool = False
-    quiet: bool = False
-    keep_every: int | None = None
-    tensorboard: bool = False
-    threads: int | None = None
-    advise: bool = True
-
-    def starting(self, config: TrainConfig) -> "TrainOptions":
-        """Return the options with the model that the preset of a training starts from, if they name none."""
-        is_given = self.init is not None or not preset_named(config.preset).pretrained
-        return self if is_given else replace(self, init=PRETRAINED)
 
 
 @dataclass(frozen=True)
@@ -75,7 +38,7 @@ class RunSpec:
     """What distinguishes runs: training, network, numbers of images, data and starting weights.
 
     images: how many there are in each split. data: the hash of the manifests, or of what is drawn. init: the hash of
-    the starting weights. begun_from: the hash of the checkpoint that `--resume` named; it does not distinguish runs.
+    the starting weights. begun_from: the hash of the checkpoint that `resume` named; it does not distinguish runs.
     drawn: what is drawn, None for a run on shards.
     """
 
@@ -138,7 +101,7 @@ class RunSpec:
 
     @property
     def usual(self) -> TrainConfig:
-        """The training without other options than the preset and perhaps `--init`."""
+        """The training without other options than the preset and perhaps `init`."""
         usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
         return usual if self.init is None else usual.for_fine_tuning(self.drawn is not None)
 
@@ -149,40 +112,40 @@ class RunSpec:
         return {name: value for name, value in training.items() if value != usual[name]}
 
     def changes(self, new: "RunSpec") -> list[str]:
-        """List in what another run differs, each as `--option: old -> new`; `name: old -> new` where no option sets it.
+        """List in what another run differs: "`option`: old -> new", or "name: old -> new" where no option sets it.
 
         What only follows from another preset or from other starting weights is not listed.
         """
         told = {"preset", *self.given, *new.given}
-        changed = [line.partition(": ") for line in differences(self.training, new.training)]
-        words = [
-            f"{OPTIONS.get(name, name)}: {values}" for name, _, values in changed if name in told
-        ]
-        both_drawn = self.drawn is not None and new.drawn is not None
-        parts = ["size"] if both_drawn else ["charset", "lengths", "size"]
-        parts += (
-            ["network"]
-            if (self.training.preset, self.init) == (new.training.preset, new.init)
-            else []
-        )
-        words += [
-            line
-            for part in parts
-            for line in differences(getattr(self.model, part), getattr(new.model, part))
-        ]
-        names = {"train": "--images"} if both_drawn else {}
-        words += [
-            f"{names.get(split, f'{split} images')}: {self.images[split]:,} -> {count:,}"
-            for split, count in new.images.items()
-            if self.images[split] != count
-        ]
-        words += drawing_changes(self.drawn, new.drawn)
-        words += (
-            ["other images"]
-            if self.data != new.data and self.drawn is None and new.drawn is None
-            else []
-        )
-        return words + (["other starting weights (--init)"] if self.init != new.init else [])
+        options = declarations(TrainConfig)
+        lines = []
+        for name, change in differences(self.training, new.training):
+            if name in told:
+                lines.append(f"`{name}`: {change}" if options[name].help else f"{name}: {change}")
+        lines += self._changes_of_model(new)
+        for split, count in new.images.items():
+            if self.images[split] != count:
+                is_option = split == "train" and self.drawn is not None and new.drawn is not None
+                name = "`images`" if is_option else f"{split} images"
+                lines.append(f"{name}: {self.images[split]:,} -> {count:,}")
+        lines += drawing_changes(self.drawn, new.drawn)
+        if self.data != new.data and self.drawn is None and new.drawn is None:
+            lines.append("other images")
+        if self.init != new.init:
+            lines.append("other starting weights (`init`)")
+        return lines
+
+    def _changes_of_model(self, new: "RunSpec") -> list[str]:
+        parts = ["size"]
+        if self.drawn is None or new.drawn is None:
+            parts = ["charset", "lengths", "size"]
+        if (self.training.preset, self.init) == (new.training.preset, new.init):
+            parts.append("network")
+        lines = []
+        for part in parts:
+            changed = differences(getattr(self.model, part), getattr(new.model, part))
+            lines += [f"{name}: {change}" for name, change in changed]
+        return lines
 
     def is_extended_by(self, new: "RunSpec") -> bool:
         """Tell whether another run is this one with more epochs."""
@@ -217,20 +180,28 @@ class Run:
         say(line, self.options.quiet or not self.group.is_main)
 
 
+def with_preset_model(options: TrainOptions, config: TrainConfig) -> TrainOptions:
+    """Return the options with the model that the preset of a training starts from, if they name none."""
+    if options.init is not None or not preset_named(config.preset).pretrained:
+        return options
+    return replace(options, init=PRETRAINED)
+
+
 def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
-    """List in what other drawings differ, but for the seed, each as `--option: old -> new`; None for shards."""
+    """List in what other drawings differ, but for the seed, as `RunSpec.changes` does; None for shards."""
     nothing = {"design": "unset"}
     names = nothing if old is None or new is None else {**old, **new}
     old, new = old or nothing, new or nothing
-    words = [
-        f"{draw_option(name)}: {excerpt(str(old.get(name)))} -> {excerpt(str(new.get(name)))}"
-        for name in names
-        if name not in ("seed", "look") and old.get(name) != new.get(name)
-    ]
-    # Most options change the look, too.
-    return words or [f"the design {new['design']} was changed"] * (
-        old.get("look") != new.get("look")
-    )
+    options = declarations(DrawOptions)
+    lines = []
+    for name in names:
+        if name not in ("seed", "look") and old.get(name) != new.get(name):
+            field = "designs" if name == "design" else name
+            label = f"`{field}`" if field in options else name
+            lines.append(f"{label}: {excerpt(str(old.get(name)))} -> {excerpt(str(new.get(name)))}")
+    if not lines and old.get("look") != new.get("look"):  # most options change the look, too
+        lines.append(f"the design {new['design']} was changed")
+    return lines
 
 
 def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:

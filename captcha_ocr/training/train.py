@@ -13,7 +13,7 @@ from pathlib import Path
 from captcha_ocr.config import PRESETS, TrainConfig
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
-from captcha_ocr.errors import CaptchaOcrError, UsageError, check
+from captcha_ocr.errors import Advice, CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
 from captcha_ocr.network.device import choose_device, describe_device, enough_memory, set_threads
 from captcha_ocr.network.resnet import columns_of, count_parameters
@@ -22,13 +22,13 @@ from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
-from captcha_ocr.training.draw_options import DrawOptions
 from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.loop import TrainingLoop
 from captcha_ocr.training.optim import make_optimizer, make_scaler
+from captcha_ocr.training.options import DrawOptions, TrainOptions
 from captcha_ocr.training.resume import resume
-from captcha_ocr.training.run import Run, RunSpec, TrainOptions, model_for
+from captcha_ocr.training.run import Run, RunSpec, model_for, with_preset_model
 from captcha_ocr.training.run_folder import (
     BEST,
     REPLACED,
@@ -61,7 +61,7 @@ def train(
     On SIGINT or SIGTERM, training saves a checkpoint between two steps and raises KeyboardInterrupt or SystemExit.
     Under torchrun all processes train together; the main process decides, writes and prints.
     """
-    options = options.starting(config)
+    options = with_preset_model(options, config)
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
@@ -165,9 +165,8 @@ def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
         raise UsageError(f"{dataset.name}: the images are {dataset.size}, but {reason}; {way_out}")
     folder, manifest = dataset.folders[0], dataset.manifests[0]
     command = prepare_command(manifest, folder, spec.training.preset)
-    raise UsageError(
-        f"{folder} holds images of {dataset.size}, but {reason}; make others with: {command}"
-    )
+    message = f"{folder} holds images of {dataset.size}, but {reason}"
+    raise UsageError(message, Advice("make others with", command))
 
 
 def memory_advice(batch_size: int, dataset: TrainingData, out: Path) -> str:

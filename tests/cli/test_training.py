@@ -5,7 +5,7 @@ from captcha.image import DEFAULT_FONTS
 from conftest import invoke
 
 from captcha_ocr.training import drawing
-from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.options import DrawOptions
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
@@ -150,4 +150,4 @@ def test_the_number_of_different_drawings_selects_the_preset(images, repeat, pre
 
     for epochs in (None, 1):
         drawn = DrawOptions(images=images, repeat=repeat)
-        assert recipe(None, drawn, None, {"epochs": epochs}).preset == preset
+        assert recipe(drawn, None, {"epochs": epochs}).preset == preset

@@ -10,7 +10,7 @@ import captcha_ocr.data.prepare
 from captcha_ocr.config import SPLITS, PrepareConfig
 from captcha_ocr.data.shards import read_manifest, read_shard
 
-SMALL = PrepareConfig(width=16, height=8)
+SMALL = PrepareConfig(size=(16, 8))
 AB_OR_BA = ("ab", "ba")
 
 

@@ -16,6 +16,7 @@ from captcha_ocr.data.prepare import STAGING, prepare_command, preset_of
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
+from captcha_ocr.options.declaration import words
 from captcha_ocr.system.documents import seal, to_json
 from captcha_ocr.system.files import writing_to
 
@@ -96,7 +97,7 @@ def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(
         (50, 12, {}, "finetune"),
         (50, 13, {}, "default"),  # the input is too narrow for them
         (50, 4, {"channels": 1}, "default"),
-        (50, 4, {"width": 96, "height": 32}, "default"),
+        (50, 4, {"size": (96, 32)}, "default"),
     ],
 )
 def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
@@ -241,7 +242,7 @@ OTHER_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", [*OTHER_OPTIONS, {"width": 32, "height": 16}])
+@pytest.mark.parametrize("options", [*OTHER_OPTIONS, {"size": (32, 16)}])
 def test_other_options_are_refused(images, done, options):
     before = contents(done)
     with pytest.raises(UsageError, match="--force"):
@@ -330,18 +331,19 @@ def test_forced_shards_replace_the_old_ones_only_when_all_are_written(images, do
 def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
     images, shards, tmp_path
 ):
-    assert prepare_command(read_manifest(shards), Path("my shards"), "seed") == (
-        f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
-    )
+    command = prepare_command(read_manifest(shards), Path("my shards"), "seed")
+    assert (command.name, command.arguments) == ("prepare", (images.as_posix(),))
+    assert words(command.options) == ["--out", "my shards", "--preset", "seed", "--force"]
     options, fixed = (
         tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3),
         Path("my fix.csv"),
     )
     shutil.copy(images / "labels.csv", fixed)
     prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
-    assert prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed") == (
-        f"captcha-ocr prepare {images.as_posix()} --out out --preset seed --labels {images.as_posix()}/labels.csv "
-        "--corrections 'my fix.csv' --charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
+    command = prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed")
+    assert shlex.join(words(command.options)) == (
+        f"--out out --preset seed --labels {images.as_posix()}/labels.csv --corrections "
+        "'my fix.csv' --charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
     )
 
 
@@ -355,6 +357,8 @@ def test_that_command_holds_no_words_of_a_forged_manifest(shards):
         "length": {"a": []},
     }
     manifest = replace(read_manifest(shards), source="images", options=options)
-    words = shlex.split(prepare_command(manifest, Path("out"), "seed"))
-    assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
-    assert words[7:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]
+    command = prepare_command(manifest, Path("out"), "seed")
+    assert command.arguments == ("images",)
+    line = words(command.options)
+    assert line[:3] == ["--out", "out", "--preset"]
+    assert line[4:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]

@@ -27,9 +27,9 @@ class Baking(Options):
         ({"minutes": 0}, ("`minutes`", "1 to 1,000", "0")),
         ({"minutes": True}, ("`minutes`", "True")),
         ({"minutes": "3"}, ("`minutes`", "3")),
-        ({"heat": 10}, ("`heat`", "above 0", "below 10")),
+        ({"heat": 10}, ("`heat`", "above 0 and below 10")),
         ({"heat": math.nan}, ("`heat`", "nan")),
-        ({"loaves": 1}, ("`loaves`", "2 or more")),
+        ({"loaves": 1}, ("`loaves`", "at least 2")),
         ({"flour": "oat"}, ("flour", "'oat'")),
         ({"salted": 1}, ("`salted`",)),
     ],
@@ -61,7 +61,5 @@ def test_a_flag_follows_from_the_name_unless_a_declaration_names_it():
 
 def test_differences_name_the_field_and_both_values():
     changed = replace(Baking(), minutes=5, loaves=4)
-    assert list(differences(Baking(), changed)) == [
-        ("minutes", "20", "5"),
-        ("loaves", "unset", "4"),
-    ]
+    expected = [("minutes", "20 -> 5"), ("loaves", "unset -> 4")]
+    assert list(differences(Baking(), changed)) == expected

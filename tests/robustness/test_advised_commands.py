@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from conftest import QUIET, invoke
 
+from captcha_ocr.cli.advice import Origin, advice
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import score_texts
-from captcha_ocr.training.advice import Origin, advice
 from captcha_ocr.training.run import RunSpec
 from captcha_ocr.training.run_folder import Finished
 
@@ -273,7 +273,7 @@ def test_advice_knows_what_the_run_was_and_its_commands_work(
     from captcha_ocr.training.train import train
 
     labels = PrepareOptions(labels_file=Path("x y.csv"), workers=1)
-    prepare(raw, Path("my shards"), PrepareConfig(width=48, height=16, channels=1), labels)
+    prepare(raw, Path("my shards"), PrepareConfig(size=(48, 16), channels=1), labels)
     init = PRETRAINED if "init" in options else None
     given = {name: value for name, value in options.items() if name not in ("init", "augment")}
     augment = options.get("augment", False)

@@ -11,7 +11,7 @@ from captcha_ocr.training import drawing
 from captcha_ocr.training import train as training
 from captcha_ocr.training.batches import BatchPartition, load_split
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.options import DrawOptions
 from captcha_ocr.training.run import RunSpec, model_for
 from captcha_ocr.training.run_folder import start_run
 from captcha_ocr.training.train import train

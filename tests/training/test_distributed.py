@@ -30,7 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 import conftest
 from captcha_ocr.training import loop, train as training
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.training.distributed import ProcessGroup

@@ -18,7 +18,7 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(
     begun_elsewhere = RunSpec.of(read_dataset([shards]), TINY.training, run)
     assert spec.init is None
     assert spec == replace(begun_elsewhere, init=None)
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="force"):
         find_run(started, begun_elsewhere, "auto")
     with pytest.raises(UsageError, match="infinity"):  # which JSON as Python reads it has
         RunSpec.from_dict({**spec.to_dict(), "images": {"train": float("inf")}})
@@ -29,20 +29,20 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(
     [
         (
             {"learning_rate": 0.1, "batch_size": 7},
-            ["--lr: 0.004 -> 0.1", "--batch-size: 10 -> 7"],
-            ["learning_rate"],
+            ["`learning_rate`: 0.004 -> 0.1", "`batch_size`: 10 -> 7"],
+            ["weight_decay"],
         ),
         (
             {"preset": "few"},
-            ["--preset: tiny -> few"],
+            ["`preset`: tiny -> few"],
             ["batch", "pool", "patience", "weight_decay", "augment"],
         ),
-        ({"preset": "few", "loss": "ce"}, ["--preset: tiny -> few", "--loss: bce -> ce"], ["pool"]),
-        ({"init": True}, ["--init"], ["lr", "frozen"]),
+        ({"preset": "few", "loss": "ce"}, ["`preset`: tiny -> few", "`loss`: bce -> ce"], ["pool"]),
+        ({"init": True}, ["`init`"], ["lr", "frozen"]),
         (
             {"smoothing": 0.2},
             ["smoothing: 0.1 -> 0.2"],
-            ["--"],
+            ["`"],
         ),  # of another version: no option sets it
     ],
 )

@@ -18,7 +18,7 @@ from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.training import loop
 from captcha_ocr.training.batches import DrawnBlocks
-from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.options import DrawOptions
 from captcha_ocr.training.train import train
 from captcha_ocr.training.trainer import Trainer
 
@@ -121,9 +121,7 @@ def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
     out, split = tmp_path / "run", PrepareConfig(preset="tiny", split=(60, 20, 20))
     prepare(other_images, tmp_path / "other", split, ONE_WORKER)
     prepare(images, tmp_path / "split", split, ONE_WORKER)
-    prepare(
-        images, tmp_path / "narrow", PrepareConfig(preset="tiny", width=32, height=16), ONE_WORKER
-    )
+    prepare(images, tmp_path / "narrow", PrepareConfig(preset="tiny", size=(32, 16)), ONE_WORKER)
     with pytest.raises(UsageError, match=naming(tmp_path / "narrow", shards, "32x16", "48x16")):
         learn(out, shards, tmp_path / "narrow")
     for twice in (shutil.copytree(shards, tmp_path / "copy"), tmp_path / "split"):
@@ -220,7 +218,7 @@ def test_a_damaged_shard_or_best_model_is_found_before_a_step(
 def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that_makes_others(
     images, shards, tmp_path
 ):
-    prepare(images, tmp_path / "narrow", PrepareConfig(width=8, height=16), ONE_WORKER)
+    prepare(images, tmp_path / "narrow", PrepareConfig(size=(8, 16)), ONE_WORKER)
     for data, preset in ((shards, "seed"), (tmp_path / "narrow", "default")):
         with pytest.raises(UsageError, match=rf"captcha-ocr prepare .* --preset {preset} --force"):
             train([data], tmp_path / "run", PRESETS[preset].training, QUIET)

@@ -3,22 +3,25 @@
 Each sentence knows what the run was, and its commands work as they stand.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from captcha_ocr.config import PRESETS, NetworkConfig, derive_epochs
-from captcha_ocr.data.prepare import label_words
+from captcha_ocr.cli.wording import word_command
+from captcha_ocr.config import PRESETS, NetworkConfig, TrainConfig, derive_epochs
+from captcha_ocr.data.prepare import label_options
 from captcha_ocr.data.shards import Dataset, read_dataset
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, Command
 from captcha_ocr.inference.model_folder import PRETRAINED_NAME, folder_named, name_of_model
 from captcha_ocr.network.resnet import columns_of
-from captcha_ocr.system.console import command_line, counted
+from captcha_ocr.options.declaration import declarations, words
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import unused
-from captcha_ocr.training.draw_options import MAX_DRAWINGS, DrawOptions, draw_option
 from captcha_ocr.training.drawing import DrawnData, TrainingData
-from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
+from captcha_ocr.training.options import MAX_DRAWINGS, DrawOptions, TrainOptions
+from captcha_ocr.training.run import RUN_VERSION, RunSpec
 from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
 
 MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
@@ -128,46 +131,54 @@ def train_again(
 ) -> str:
     """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
-        return repeat_with(f"{OPTIONS[name]} {value}", is_new)
+        return repeat_with({name: value}, is_new)
     out = unused(origin.out) if is_new else origin.out
     changed = replace(spec, training=spec.training.with_options(**{name: value}))
     return f"{'start again' if is_new else 'continue'} with: {train_command(changed, origin, out)}"
 
 
-def repeat_with(option: str, is_new: bool) -> str:
+def repeat_with(options: Mapping[str, object], is_new: bool) -> str:
     """Say how to change a command that is not known, or that starts several processes."""
-    return f"repeat the command that began this run with {option}{' and another --out' if is_new else ''}"
+    sentence = f"repeat the command that began this run with {' '.join(words(options))}"
+    return f"{sentence} and another --out" if is_new else sentence
 
 
 def train_command(
-    spec: RunSpec, origin: Origin, out: Path, preset: str | None = None, init: str | None = None
+    spec: RunSpec,
+    origin: Origin,
+    out: Path,
+    preset: str | None = None,
+    init: str | None = None,
 ) -> str:
     """Return the command that carries out a run, or the same run with another preset or from a trained model."""
-    options = origin.options
-    words = ["--preset", preset or spec.training.preset]
-    for name, value in spec.given.items():
-        words += [OPTIONS[name], str(value)] if name in OPTIONS else []
-    init = init if options.init is None else name_of_model(options.init)
-    words += [] if init is None else ["--init", init]
-    words += [] if options.keep_every is None else ["--keep-every", str(options.keep_every)]
-    words += ["--stream"] * options.stream + ["--tensorboard"] * options.tensorboard
-    return command_on(origin, out, *words)
+    declared = declarations(TrainConfig)
+    given = {name: value for name, value in spec.given.items() if declared[name].help}
+    given.pop("preset", None)
+    options: dict[str, object] = {"preset": preset or spec.training.preset, **given}
+    options["init"] = name_of_init(origin) or init
+    for name in ("keep_every", "stream", "tensorboard"):
+        options[name] = getattr(origin.options, name)
+    return command_on("train", origin, out, options)
 
 
-def command_on(origin: Origin, out: Path, *words: str, name: str = "train") -> str:
+def name_of_init(origin: Origin) -> str | None:
+    """Return the name of the model that a run started from; None if it started from none."""
+    return None if origin.options.init is None else name_of_model(origin.options.init)
+
+
+def command_on(name: str, origin: Origin, out: Path, options: Mapping[str, object]) -> str:
     """Return a command on the images and the device of a run."""
-    options = origin.options
-    device = [] if options.device == "auto" else ["--device", options.device]
-    device += [] if options.threads is None else ["--threads", str(options.threads)]
+    arguments: tuple[object, ...] = ()
+    data: dict[str, object] = {}
     if isinstance(origin.dataset, DrawnData):
-        data = origin.dataset.options.words
+        data = origin.dataset.options.given()
+    elif name == "train":
+        data = {"data": origin.dataset.folders}
     else:
-        data = [
-            word
-            for folder in origin.dataset.folders
-            for word in ["--data"] * (name == "train") + [str(folder)]
-        ]
-    return command_line(name, *data, "--out", str(out), *words, *device)
+        arguments = origin.dataset.folders
+    device = None if origin.options.device == "auto" else origin.options.device
+    ending = {"device": device, "threads": origin.options.threads}
+    return word_command(Command(name, arguments, {**data, "out": out, **options, **ending}))
 
 
 def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
@@ -180,22 +191,16 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
     if spec.init is None and fits(spec, NetworkConfig()):
         options["init"] = PRETRAINED_NAME
     if origin is None or origin.processes > 1:
-        return ways + [
-            repeat_with(f"--{option} {value}", is_new=True) for option, value in options.items()
-        ]
-    if (
-        isinstance(origin.dataset, Dataset)
-        and len(origin.dataset.folders) == 1
-        and spec.images["test"]
-    ):
-        init = [] if origin.options.init is None else ["--init", name_of_model(origin.options.init)]
+        return ways + [repeat_with({name: value}, is_new=True) for name, value in options.items()]
+    is_one_folder = isinstance(origin.dataset, Dataset) and len(origin.dataset.folders) == 1
+    if is_one_folder and spec.images["test"]:
         out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
-        ways[0] += f"; how many: {command_on(origin, out, *init, name='curve')}"
+        curve = command_on("curve", origin, out, {"init": name_of_init(origin)})
+        ways[0] += f"; how many: {curve}"
     for option, value in options.items():
         out = unused(origin.out.with_name(f"{origin.out.name}-{value}"))
-        ways.append(
-            f"take --{option} {value}: {train_command(spec, origin, out, **{option: value})}"
-        )
+        command = train_command(spec, origin, out, **{option: value})
+        ways.append(f"take --{option} {value}: {command}")
     return ways
 
 
@@ -205,13 +210,11 @@ def against_repetition(spec: RunSpec, origin: Origin | None) -> list[str]:
     repeat, images = spec.drawn["repeat"], spec.images["train"]
     more = {"repeat": repeat // 2} if repeat > 1 else {"images": min(2 * images, MAX_DRAWINGS)}
     if origin is None or origin.processes > 1 or not isinstance(origin.dataset, DrawnData):
-        words = " ".join(f"{draw_option(name)} {value}" for name, value in more.items())
-        return [f"draw more images: {repeat_with(words, is_new=True)}"]
+        return [f"draw more images: {repeat_with(more, is_new=True)}"]
     options = DrawOptions(**{**vars(origin.dataset.options), **more})
     changed = replace(origin, dataset=replace(origin.dataset, options=options))
-    return [
-        f"draw more images: start again with: {train_command(spec, changed, unused(origin.out))}"
-    ]
+    command = train_command(spec, changed, unused(origin.out))
+    return [f"draw more images: start again with: {command}"]
 
 
 def fits(spec: RunSpec, network: NetworkConfig) -> bool:
@@ -226,4 +229,5 @@ def look_at_images(origin: Origin | None) -> str:
     manifest = origin.dataset.manifests[0]
     if not Path(manifest.source).is_dir():
         return ""
-    return f" ({command_line('inspect', manifest.source, *label_words(manifest))})"
+    inspect = Command("inspect", (manifest.source,), label_options(manifest))
+    return f" ({word_command(inspect)})"
