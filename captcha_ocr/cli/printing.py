@@ -126,7 +126,7 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
 
 def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
     """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
-    from captcha_ocr.data.tables import csv_of, marked
+    from captcha_ocr.data.label_sources.tables import mark_text, to_csv
     from captcha_ocr.system.files import write_atomic
 
     failed, rows = 0, []
@@ -136,8 +136,8 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
         else:
             rows.append((path, result.text if printer.accepts(result) else "", result.confidence))
     rows.sort(key=lambda row: row[2])
-    lines = ((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
-    table = csv_of([("filename", "text", "confidence"), *lines])
+    lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    table = to_csv([("filename", "text", "confidence"), *lines])
     if out is None:
         click.echo(table, nl=False)
         return failed

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FOLDER,
@@ -74,7 +74,9 @@ draw_options = add_options(
         help="Draw images of this design; designs take turns.",
     ),
     length_option(with_draw("characters per text.", "the design's")),
-    charset_option(with_draw(f"characters, or one of {', '.join(NAMED)}.", "the design's")),
+    charset_option(
+        with_draw(f"characters, or one of {', '.join(NAMED_ALPHABETS)}.", "the design's")
+    ),
     option("--case-sensitive", is_flag=True, help=with_draw("distinguish upper and lower case.")),
     option(
         "--fonts",

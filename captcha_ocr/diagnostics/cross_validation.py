@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from captcha_ocr.config import PrepareConfig, TrainConfig
-from captcha_ocr.data.folds import folds_in
+from captcha_ocr.data.folds import list_folds
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
-from captcha_ocr.errors import UsageError
-from captcha_ocr.metrics import Scores
-from captcha_ocr.system.console import Table, command_line, say
+from captcha_ocr.errors import Advice, Command, UsageError
+from captcha_ocr.scores import Scores
+from captcha_ocr.system.console import Table, say
 from captcha_ocr.system.documents import sealed
-from captcha_ocr.system.files import unused, write_atomic, writing_to
+from captcha_ocr.system.files import find_unused, write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import train
 
@@ -28,7 +28,7 @@ def cross_validate(
     Each fold has a run folder, `out`/fold-1 …: finished runs are left as they are, an unfinished one resumes. The total
     is returned and written to `out`/cross-validation.json. UsageError if `data` holds no complete set of folds.
     """
-    folds = find_folds(data)
+    folds = list_folds(data)
     total = Scores(0, 0, Counter())
     with writing_to(out):
         for number, folder in enumerate(folds, 1):
@@ -47,27 +47,27 @@ def cross_validate(
 
 def find_folds(data: Path) -> list[Path]:
     """Return the folders of the folds in `data`; UsageError if there are none, or not all of them."""
-    folds = folds_in(data)
+    folds = list_folds(data)
     if not folds:
-        raise UsageError(f"{data} holds no folds; make some with: {command_for_folds(data)}")
+        advice = Advice("make some with", command_for_folds(data))
+        raise UsageError(f"{data} holds no folds", advice)
     manifests = [read_manifest(folder) for folder in folds]
     made = [manifest.options.get("fold") for manifest in manifests]
     if made != [[number, len(folds)] for number in range(1, len(folds) + 1)]:
         command = prepare_command(manifests[0], folds[0], "default")
-        raise UsageError(
-            f"{data} does not hold all folds of one set; make them again with: {command}"
-        )
+        advice = Advice("make them again with", command)
+        raise UsageError(f"{data} does not hold all folds of one set", advice)
     return folds
 
 
-def command_for_folds(data: Path) -> str:
+def command_for_folds(data: Path) -> Command:
     """Return the command that makes folds, of the same images as the shards in `data` if there are any."""
     if not (data / MANIFEST_FILE).exists():
-        return command_line("prepare", "--folds", "5", "--out", str(data))
+        return Command("prepare", (), {"folds": 5, "out": data})
     manifest = read_manifest(data)
     of_folds = replace(
         manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)}
     )
     return prepare_command(
-        of_folds, unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
+        of_folds, find_unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
     )

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from captcha_ocr.config import PRESETS, NetworkConfig, derive_epochs
-from captcha_ocr.data.prepare import label_words
+from captcha_ocr.data.prepare import label_options
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import PRETRAINED_NAME, folder_named, name_of_model
-from captcha_ocr.network.resnet import columns_of
+from captcha_ocr.inference.model_folder import PRETRAINED_NAME, name_model, resolve_model_name
+from captcha_ocr.network.resnet import count_columns
+from captcha_ocr.options import declaration
 from captcha_ocr.system.console import command_line, counted
 from captcha_ocr.system.documents import read_sealed
-from captcha_ocr.system.files import unused
+from captcha_ocr.system.files import find_unused
 from captcha_ocr.training.draw_options import MAX_DRAWINGS, DrawOptions, draw_option
 from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
@@ -60,7 +61,7 @@ def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
         else:
             dataset = read_dataset(map(Path, data))
         init = given.pop("init")
-        options = TrainOptions(init=None if init is None else folder_named(init), **given)
+        options = TrainOptions(init=None if init is None else resolve_model_name(init), **given)
         if dataset.sha256 == spec.data:
             return Origin(dataset, folder, options, document["processes"])
     return None
@@ -129,7 +130,7 @@ def train_again(
     """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
         return repeat_with(f"{OPTIONS[name]} {value}", is_new)
-    out = unused(origin.out) if is_new else origin.out
+    out = find_unused(origin.out) if is_new else origin.out
     changed = replace(spec, training=spec.training.with_options(**{name: value}))
     return f"{'start again' if is_new else 'continue'} with: {train_command(changed, origin, out)}"
 
@@ -147,7 +148,7 @@ def train_command(
     words = ["--preset", preset or spec.training.preset]
     for name, value in spec.given.items():
         words += [OPTIONS[name], str(value)] if name in OPTIONS else []
-    init = init if options.init is None else name_of_model(options.init)
+    init = init if options.init is None else name_model(options.init)
     words += [] if init is None else ["--init", init]
     words += [] if options.keep_every is None else ["--keep-every", str(options.keep_every)]
     words += ["--stream"] * options.stream + ["--tensorboard"] * options.tensorboard
@@ -188,11 +189,11 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
         and len(origin.dataset.folders) == 1
         and spec.images["test"]
     ):
-        init = [] if origin.options.init is None else ["--init", name_of_model(origin.options.init)]
-        out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
+        init = [] if origin.options.init is None else ["--init", name_model(origin.options.init)]
+        out = find_unused(origin.out.with_name(f"{origin.out.name}-curve"))
         ways[0] += f"; how many: {command_on(origin, out, *init, name='curve')}"
     for option, value in options.items():
-        out = unused(origin.out.with_name(f"{origin.out.name}-{value}"))
+        out = find_unused(origin.out.with_name(f"{origin.out.name}-{value}"))
         ways.append(
             f"take --{option} {value}: {train_command(spec, origin, out, **{option: value})}"
         )
@@ -210,13 +211,13 @@ def against_repetition(spec: RunSpec, origin: Origin | None) -> list[str]:
     options = DrawOptions(**{**vars(origin.dataset.options), **more})
     changed = replace(origin, dataset=replace(origin.dataset, options=options))
     return [
-        f"draw more images: start again with: {train_command(spec, changed, unused(origin.out))}"
+        f"draw more images: start again with: {train_command(spec, changed, find_unused(origin.out))}"
     ]
 
 
 def fits(spec: RunSpec, network: NetworkConfig) -> bool:
     """Tell whether a network has enough columns for the texts of a run."""
-    return columns_of(replace(spec.model, network=network)) >= 2 * spec.model.lengths.longest - 1
+    return count_columns(replace(spec.model, network=network)) >= 2 * spec.model.lengths.longest - 1
 
 
 def look_at_images(origin: Origin | None) -> str:
@@ -226,4 +227,4 @@ def look_at_images(origin: Origin | None) -> str:
     manifest = origin.dataset.manifests[0]
     if not Path(manifest.source).is_dir():
         return ""
-    return f" ({command_line('inspect', manifest.source, *label_words(manifest))})"
+    return f" ({command_line('inspect', manifest.source, *declaration.words(label_options(manifest)))})"

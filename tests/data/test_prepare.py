@@ -9,10 +9,11 @@ from conftest import contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.config import SPLITS, Lengths, PrepareConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, prepare_command, preset_of
+from captcha_ocr.data.prepare import STAGING, choose_preset, prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
@@ -103,7 +104,7 @@ def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
     labels, longest, options, preset
 ):
     kind = ImageKind(height=50, width=150, channels=1)
-    assert preset_of(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
+    assert choose_preset(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -197,8 +198,8 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
 @pytest.mark.parametrize(
     ("text", "options", "named"),
     [
-        ("abc", {}, ("'abc'", "--length")),  # one text in 101 has three characters
-        ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "--length", "1-2")),
+        ("abc", {}, ("'abc'", "`lengths`")),  # one text in 101 has three characters
+        ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "`lengths`", "1-2")),
         ("ax", {"charset": "ab"}, ("'x'",)),
         ("a\tb", {}, (r"'\t'",)),
         ("a\u200bb", {}, (r"'\u200b'",)),
@@ -244,7 +245,7 @@ OTHER_OPTIONS = [
 @pytest.mark.parametrize("options", [*OTHER_OPTIONS, {"width": 32, "height": 16}])
 def test_other_options_are_refused(images, done, options):
     before = contents(done)
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force`"):
         prepare(images, done, tiny(**options))
     assert contents(done) == before
 
@@ -259,7 +260,7 @@ def test_other_images_or_labels_are_refused(own, done, change):
     else:
         table, text = (own / "labels.csv").read_text(), "11" if path.stem.endswith("00") else "00"
         (own / "labels.csv").write_text(re.sub(f"{path.name},.*", f"{path.name},{text}", table))
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force`"):
         prepare(own, done)
 
 
@@ -299,7 +300,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
         (shard, shard.unlink),
     ):
         damage()
-        with pytest.raises(DamagedError, match=naming(path.name, "--force")):
+        with pytest.raises(DamagedError, match=naming(path.name, "`force`")):
             prepare(images, done)
         assert not prepare(images, done, force=True).already_there
         assert contents(done) == contents(shards)
@@ -311,7 +312,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
 )
 def test_the_manifest_of_another_program_is_never_replaced(images, tmp_path, content, force):
     (tmp_path / MANIFEST_FILE).write_bytes(content)
-    with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "--out")):
+    with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "`out`")):
         prepare(images, tmp_path, force=force)
     assert contents(tmp_path) == {MANIFEST_FILE: content}
 
@@ -330,31 +331,27 @@ def test_forced_shards_replace_the_old_ones_only_when_all_are_written(images, do
 def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
     images, shards, tmp_path
 ):
-    assert prepare_command(read_manifest(shards), Path("my shards"), "seed") == (
+    command = prepare_command(read_manifest(shards), Path("my shards"), "seed")
+    assert word_command(command) == (
         f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
     )
-    options, fixed = (
-        tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3),
-        Path("my fix.csv"),
-    )
+    fixed = Path("my fix.csv")
+    options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
     shutil.copy(images / "labels.csv", fixed)
     prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
-    assert prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed") == (
-        f"captcha-ocr prepare {images.as_posix()} --out out --preset seed --labels {images.as_posix()}/labels.csv "
-        "--corrections 'my fix.csv' --charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
+    command = prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed")
+    assert word_command(command) == (
+        f"captcha-ocr prepare {images.as_posix()} --out out --preset seed "
+        f"--labels {images.as_posix()}/labels.csv --corrections 'my fix.csv' --charset digits "
+        "--case-sensitive --split 60/20/20 --seed 3 --force"
     )
 
 
 def test_that_command_holds_no_words_of_a_forged_manifest(shards):
-    options = {
-        "fold": 5,
-        "out": "/elsewhere",
-        "force": True,
-        "seed": 7,
-        "split": [1, 2],
-        "length": {"a": []},
-    }
-    manifest = replace(read_manifest(shards), source="images", options=options)
-    words = shlex.split(prepare_command(manifest, Path("out"), "seed"))
+    forged = {"fold": 5, "out": "/elsewhere", "force": True, "seed": 7, "split": [1, 2]}
+    manifest = replace(
+        read_manifest(shards), source="images", options=forged | {"length": {"a": []}}
+    )
+    words = shlex.split(word_command(prepare_command(manifest, Path("out"), "seed")))
     assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
     assert words[7:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]

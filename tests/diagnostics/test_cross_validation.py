@@ -10,7 +10,7 @@ from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.folds import prepare_folds
 from captcha_ocr.diagnostics.cross_validation import RESULT_FILE, cross_validate
 from captcha_ocr.errors import UsageError
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 
 
 @pytest.fixture(scope="module")
