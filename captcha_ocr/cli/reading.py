@@ -315,7 +315,7 @@ def score_files(
     "--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy."
 )
 @add_options(max_bytes_option, threads_option, json_option)
-def export_onnx(
+def export(
     images: Path,
     model_folder: Path,
     labels: Path | None,
@@ -334,9 +334,9 @@ def export_onnx(
     with deferred():
         from captcha_ocr.data.labels import find_labels
         from captcha_ocr.network.device import set_threads
-        from captcha_ocr.network.onnx_export import export_onnx as export_model
+        from captcha_ocr.network.onnx_export import export_onnx
 
     set_threads(threads)
     found = find_labels(images, labels).check()
-    exported = export_model(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
+    exported = export_onnx(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
     report(as_json, asdict(exported), str(exported), read_command(model_folder, images))

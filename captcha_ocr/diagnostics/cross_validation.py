@@ -28,7 +28,7 @@ def cross_validate(
     Each fold has a run folder, `out`/fold-1 …: finished runs are left as they are, an unfinished one resumes. The total
     is returned and written to `out`/cross-validation.json. UsageError if `data` holds no complete set of folds.
     """
-    folds = list_folds(data)
+    folds = find_folds(data)
     total = Scores(0, 0, Counter())
     with writing_to(out):
         for number, folder in enumerate(folds, 1):
