@@ -117,13 +117,13 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     """
     from captcha.image import ImageCaptcha
 
-    from captcha_ocr.charset import NAMED
+    from captcha_ocr.charset import NAMED_ALPHABETS
     from captcha_ocr.generation.config import GeneratorConfig
     from captcha_ocr.generation.drawing import drawer_of
 
     config = GeneratorConfig(design=arguments.design, fonts=tuple(arguments.fonts))
     drawer, package = drawer_of(config), ImageCaptcha()
-    texts = ["".join(random.choices(NAMED["upper-alnum"], k=4)) for _ in range(count)]
+    texts = ["".join(random.choices(NAMED_ALPHABETS["upper-alnum"], k=4)) for _ in range(count)]
     return (
         lambda: rate_of(count, lambda: [drawer.draw(index) for index in range(count)]),
         lambda: rate_of(count, lambda: [package.generate_image(text) for text in texts]),

@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import duration
 
 COMMAND = [sys.executable, "-m", "captcha_ocr"]

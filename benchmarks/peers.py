@@ -124,7 +124,7 @@ def exact_matches(texts: dict[str, str]) -> int:
 
 def accuracy(arguments: argparse.Namespace, images: Path) -> tuple[float, str]:
     """Return our accuracy, and a row of the table."""
-    from captcha_ocr.metrics import wilson_interval
+    from captcha_ocr.scores import wilson_interval
 
     own = exact_matches(ask(sys.executable, "codes", images, *own_options(arguments))["codes"])
     other = {

@@ -20,9 +20,9 @@ from pathlib import Path
 from captcha_ocr.generation.design import DESIGNS
 from captcha_ocr.generation.fonts import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.metrics import wilson_interval
-from captcha_ocr.network.transfer import blend
+from captcha_ocr.network.transfer import blend_weights
 from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 
 DATA_FOLDER = Path("data/pretrained")  # links to fonts, images, runs and weights
@@ -152,7 +152,7 @@ def keep(out: Path, number: int) -> None:
     """Write the best weights of stage `number` in half precision."""
     model = load_model(find_model_folder(out / f"stage-{number}"))
     if STAGES[number - 1].mean:
-        blend(model, load_model(weights_in(out)).state_dict(), 0.5)
+        blend_weights(model, load_model(weights_in(out)).state_dict(), 0.5)
     save_model(
         out / "weights", model.half(), {"trained_by": f"benchmarks/pretrained.py, stage {number}"}
     )

@@ -25,7 +25,7 @@ from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 SURE = 0.9  # confidence
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Case = Literal["lower", "upper", None]
 
-NAMED = {
+NAMED_ALPHABETS = {
     "digits": string.digits,
     "upper": string.ascii_uppercase,
     "lower": string.ascii_lowercase,
@@ -27,44 +27,39 @@ NAMED = {
     # Without 0 O, 1 I L: the pairs that people and networks confuse most often.
     "no-lookalikes": "ABCDEFGHJKMNPQRSTUVWXYZ23456789",
 }
-# Characters that look nearly the same once a glyph is cropped and stretched: a score counts them separately.
+# Characters that look nearly the same once a glyph is cropped and stretched: a score counts them
+# separately.
 LOOKALIKES = ("0Oo", "1Il|", "Cc", "Kk", "Pp", "Ss", "Uu", "Vv", "Ww", "Xx", "Zz")
-MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
-UNREADABLE = "controls, and marks without a letter, cannot be read"  # the reason where `can_be_read` is false
-BLANKS = re.compile(
-    "[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+"
-)  # of any width: one blank in an image
-MAX_SHOWN, SHOWN = (
-    100,
-    20,
-)  # characters of an alphabet: of more than the first number, so many are shown
-# What runs from left to right in a text that runs from right to left, as kinds of characters: L letters, D digits,
-# S their separators, E currency and percent signs (beside digits), O others.
-LEFT_TO_RIGHT = re.compile("E*(?=[LSEO]*D)[LD](?:[SEO]*[LD])*E*|L(?:[SEO]*L)*")
-KINDS = {
-    "L": "L",
-    "R": "R",
-    "AL": "R",
-    "EN": "D",
-    "AN": "D",
-    "ES": "S",
-    "CS": "S",
-    "ET": "E",
-}  # by Unicode's class
+_MERGED = {ord(character): group[0] for group in LOOKALIKES for character in group}
+# The reason where `can_be_read` is false
+UNREADABLE = "controls, and marks without a letter, cannot be read"
+# Of any width: one blank in an image
+_BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+# Characters of an alphabet: of more than the first number, so many are shown
+MAX_SHOWN, SHOWN = (100, 20)
+# What runs from left to right in a text that runs from right to left, as kinds of characters: L
+# letters, D digits, S their separators, E currency and percent signs (beside digits), O others.
+_LEFT_TO_RIGHT = re.compile("E*(?=[LSEO]*D)[LD](?:[SEO]*[LD])*E*|L(?:[SEO]*L)*")
+# By Unicode's class
+_DIRECTIONS = {"L": "L", "R": "R", "AL": "R", "EN": "D", "AN": "D", "ES": "S", "CS": "S", "ET": "E"}
 
 
 def merge_lookalikes(text: str) -> str:
     """Return `text` with every look-alike replaced by the first of its group."""
-    return text.translate(MERGED)
+    return text.translate(_MERGED)
 
 
 def standard_form(text: str) -> str:
-    """Return `text` in composed Unicode (NFC), its blanks as single spaces between other characters."""
-    return BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+    """Return `text` in composed Unicode (NFC), its blanks as single spaces between other
+    characters.
+    """
+    return _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
 
 
 def split_characters(text: str) -> list[str]:
-    """Return the characters of `text`: each with the combining marks that follow it, as in Devanagari or Thai."""
+    """Return the characters of `text`: each with the combining marks that follow it, as in
+    Devanagari or Thai.
+    """
     if text.isascii():
         return list(text)
     characters: list[str] = []
@@ -77,25 +72,29 @@ def split_characters(text: str) -> list[str]:
 
 
 def has_right_to_left(text: Iterable[str]) -> bool:
-    """Tell whether `text` has a letter of a script that runs from right to left, such as Hebrew or Arabic."""
+    """Tell whether `text` has a letter of a script that runs from right to left, such as Hebrew or
+    Arabic.
+    """
     return any(unicodedata.bidirectional(character[0]) in ("R", "AL") for character in text)
 
 
 def visual_order(characters: Sequence[str]) -> list[int]:
-    """Return the indices of a text's characters in the order in which they are seen, from left to right.
+    """Return the indices of a text's characters in the order in which they are seen, from left to
+    right.
 
-    A text with a letter from right to left begins at the right; digits and other letters in it run from left to right.
-    So for each text the same function brings the visual order back into the logical one. It is the Unicode algorithm
-    (UAX 9) for a paragraph from right to left, but for signs between digits and letters: in UAX 9 their place follows
-    from what stands before them, which cannot be told from an image.
+    A text with a letter from right to left begins at the right; digits and other letters in it run
+    from left to right. So for each text the same function brings the visual order back into the
+    logical one. It is the Unicode algorithm (UAX 9) for a paragraph from right to left, but for
+    signs between digits and letters: in UAX 9 their place follows from what stands before them,
+    which cannot be told from an image.
     """
     order = list(range(len(characters)))
     if not has_right_to_left(characters):
         return order
     kinds = "".join(
-        KINDS.get(unicodedata.bidirectional(character[0]), "O") for character in characters
+        _DIRECTIONS.get(unicodedata.bidirectional(character[0]), "O") for character in characters
     )
-    for run in LEFT_TO_RIGHT.finditer(kinds):
+    for run in _LEFT_TO_RIGHT.finditer(kinds):
         order[run.start() : run.end()] = order[run.start() : run.end()][::-1]
     return order[::-1]
 
@@ -120,10 +119,12 @@ class Charset:
 
     A character is a base with its combining marks, such as the Devanagari कि.
 
-    case: the case to which labels are converted before their characters are looked up; None keeps both cases.
-    visual: whether class ids follow the order in which characters are seen, and texts the logical one; they differ
-    only where a script runs from right to left. Older models have class ids in the logical order.
-    UsageError if the alphabet is empty, repeats a character, or has a control, a surrogate or a mark without a base.
+    case: the case to which labels are converted before their characters are looked up; None keeps
+    both cases.
+    visual: whether class ids follow the order in which characters are seen, and texts the logical
+    one; they differ only where a script runs from right to left. Older models have class ids in the
+    logical order. UsageError if the alphabet is empty, repeats a character, or has a control, a
+    surrogate or a mark without a base.
     """
 
     characters: str
@@ -151,7 +152,10 @@ class Charset:
         return split_characters(self.characters)
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return the alphabet as JSON types; files call the case `fold`, and name the order only if it is visual."""
+        """Return the alphabet as JSON types.
+
+        Files call the case `fold`, and name the order only if it is visual.
+        """
         visual: dict[str, str | None] = {"order": "visual"} if self.visual else {}
         return {"characters": self.characters, "fold": self.case, **visual}
 
@@ -175,13 +179,15 @@ class Charset:
         if self.case is None:
             return text
         # Character by character, since some would change the length ("ß".upper() is "SS").
-        return "".join(to_case(character, self.case) for character in text)
+        return "".join(_to_case(character, self.case) for character in text)
 
     def encode(self, texts: Sequence[str], longest: int | None = None) -> "np.ndarray":
-        """Return the class ids of N texts, (N, L) int16; positions after a text's end hold K, the number of characters.
+        """Return the class ids of N texts, (N, L) int16.
 
-        L is `longest`, or the length of the longest text. LabelError for an unknown character or a text that is too
-        long.
+        Positions after a text's end hold K, the number of characters.
+
+        L is `longest`, or the length of the longest text. LabelError for an unknown character or a
+        text that is too long.
         """
         import numpy as np
 
@@ -200,7 +206,9 @@ class Charset:
         return ids
 
     def order(self, characters: Sequence[str]) -> Sequence[int]:
-        """Return the indices that turn characters in the order of the text into that of class ids, and back."""
+        """Return the indices that turn characters in the order of the text into that of class ids,
+        and back.
+        """
         return visual_order(characters) if self.visual else range(len(characters))
 
     def unknown_characters(self, text: str) -> str:
@@ -219,19 +227,23 @@ class Charset:
 
 
 def can_be_read(character: str) -> bool:
-    """Tell whether an alphabet may have a character: a space, or anything but a control, surrogate or mere mark."""
+    """Tell whether an alphabet may have a character: a space, or anything but a control, surrogate
+    or mere mark.
+    """
     return character == " " or unicodedata.category(character[0])[0] not in "CZM"
 
 
-def to_case(character: str, case: Literal["lower", "upper"]) -> str:
+def _to_case(character: str, case: Literal["lower", "upper"]) -> str:
     """Return `character` in a case, or unchanged if that case takes more than one character."""
     changed = character.lower() if case == "lower" else character.upper()
     return changed if len(changed) == len(character) else character
 
 
-def characters_of(name_or_characters: str) -> str:
-    """Return the characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument itself."""
-    return NAMED.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
+def resolve_alphabet(name_or_characters: str) -> str:
+    """Return the characters of a named alphabet (`digits`, `upper-alnum`, …), or the argument
+    itself.
+    """
+    return NAMED_ALPHABETS.get(name_or_characters, unicodedata.normalize("NFC", name_or_characters))
 
 
 def find_charset(
@@ -239,11 +251,12 @@ def find_charset(
 ) -> Charset:
     """Return the alphabet of the labels `texts`, or the `given` one, with its case.
 
-    Labels with letters of both cases are converted to upper case if the given alphabet has only upper case, else to
-    lower case. Labels in one case keep it, and `case_sensitive` keeps both cases.
+    Labels with letters of both cases are converted to upper case if the given alphabet has only
+    upper case, else to lower case. Labels in one case keep it, and `case_sensitive` keeps both
+    cases.
     """
     found = {character for text in texts for character in split_characters(standard_form(text))}
-    characters = characters_of(given) if given is not None else "".join(sorted(found))
+    characters = resolve_alphabet(given) if given is not None else "".join(sorted(found))
     visual = has_right_to_left(characters)
     # First, as an error in the alphabet could vanish with its second case.
     both_cases = Charset(characters, visual=visual)
@@ -251,7 +264,7 @@ def find_charset(
         return both_cases
     one_upper_case = given is not None and characters == characters.upper() != characters.lower()
     case: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
-    one_case = dict.fromkeys(to_case(character, case) for character in both_cases.symbols)
+    one_case = dict.fromkeys(_to_case(character, case) for character in both_cases.symbols)
     return Charset("".join(one_case), case, visual)
 
 
@@ -263,32 +276,35 @@ def mixes_cases(characters: Iterable[str]) -> bool:
 
 
 def look_alike(one: str, other: str) -> bool:
-    """Tell whether two texts may look the same: but for blanks, marks, case, look-alikes and what is not ASCII."""
-    both = [shape_of(text) for text in (one, other)]
-    return len(both[0]) == len(both[1]) and all(
-        a == b or not (a.isascii() and b.isascii()) for a, b in zip(*both, strict=True)
-    )
+    """Tell whether two texts may look the same: but for blanks, marks, case, look-alikes and what
+    is not ASCII.
+    """
+    one, other = _fold_look_alikes(one), _fold_look_alikes(other)
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(a == b or not (a.isascii() and b.isascii()) for a, b in pairs)
 
 
-def shape_of(text: str) -> str:
-    """Return a text without blanks, marks and what is invisible, its look-alikes and cases merged."""
+def _fold_look_alikes(text: str) -> str:
+    """Return a text without blanks, marks and controls, its look-alikes and cases merged."""
     merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
     return "".join(character for character in merged if character != " " and can_be_read(character))
 
 
 def how_they_differ(one: str, other: str) -> str:
-    """Return the rest of a sentence that names two texts: where they differ if they look alike, else nothing."""
+    """Return the rest of a sentence that names two texts: where they differ if they look alike,
+    else nothing.
+    """
     if one == other or not look_alike(one, other):
         return ""
-    place, pair = next(
-        (n, pair)
-        for n, pair in enumerate(zip_longest(one, other, fillvalue=""), 1)
-        if len({*pair}) > 1
-    )
-    first, second = (
-        f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip()
-        if character
-        else "nothing"
-        for character in pair
-    )
-    return f" (they differ in character {place}: {first} and {second})"
+    pairs = enumerate(zip_longest(one, other, fillvalue=""), 1)
+    place, (first, second) = next(entry for entry in pairs if entry[1][0] != entry[1][1])
+    names = f"{_name_character(first)} and {_name_character(second)}"
+    return f" (they differ in character {place}: {names})"
+
+
+def _name_character(character: str) -> str:
+    if not character:
+        return "nothing"
+    return f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip()

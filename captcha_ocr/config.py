@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from captcha_ocr.charset import NAMED, Charset
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
@@ -190,7 +190,7 @@ class PrepareConfig(Options):
     size: tuple[int, int] | None = option(None, "Size of the images in pixels.")
     channels: Literal[1, 3] | None = option(None, "Grey or colour.", shown="colour if it is needed")
     charset: str | None = option(
-        None, f"Characters, or one of {', '.join(NAMED)}.", shown="those in the labels"
+        None, f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.", shown="those in the labels"
     )
     case_sensitive: bool = option(
         False, "Distinguish upper and lower case if the labels have both."

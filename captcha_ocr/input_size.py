@@ -12,8 +12,8 @@ MIN_INPUT_SIDE, MAX_INPUT_SIDE = 8, 1024  # pixels of a network's input
 class InputSize:
     """The size of a network's input, in pixels, and its channels: 1 is grey, 3 is colour.
 
-    step: None gives every image this width. Otherwise an image keeps its aspect: it gets the nearest width that is a
-    multiple of `step`, from that of the height to `width`.
+    step: None gives every image this width. Otherwise an image keeps its aspect: it gets the
+    nearest width that is a multiple of `step`, from that of the height to `width`.
     """
 
     height: int
@@ -26,7 +26,7 @@ class InputSize:
         for side in (self.height, self.width):
             check(
                 is_int(side, low, high),
-                f"a side of the input (--size) must be {low} to {high} pixels, not {side}",
+                f"a side of the input (`size`) must be {low} to {high} pixels, not {side}",
             )
         check(
             self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}"
@@ -41,7 +41,10 @@ class InputSize:
         return f"{width}x{self.height}, {self.colours}"
 
     def to_dict(self) -> dict[str, int]:
-        """Return the size as JSON types; without a step as before there were steps, so that hashes are the same."""
+        """Return the size as JSON types.
+
+        Without a step as before there were steps, so that hashes are the same.
+        """
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def width_of(self, width: int, height: int) -> int:
@@ -67,7 +70,9 @@ class InputSize:
 
 
 class ImageKind(NamedTuple):
-    """What most images of a data set are like: their size, and 3 channels if their colours carry information."""
+    """What most images of a data set are like: their size, and 3 channels if their colours carry
+    information.
+    """
 
     height: int
     width: int

@@ -4,11 +4,11 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -21,27 +21,50 @@ from captcha_ocr.config import (
     ModelConfig,
     check_max_bytes,
 )
-from captcha_ocr.data.images import Source, fit, is_file, name_of, of_width, open_image
-from captcha_ocr.errors import DamagedError, ImageError, check, is_int
+from captcha_ocr.data.images import (
+    ImageSource,
+    fit_to_input,
+    is_file,
+    name_source,
+    open_image,
+    resize_width,
+)
+from captcha_ocr.errors import (
+    Advice,
+    Command,
+    DamagedError,
+    ImageError,
+    UsageError,
+    check,
+    is_int,
+)
+from captcha_ocr.inference.captcha_package_model import (
+    CAPTCHA_PACKAGE_MODEL,
+    CERTAIN,
+    MODEL_NAMES,
+    choose_reading,
+    is_asked,
+)
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import (
     ONNX_FILE,
     PRETRAINED,
     find_model_folder,
-    folder_named,
     read_config,
+    resolve_model_name,
 )
-from captcha_ocr.inference.specialist import CERTAIN, NAMES, SPECIALIST, better_of, is_asked
-from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import map_in_threads
 
-MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
-SURE = 0.9  # below this confidence, an image is read at another width, too
-OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
-Decoded = tuple[
-    np.ndarray, np.ndarray | None
-]  # an image in the size of the model, and in that of the specialist
-AnySource = TypeVar("AnySource", bound=Source)  # so that a list of paths is a list of sources, too
+if TYPE_CHECKING:
+    from captcha_ocr.data.labels import Label
+
+_MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
+_SURE = 0.9  # below this confidence, an image is read at another width, too
+_OTHER_WIDTHS = (1, -1, 2)  # steps of the size; in the lab notebook: 2026-11-26
+# An image in the size of the model, and in that of the captcha_model
+_FittedImage = tuple[np.ndarray, np.ndarray | None]
+# So that a list of paths is a list of sources, too
+_AnySource = TypeVar("_AnySource", bound=ImageSource)
 
 
 class Engine(Protocol):
@@ -67,13 +90,15 @@ class Recognizer:
 
     model: a folder, None or "pretrained" for the model in the package, or an Engine.
     device: where torch computes: auto, cpu, cuda[:N], mps, xpu[:N].
-    engine: onnx (on the CPU), torch, or auto: onnx if the folder has an exported network and `device` allows the CPU.
-    Both engines read the same texts, unless the network was exported with --int8.
-    charset: characters or the name of an alphabet, and length: a number of characters or the smallest and the largest;
-    only such texts are read, and the model must know them. fold_case: read both cases of a letter as one, the lower
-    unless the charset has only the upper. max_bytes: larger image files are refused.
-    threads: how many threads compute, by default one for each processor that this process may use; with torch the
-    number holds for the whole process. With onnx a single image takes one.
+    engine: onnx (on the CPU), torch, or auto: onnx if the folder has an exported network and
+    `device` allows the CPU. Both engines read the same texts, unless the network was exported with
+    --int8.
+    charset: characters or the name of an alphabet, and length: a number of characters or the
+    smallest and the largest; only such texts are read, and the model must know them. fold_case:
+    read both cases of a letter as one, the lower unless the charset has only the upper. max_bytes:
+    larger image files are refused.
+    threads: how many threads compute, by default one for each processor that this process may use;
+    with torch the number holds for the whole process. With onnx a single image takes one.
 
     UsageError if there is no such model or device, DamagedError if a file of the model is damaged.
     """
@@ -89,9 +114,8 @@ class Recognizer:
         threads: int | None = None,
         fold_case: bool = False,
     ) -> None:
-        is_model = (
-            model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits")
-        )
+        names_folder = model is None or isinstance(model, (str, os.PathLike))
+        is_model = names_folder or hasattr(model, "logits")
         check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
         check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
         are_characters = charset is None or isinstance(charset, str)
@@ -99,55 +123,53 @@ class Recognizer:
         check_max_bytes(max_bytes)
         is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(
-            is_valid, f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}"
-        )
-        place = (
-            os.path.abspath(folder_named(os.fspath(model)))
-            if isinstance(model, (str, os.PathLike))
-            else model
+            is_valid,
+            f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}",
         )
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
-        self.arguments = place, device, engine, charset, length, max_bytes, threads, fold_case
+        folder = PRETRAINED
+        if isinstance(model, (str, os.PathLike)):
+            named = resolve_model_name(os.fspath(model))
+            folder, model = find_model_folder(named), os.path.abspath(named)
+        self.arguments = model, device, engine, charset, length, max_bytes, threads, fold_case
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
-        self.specialist: Recognizer | None = None
-        lengths = lengths_of(length)
-        if model is None or isinstance(model, (str, os.PathLike)):
-            folder = (
-                PRETRAINED if model is None else find_model_folder(folder_named(os.fspath(model)))
-            )
-            self.place, self.model_name = f" in {folder}", NAMES.get(folder, "")
-            with ThreadPoolExecutor(
-                1
-            ) as pool:  # to open a network takes a tenth of the time of a whole process
-                beside = None
+        self.captcha_model: Recognizer | None = None
+        lengths = _parse_length(length)
+        if model is None or isinstance(model, str):
+            self.place, self.model_name = f" in {folder}", MODEL_NAMES.get(folder, "")
+            # To open a network takes a tenth of the time of a whole process.
+            with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    beside = pool.submit(
-                        Recognizer, SPECIALIST, device, engine, charset, length, threads=threads
-                    )
-                model = open_engine(folder, device, engine, threads)
-            self.specialist = None if beside is None else beside.result()
-        self.engine = model
-        self.config = model.config
+                    arguments = CAPTCHA_PACKAGE_MODEL, device, engine, charset, length
+                    opening = pool.submit(Recognizer, *arguments, threads=threads)
+                    model = _open_engine(folder, device, engine, threads)
+                    self.captcha_model = opening.result()
+                else:
+                    model = _open_engine(folder, device, engine, threads)
+        self.engine: Engine = model
+        self.config = self.engine.config
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
 
     def limited_to(
         self, charset: str | None, lengths: Lengths | None, fold_case: bool
     ) -> "Recognizer":
-        """Return a recognizer with the same engines that reads only such texts; UsageError as for the class."""
+        """Return a recognizer with the same engines that reads only such texts.
+
+        UsageError as for the class.
+        """
         other = self._with_the_same_engine()
         length = None if lengths is None else (lengths.shortest, lengths.longest)
         other.arguments = (*self.arguments[:3], charset, length, *self.arguments[5:7], fold_case)
         other.decoder = Decoder(self.config, charset, lengths, fold_case)
-        other.specialist = None
-        if self.specialist is not None and is_asked(charset, lengths, fold_case):
-            other.specialist = self.specialist._with_the_same_engine()
-            other.specialist.decoder = Decoder(self.specialist.config, charset, lengths)
+        other.captcha_model = None
+        if self.captcha_model is not None and is_asked(charset, lengths, fold_case):
+            other.captcha_model = self.captcha_model._with_the_same_engine()
+            other.captcha_model.decoder = Decoder(self.captcha_model.config, charset, lengths)
         return other
 
     def _with_the_same_engine(self) -> "Recognizer":
-        other = object.__new__(
-            type(self)
-        )  # copy.copy would open the model again, as unpickling does
+        # Copy.copy would open the model again, as unpickling does
+        other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         return other
 
@@ -161,19 +183,23 @@ class Recognizer:
         return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
 
     @overload
-    def predict(self, source: Source) -> Reading: ...
+    def predict(self, source: ImageSource) -> Reading: ...
     @overload
-    def predict(self, source: list[AnySource] | tuple[AnySource, ...]) -> list[Reading]: ...
+    def predict(self, source: list[_AnySource] | tuple[_AnySource, ...]) -> list[Reading]: ...
     @overload
-    def predict(self, source: Iterator[Source]) -> Iterator[Reading]: ...
+    def predict(self, source: Iterator[ImageSource]) -> Iterator[Reading]: ...
 
     def predict(
-        self, source: Source | list[AnySource] | tuple[AnySource, ...] | Iterator[Source]
+        self,
+        source: ImageSource | list[_AnySource] | tuple[_AnySource, ...] | Iterator[ImageSource],
     ) -> Reading | list[Reading] | Iterator[Reading]:
-        """Read one image, or a list or an iterator of images in batches; ImageError if one cannot be read.
+        """Read one image, or a list or an iterator of images in batches.
 
-        An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI or escaped, a PIL image, or
-        an array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list gives a list, an iterator gives an iterator.
+        ImageError if one cannot be read.
+
+        An image is a path, an open file, its bytes, base64 of these, also as a `data:` URI or
+        escaped, a PIL image, or an array (H, W), (H, W, 3) or (H, W, 4) uint8, of any size. A list
+        gives a list, an iterator gives an iterator.
 
             reading = recognizer.predict(open("image.png", "rb").read())
             print(reading.text, reading.confidence, [c.runner_up for c in reading.characters])
@@ -184,73 +210,88 @@ class Recognizer:
             return list(map(_raise_if_error, self.read_all(source)))
         return _raise_if_error(self._read_batch([source])[0])
 
-    def read_all(self, sources: Iterable[Source]) -> Generator[Reading | ImageError, None, None]:
-        """Yield for each source, in order, its reading or the ImageError; batches of sources are read ahead."""
+    def read_all(
+        self, sources: Iterable[ImageSource]
+    ) -> Generator[Reading | ImageError, None, None]:
+        """Yield for each source, in order, its reading or the ImageError.
+
+        Batches of sources are read ahead.
+        """
         if isinstance(sources, (str, bytes, os.PathLike)) or is_file(sources):
             raise TypeError(
-                f"read_all takes many images, such as a list, not {type(sources).__name__}; predict takes one"
+                "read_all takes many images, such as a list, "
+                f"not {type(sources).__name__}; predict takes one"
             )
         return map_in_threads(self._read_batch, sources, self.engine.readers)
 
-    def _read_batch(self, sources: list[Source]) -> list[Reading | ImageError]:
+    def _read_batch(self, sources: list[ImageSource]) -> list[Reading | ImageError]:
         started = time.perf_counter()
-        decoded = [self._decode(source) for source in sources]
-        read = self._read([images for images in decoded if not isinstance(images, ImageError)])
+        images = [self._decode(source) for source in sources]
+        read = self._read([image for image in images if not isinstance(image, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = (
-            replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name)
-            for reading in read
-        )
-        return [images if isinstance(images, ImageError) else next(readings) for images in decoded]
+        readings = iter(read)
+        results: list[Reading | ImageError] = []
+        for image in images:
+            if isinstance(image, ImageError):
+                results.append(image)
+            else:
+                reading = next(readings)
+                model = reading.model or self.model_name
+                results.append(replace(reading, elapsed_s=elapsed_s, model=model))
+        return results
 
-    def _decode(self, source: Source) -> Decoded | ImageError:
-        """Return an image in the size of the model, and also in that of the specialist if it has it already."""
+    def _decode(self, source: ImageSource) -> _FittedImage | ImageError:
+        """Return an image in the model's size, and in the captcha model's if it has that size."""
         try:
             image = open_image(source, self.max_bytes)
-            beside = None
-            if self.specialist is not None:
-                size = self.specialist.config.size
-                beside = fit(image, size) if image.size == (size.width, size.height) else None
-            return fit(image, self.config.size), beside
+            unscaled = None
+            if self.captcha_model is not None:
+                size = self.captcha_model.config.size
+                if image.size == (size.width, size.height):
+                    unscaled = fit_to_input(image, size)
+            return fit_to_input(image, self.config.size), unscaled
         except ImageError as error:
-            name = name_of(source)
+            name = name_source(source)
             return ImageError(f"{name}: {error}") if name else error
 
-    def _read(self, decoded: list[Decoded]) -> list[Reading]:
-        """Read images of one or several widths; keep the surest reading where several were needed."""
-        arrays = [array for array, _ in decoded]
+    def _read(self, images: list[_FittedImage]) -> list[Reading]:
+        """Read images of one or several widths; keep the surest reading where several were made."""
+        arrays = [array for array, _ in images]
         readings = self._read_once(arrays)
-        if self.specialist is not None:
-            special = {
-                number: beside
-                for number, (_, beside) in enumerate(decoded)
-                if beside is not None and readings[number].confidence < CERTAIN
-            }
-            for number, other in zip(
-                special, self.specialist._read_once(list(special.values())), strict=True
-            ):
-                named = replace(other, model=self.specialist.model_name)
-                readings[number] = better_of(
-                    readings[number], named, self.specialist.config.lengths.longest
-                )
+        if self.captcha_model is not None:
+            self._ask_captcha_model(self.captcha_model, images, readings)
         size = self.config.size
-        for change in [steps * size.step for steps in OTHER_WIDTHS] if size.step else []:
-            unsure = [
-                number for number, reading in enumerate(readings) if reading.confidence < SURE
-            ]
-            widths = {number: arrays[number].shape[-1] + change for number in unsure}
-            others = {
-                n: of_width(arrays[n], width)
-                for n, width in widths.items()
-                if size.nearest(width) == width
-            }
-            for number, other in zip(others, self._read_once(list(others.values())), strict=True):
+        if size.step is None:
+            return readings
+        for steps in _OTHER_WIDTHS:
+            scaled: dict[int, np.ndarray] = {}
+            for number, reading in enumerate(readings):
+                width = arrays[number].shape[-1] + steps * size.step
+                if reading.confidence < _SURE and size.nearest(width) == width:
+                    scaled[number] = resize_width(arrays[number], width)
+            for number, other in zip(scaled, self._read_once(list(scaled.values())), strict=True):
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
 
+    @staticmethod
+    def _ask_captcha_model(
+        captcha_model: "Recognizer", images: list[_FittedImage], readings: list[Reading]
+    ) -> None:
+        """Replace the readings of images that the captcha model knows better."""
+        unscaled = {
+            number: image
+            for number, (_, image) in enumerate(images)
+            if image is not None and readings[number].confidence < CERTAIN
+        }
+        answers = captcha_model._read_once(list(unscaled.values()))
+        longest = captcha_model.config.lengths.longest
+        for number, answer in zip(unscaled, answers, strict=True):
+            named = replace(answer, model=captcha_model.model_name)
+            readings[number] = choose_reading(readings[number], named, longest)
+
     def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""
-        at_once = max(1, MAX_FEATURES_AT_ONCE // self.config.features)
+        at_once = max(1, _MAX_FEATURES_AT_ONCE // self.config.features)
         by_width: dict[int, list[int]] = {}
         for number, array in enumerate(arrays):
             by_width.setdefault(array.shape[-1], []).append(number)
@@ -264,26 +305,53 @@ class Recognizer:
 
     def _read_batch_of_one_width(self, images: np.ndarray) -> list[Reading]:
         logits = self.engine.logits(images)
-        fits = (
-            len(logits) == len(images)
-            and logits.shape == self.decoder.shape(logits)
-            and logits.dtype == np.float32
-        )
-        if not fits or not np.isfinite(logits).all():
+        has_shape = len(logits) == len(images) and logits.shape == self.decoder.shape(logits)
+        if not has_shape or logits.dtype != np.float32 or not np.isfinite(logits).all():
             raise DamagedError(
-                f"the model{self.place} gives invalid logits; its weights are damaged or not trained"
+                f"the model{self.place} gives invalid logits; "
+                "its weights are damaged or not trained"
             )
         return self.decoder.read(logits)
 
 
-def lengths_of(length: int | tuple[int, int] | None) -> Lengths | None:
-    """Return a number of characters, or the smallest and the largest, as Lengths; UsageError for anything else."""
+@dataclass(frozen=True)
+class Judgement:
+    """What a model reads in a labelled image, and whether that is the label."""
+
+    label: "Label"
+    result: Reading | ImageError
+    is_right: bool
+
+
+def judge(
+    recognizer: Recognizer, folder: Path, labels: Iterable["Label"], fold_case: bool = False
+) -> Iterator[Judgement]:
+    """Read labelled images below a folder; yield a judgement for each, in order.
+
+    Texts are compared in the case of the model's alphabet, with `fold_case` regardless of case. An
+    image that cannot be read is wrong.
+    """
+    labels = list(labels)
+    results = recognizer.read_all([folder / label.file for label in labels])
+    for label, result in zip(labels, results, strict=True):
+        is_right = False
+        if isinstance(result, Reading):
+            text, truth = result.text, recognizer.config.charset.normalize(label.text)
+            is_right = text == truth or (fold_case and text.casefold() == truth.casefold())
+        yield Judgement(label, result, is_right)
+
+
+def _parse_length(length: int | tuple[int, int] | None) -> Lengths | None:
+    """Return a number of characters, or the smallest and the largest, as Lengths.
+
+    UsageError for anything else.
+    """
     if length is None:
         return None
     ends = tuple(length) if isinstance(length, (tuple, list)) else (length, length)
-    fine = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends) and ends[0] <= ends[1]
+    are_ends = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends)
     check(
-        fine,
+        are_ends and ends[0] <= ends[1],
         f"length must be a number of characters, or the smallest and the largest, not {length!r}",
     )
     return Lengths(*ends)
@@ -294,11 +362,13 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
         try:
             raise result
         finally:
-            del result  # otherwise the error's traceback refers to the error, and keeps all variables of its callers
+            # Otherwise the error's traceback refers to the error, and keeps all variables of its
+            # callers
+            del result
     return result
 
 
-def open_engine(
+def _open_engine(
     folder: Path, device: str = "auto", wanted: EngineName = "auto", threads: int | None = None
 ) -> Engine:
     """Return the engine for the model in `folder`; errors as for `Recognizer`."""
@@ -315,26 +385,30 @@ def open_engine(
 
 
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
-    """Choose onnx for `auto` if the network was exported, onnxruntime is installed and `device` allows the CPU."""
-    check(
-        wanted in get_args(EngineName),
-        f"unknown engine {wanted!r}; choose one of {', '.join(get_args(EngineName))}",
-    )
+    """Choose the engine.
+
+    For `auto` it is onnx if the network was exported, onnxruntime is installed and `device` allows
+    the CPU.
+    """
+    engines = get_args(EngineName)
+    check(wanted in engines, f"unknown engine {wanted!r}; choose one of {', '.join(engines)}")
     is_exported = ONNX_FILE in read_config(folder)["files"]
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
     if wanted == "onnx":
-        command = command_line("export", "IMAGES", "--model", str(folder))
-        check(is_exported, f"{folder} holds no {ONNX_FILE}; make it with: {command}")
+        if not is_exported:
+            export = Command("export", ("IMAGES",), {"model_folder": folder})
+            raise UsageError(f"{folder} holds no {ONNX_FILE}", Advice("make it with", export))
         check(
             on_cpu,
-            f"engine onnx computes on the CPU, not on {device}; choose engine torch (--engine torch)",
+            f"engine onnx computes on the CPU, not on {device}; choose `engine` torch",
         )
         check(
             is_installed,
             "the engine onnx needs onnxruntime; install it with: pip install onnxruntime",
         )
-    if wanted == "onnx" or (wanted == "auto" and is_exported and on_cpu and is_installed):
+        return "onnx"
+    if wanted == "auto" and is_exported and on_cpu and is_installed:
         return "onnx"
     check(
         find_spec("torch") is not None,

@@ -221,10 +221,10 @@ def run(shards, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def exported(run, images, tmp_path_factory) -> Path:
     """The best model of that run with its network exported, which takes as long as twenty other tests. Read only."""
-    from captcha_ocr.network.onnx_export import export
+    from captcha_ocr.network.onnx_export import export_onnx
 
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
-    export(folder, images, find_labels(images).labels)
+    export_onnx(folder, images, find_labels(images).labels)
     return folder
 
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from captcha_ocr.charset import (
-    NAMED,
+    NAMED_ALPHABETS,
     Charset,
-    characters_of,
     find_charset,
     how_they_differ,
     in_visual_order,
     merge_lookalikes,
+    resolve_alphabet,
     shorten,
     split_characters,
     visual_order,
@@ -22,9 +22,11 @@ COMPOSED, DECOMPOSED = "é", "e\u0301"
 ABC = Charset("abc")
 
 
-@pytest.mark.parametrize("name", [*NAMED, "中文字", "aé𝟘", "%/\\.,", "अबककिकू", "กก่กี้", "a b"])
+@pytest.mark.parametrize(
+    "name", [*NAMED_ALPHABETS, "中文字", "aé𝟘", "%/\\.,", "अबककिकू", "กก่กี้", "a b"]
+)
 def test_every_text_comes_back_from_its_class_ids(name):
-    characters = characters_of(name)
+    characters = resolve_alphabet(name)
     charset = Charset(characters)
     assert len(charset) == len(split_characters(characters))
     assert charset.decode(charset.encode([characters])) == [characters]
@@ -78,7 +80,7 @@ def test_folding_does_not_hide_a_repeated_character():
 def test_decomposed_and_composed_characters_are_the_same():
     assert Charset("a" + COMPOSED).encode(["a" + DECOMPOSED]).tolist() == [[0, 1]]
     assert (
-        characters_of("a" + DECOMPOSED)
+        resolve_alphabet("a" + DECOMPOSED)
         == find_charset(["a" + DECOMPOSED]).characters
         == "a" + COMPOSED
     )

@@ -17,7 +17,7 @@ from captcha_ocr.config import (
     preset_for,
     preset_named,
 )
-from captcha_ocr.data.prepare import derived_size
+from captcha_ocr.data.prepare import derive_size
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
@@ -176,9 +176,7 @@ def test_the_input_keeps_the_proportions_of_the_images_and_a_budget_of_pixels(
     width, height, longest, size
 ):
     for channels in (1, 3):
-        found = PrepareConfig().input_size(
-            derived_size(ImageKind(height, width, channels), longest)
-        )
+        found = PrepareConfig().input_size(derive_size(ImageKind(height, width, channels), longest))
         assert (found.width, found.height, found.channels) == (*size, channels)
 
 

@@ -21,7 +21,7 @@ LAYERS = (
         "options",
         "config",
         "system",
-        "metrics",
+        "scores",
         "data",
         "generation",
         "inference",

@@ -26,8 +26,8 @@ from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Found, Label, find_labels
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import check
-from captcha_ocr.metrics import reliability_of
 from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.scores import score_confidences
 from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.parallel import available_workers
@@ -255,7 +255,7 @@ class Audit:
             {**row._asdict(), "interval": row.interval}
             for row in precision_by_coverage(judged, COVERAGES)
         ]
-        reliability = reliability_of(judged).summary()
+        reliability = score_confidences(judged).summary()
         return {
             "start": best.start,
             "labels": best.labels,

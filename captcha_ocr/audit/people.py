@@ -6,10 +6,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.labels import Label
-from captcha_ocr.data.tables import read_table
 from captcha_ocr.errors import check
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 from captcha_ocr.web.label_session import ANSWERS_FILE, ANSWERS_JOURNAL
 
 

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import open_image
+from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE
-from captcha_ocr.data.tables import csv_of
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
 from captcha_ocr.generation.config import GeneratorConfig
@@ -338,4 +338,4 @@ def limit_files(pid: int) -> None:
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table as CSV."""
-    write_atomic(path, csv_of([header, *rows]).encode())
+    write_atomic(path, to_csv([header, *rows]).encode())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 BEND = 0.25  # a curve may bend between two measured points: an interval of labels gets that share of a segment wider
 

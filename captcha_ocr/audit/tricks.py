@@ -16,7 +16,7 @@ from PIL import Image
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import ImageError, UsageError
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
 LEAST_SHARE = 0.01  # of the images, from which a trick counts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from captcha_ocr.audit.statistics import Curve, attempts
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 PRICE_OF_CORE_HOUR = 0.05  # $, of a rented processor
 PRICE_OF_PEOPLE = 0.50  # $ for 1,000 captchas that people solve (the client of anti-captcha.com)

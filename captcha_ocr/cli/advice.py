@@ -13,12 +13,12 @@ from captcha_ocr.config import PRESETS, NetworkConfig, TrainConfig, derive_epoch
 from captcha_ocr.data.prepare import label_options
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, Command
-from captcha_ocr.inference.model_folder import PRETRAINED_NAME, folder_named, name_of_model
-from captcha_ocr.network.resnet import columns_of
+from captcha_ocr.inference.model_folder import PRETRAINED_NAME, name_model, resolve_model_name
+from captcha_ocr.network.resnet import count_columns
 from captcha_ocr.options.declaration import declarations, words
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import read_sealed
-from captcha_ocr.system.files import unused
+from captcha_ocr.system.files import find_unused
 from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.options import MAX_DRAWINGS, DrawOptions, TrainOptions
 from captcha_ocr.training.run import RUN_VERSION, RunSpec
@@ -63,7 +63,7 @@ def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
         else:
             dataset = read_dataset(map(Path, data))
         init = given.pop("init")
-        options = TrainOptions(init=None if init is None else folder_named(init), **given)
+        options = TrainOptions(init=None if init is None else resolve_model_name(init), **given)
         if dataset.sha256 == spec.data:
             return Origin(dataset, folder, options, document["processes"])
     return None
@@ -132,7 +132,7 @@ def train_again(
     """Say how to continue a run, or to start it again, with another value of one option."""
     if origin is None or origin.processes > 1:
         return repeat_with({name: value}, is_new)
-    out = unused(origin.out) if is_new else origin.out
+    out = find_unused(origin.out) if is_new else origin.out
     changed = replace(spec, training=spec.training.with_options(**{name: value}))
     return f"{'start again' if is_new else 'continue'} with: {train_command(changed, origin, out)}"
 
@@ -163,7 +163,7 @@ def train_command(
 
 def name_of_init(origin: Origin) -> str | None:
     """Return the name of the model that a run started from; None if it started from none."""
-    return None if origin.options.init is None else name_of_model(origin.options.init)
+    return None if origin.options.init is None else name_model(origin.options.init)
 
 
 def command_on(name: str, origin: Origin, out: Path, options: Mapping[str, object]) -> str:
@@ -194,11 +194,11 @@ def against_overfitting(spec: RunSpec, origin: Origin | None) -> list[str]:
         return ways + [repeat_with({name: value}, is_new=True) for name, value in options.items()]
     is_one_folder = isinstance(origin.dataset, Dataset) and len(origin.dataset.folders) == 1
     if is_one_folder and spec.images["test"]:
-        out = unused(origin.out.with_name(f"{origin.out.name}-curve"))
+        out = find_unused(origin.out.with_name(f"{origin.out.name}-curve"))
         curve = command_on("curve", origin, out, {"init": name_of_init(origin)})
         ways[0] += f"; how many: {curve}"
     for option, value in options.items():
-        out = unused(origin.out.with_name(f"{origin.out.name}-{value}"))
+        out = find_unused(origin.out.with_name(f"{origin.out.name}-{value}"))
         command = train_command(spec, origin, out, **{option: value})
         ways.append(f"take --{option} {value}: {command}")
     return ways
@@ -213,13 +213,13 @@ def against_repetition(spec: RunSpec, origin: Origin | None) -> list[str]:
         return [f"draw more images: {repeat_with(more, is_new=True)}"]
     options = DrawOptions(**{**vars(origin.dataset.options), **more})
     changed = replace(origin, dataset=replace(origin.dataset, options=options))
-    command = train_command(spec, changed, unused(origin.out))
+    command = train_command(spec, changed, find_unused(origin.out))
     return [f"draw more images: start again with: {command}"]
 
 
 def fits(spec: RunSpec, network: NetworkConfig) -> bool:
     """Tell whether a network has enough columns for the texts of a run."""
-    return columns_of(replace(spec.model, network=network)) >= 2 * spec.model.lengths.longest - 1
+    return count_columns(replace(spec.model, network=network)) >= 2 * spec.model.lengths.longest - 1
 
 
 def look_at_images(origin: Origin | None) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from captcha_ocr.charset import characters_of
+from captcha_ocr.charset import resolve_alphabet
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FILE,
@@ -120,7 +120,7 @@ def audit(
                 "--command and --call need --charset and --length: the audit chooses the texts"
             )
         make = CommandSource.from_template if command is not None else CommandSource.from_function
-        source = make(command or call or "", characters_of(charset), lengths)
+        source = make(command or call or "", resolve_alphabet(charset), lengths)
     options = audits.AuditOptions(
         60 * budget, seed, read_knobs(knobs) if knobs else {}, people, quiet
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from captcha_ocr.charset import NAMED, shorten
+from captcha_ocr.charset import NAMED_ALPHABETS, shorten
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FILE,
@@ -41,6 +41,7 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
+from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.config import (
     FEWEST,
     MAX_FOLDS,
@@ -55,7 +56,7 @@ from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
 from captcha_ocr.inference.model_folder import (
     default_model,
     find_model_folder,
-    name_of_model,
+    name_model,
     read_model_config,
 )
 from captcha_ocr.system.signals import deferred
@@ -85,7 +86,7 @@ RENDERER_HELP = "Code that draws the design captcha: ours, or that of the captch
 # What is drawn, beside the design itself.
 drawing_options = add_options(
     length_option("Characters per text, or their minimum and maximum.  [default: the design's]"),
-    charset_option(f"Characters, or one of {', '.join(NAMED)}.  [default: the design's]"),
+    charset_option(f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.  [default: the design's]"),
     option(
         "--fonts",
         type=PATH,
@@ -187,7 +188,7 @@ def generate(
 def following_preparation(images: Path, *words: str) -> str:
     """Return the command that prepares the images in a folder, and leaves shards that are there as they are."""
     from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
-    from captcha_ocr.system.files import unused
+    from captcha_ocr.system.files import find_unused
 
     more = given("workers")
     if (SHARDS / MANIFEST_FILE).exists():
@@ -196,7 +197,7 @@ def following_preparation(images: Path, *words: str) -> str:
         except CaptchaOcrError:
             more.append("--force")  # damaged shards may be replaced
         else:
-            more += ["--out", str(unused(SHARDS))]
+            more += ["--out", str(find_unused(SHARDS))]
     return next_command("prepare", *place(images, IMAGES), *words, *more)
 
 
@@ -204,7 +205,7 @@ def following_training(out: Path, manifest: "Manifest", folds: int | None) -> st
     """Return the command that trains on shards, and leaves a run on other shards as it is."""
     from captcha_ocr.data.shards import Dataset
     from captcha_ocr.system.documents import read_json
-    from captcha_ocr.system.files import unused
+    from captcha_ocr.system.files import find_unused
 
     # `default` is the size that any preset takes: train chooses one by the number of images.
     words = place(out, SHARDS, "--data") + [
@@ -217,7 +218,7 @@ def following_training(out: Path, manifest: "Manifest", folds: int | None) -> st
                 read_json(RUN / part / "run.json").get("data")
                 != Dataset((out / part,), (manifest,)).sha256
             ):
-                words += ["--out", str(unused(RUN))]
+                words += ["--out", str(find_unused(RUN))]
     return next_command("train", *["--cross-validate"] * bool(folds), *words)
 
 
@@ -317,7 +318,7 @@ def prepare(
         rows.append(("left out", f"{copies:,} byte-identical copies of other images"))
     for name, words in rows:
         if words:
-            click.echo(f"{name:14}{in_one_line(words)}", err=True)
+            click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
     report_shards(images, out, replace(prepared, manifest=first.manifest), folds, as_json)
     if strict and first.manifest.left_out:
         sys.exit(1)
@@ -392,7 +393,7 @@ def inspect_images(
         from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
-        from captcha_ocr.system.files import unused, writing_to
+        from captcha_ocr.system.files import find_unused, writing_to
 
     check(
         not out.resolve().is_relative_to(folder.resolve()),
@@ -408,8 +409,10 @@ def inspect_images(
         if model_folder is None
         else Recognizer(model_folder, device, max_bytes=config.max_bytes)
     )
-    lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
+    lines = [with_flags(str(found)), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
+    facts["sources"] = {with_flags(name): count for name, count in facts["sources"].items()}
+    facts["advice"] = [with_flags(sentence) for sentence in facts["advice"]]
     advice = facts["advice"]
     with writing_to(out):
         tiles = [
@@ -424,7 +427,7 @@ def inspect_images(
             advice += advice_on_run(model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     if not found.texts:  # a draft of the labels
-        table = ["--out", str(unused(folder / LABELS_FILE))]
+        table = ["--out", str(find_unused(folder / LABELS_FILE))]
         words = [
             *table,
             *given("model_folder", "max_bytes", "device"),
@@ -432,10 +435,10 @@ def inspect_images(
         ]
         following = next_command("eval", *place(folder), *words)
     elif model_folder is not None:  # the table in which labels are corrected
-        table = ["--out", str(unused(Path("corrections.csv")))]
+        table = ["--out", str(find_unused(Path("corrections.csv")))]
         words = [
             "--model",
-            *place(Path(name_of_model(model_folder))),
+            *place(Path(name_model(model_folder))),
             *table,
             *given("max_bytes", "device"),
         ]

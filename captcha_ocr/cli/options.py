@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from captcha_ocr.charset import Charset, characters_of
+from captcha_ocr.charset import Charset, resolve_alphabet
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
-from captcha_ocr.inference.model_folder import MODEL_VARIABLE, folder_named, name_of_model
+from captcha_ocr.inference.model_folder import MODEL_VARIABLE, name_model, resolve_model_name
 from captcha_ocr.options.declaration import (
     Options,
     declarations,
@@ -41,7 +41,7 @@ class ModelFolder(click.Path):
     ) -> Any:
         """Return the folder."""
         folder = super().convert(value, parameter, context)
-        return folder_named(value) if isinstance(value, str) else folder
+        return resolve_model_name(value) if isinstance(value, str) else folder
 
 
 MODEL = ModelFolder(file_okay=False, path_type=Path)
@@ -216,7 +216,7 @@ def named_option(
 
 def check_charset(name_or_characters: str) -> str:
     """Return the value of --charset; UsageError unless it is an alphabet, or the name of one."""
-    Charset(characters_of(name_or_characters))
+    Charset(resolve_alphabet(name_or_characters))
     return name_or_characters
 
 
@@ -278,7 +278,7 @@ def read_command(model: Path, images: Path | None) -> str:
     from captcha_ocr.data.images import find_images
 
     is_default = model == RUN and MODEL_VARIABLE not in os.environ
-    words = [] if is_default else ["--model", *place(Path(name_of_model(model)))]
+    words = [] if is_default else ["--model", *place(Path(name_model(model)))]
     found = []
     if images is not None and images.is_dir():
         found = [images / file for file in find_images(images).images[:1]]

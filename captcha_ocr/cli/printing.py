@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from captcha_ocr.cli.options import escape
+from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.errors import ImageError, in_one_line
 from captcha_ocr.system.console import command_line
 
@@ -69,7 +70,7 @@ class Printer:
 
     def print_error(self, path: str, error: ImageError) -> int:
         """Print an error, in plain output to stderr; returns 1."""
-        reason = str(error).removeprefix(in_one_line(f"{path}: "))
+        reason = with_flags(str(error).removeprefix(in_one_line(f"{path}: ")))
         if os.path.isdir(path):  # the images of a folder that has some come one by one
             reason = "the folder holds no images"
         if self.as_json:
@@ -126,7 +127,7 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
 
 def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
     """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
-    from captcha_ocr.data.tables import csv_of, marked
+    from captcha_ocr.data.label_sources.tables import mark_text, to_csv
     from captcha_ocr.system.files import write_atomic
 
     failed, rows = 0, []
@@ -136,8 +137,8 @@ def print_table(results: Iterable[Result], printer: Printer, out: Path | None = 
         else:
             rows.append((path, result.text if printer.accepts(result) else "", result.confidence))
     rows.sort(key=lambda row: row[2])
-    lines = ((path, marked(text), f"{confidence:.4f}") for path, text, confidence in rows)
-    table = csv_of([("filename", "text", "confidence"), *lines])
+    lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    table = to_csv([("filename", "text", "confidence"), *lines])
     if out is None:
         click.echo(table, nl=False)
         return failed

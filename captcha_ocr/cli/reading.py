@@ -174,10 +174,10 @@ def memory_errors(folder: Path, device: str, engine: EngineName) -> Iterator[Non
 
 def lines_of_stdin() -> Iterator[str]:
     """Yield the paths on standard input, one a line, in the encoding of the terminal or of a byte-order mark."""
-    from captcha_ocr.data.tables import encoding_of
+    from captcha_ocr.data.label_sources.tables import detect_encoding
 
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
-        encoding = encoding_of(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
+        encoding = detect_encoding(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
         sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
     for line in sys.stdin or ():
         if "\0" in line or line.rstrip() in PNG_LINE:
@@ -264,7 +264,7 @@ def score_files(
     fold_case: bool,
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
-    from captcha_ocr.metrics import reliability_of, score_texts
+    from captcha_ocr.scores import score_confidences, score_texts
     from captcha_ocr.system.console import in_groups
 
     sources = list(expand(paths, quiet)) if paths else []
@@ -297,7 +297,7 @@ def score_files(
         why = unread if printer.unread else "none can be read"
         raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
     warn_of_unreadable(recognizer.config, truths)
-    scores, reliability = score_texts(truths, texts), reliability_of(judged)
+    scores, reliability = score_texts(truths, texts), score_confidences(judged)
     summary = {**scores.summary(), "unread": printer.unread, **reliability.summary()}
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     return failed + len(problems)
@@ -334,9 +334,9 @@ def export(
     with deferred():
         from captcha_ocr.data.labels import find_labels
         from captcha_ocr.network.device import set_threads
-        from captcha_ocr.network.onnx_export import export as export_model
+        from captcha_ocr.network.onnx_export import export_onnx
 
     set_threads(threads)
     found = find_labels(images, labels).check()
-    exported = export_model(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
+    exported = export_onnx(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
     report(as_json, asdict(exported), str(exported), read_command(model_folder, images))

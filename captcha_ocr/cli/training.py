@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import (
     FOLDER,
@@ -96,7 +96,7 @@ def run_options(*names: str) -> Callable[[Command], Command]:
 @run_options("resume", "stream", "keep_every", "tensorboard", "device", "threads")
 @length_option("Characters per text.  [default: the design's]", section=DRAWING)
 @charset_option(
-    f"Characters, or one of {', '.join(NAMED)}.  [default: the design's]", section=DRAWING
+    f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.  [default: the design's]", section=DRAWING
 )
 @declared_option(DrawOptions, "case_sensitive", section=DRAWING)
 @declared_option(DrawOptions, "fonts", type=PATH, section=DRAWING)

@@ -18,15 +18,19 @@ def prepare_folds(
     config: PrepareConfig,
     options: PrepareOptions = PrepareOptions(),
 ) -> list[Prepared]:
-    """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold; errors as `prepare`."""
+    """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold.
+
+    Errors as `prepare`.
+    """
     check(
         not (out / MANIFEST_FILE).exists(),
-        f"{out} holds shards that are no folds; choose another --out",
+        f"{out} holds shards that are no folds; choose another `out`",
     )
-    present = folds_in(out)
-    way_out = "choose another --out, or replace them with --force"
+    present = list_folds(out)
+    way_out = "choose another `out`, or replace them with `force`"
     check(
-        options.force or belong_to(present, folds), f"{out} holds {len(present)} folds; {way_out}"
+        options.force or _match_folds(present, folds),
+        f"{out} holds {len(present)} folds; {way_out}",
     )
     with writing_to(out):
         prepared = [
@@ -43,7 +47,7 @@ def prepare_folds(
     return prepared
 
 
-def belong_to(present: list[Path], folds: int) -> bool:
+def _match_folds(present: list[Path], folds: int) -> bool:
     """Tell whether these folders can be the first of `folds` folds; some may be unfinished."""
     for number, folder in enumerate(present, 1):
         try:
@@ -57,6 +61,6 @@ def belong_to(present: list[Path], folds: int) -> bool:
     return len(present) <= folds
 
 
-def folds_in(folder: Path) -> list[Path]:
+def list_folds(folder: Path) -> list[Path]:
     """Return the folders of the folds in a folder, in order."""
     return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in count(1))))

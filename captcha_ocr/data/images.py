@@ -28,7 +28,7 @@ from captcha_ocr.data.sanitize import (
     check_size,
     is_image,
     open_sanitized,
-    orientation_of,
+    read_orientation,
 )
 from captcha_ocr.errors import ImageError
 from captcha_ocr.input_size import ImageKind, InputSize
@@ -42,11 +42,11 @@ class Readable(Protocol):
         """Return at most `size` bytes."""
 
 
-Source = (
+ImageSource = (
     str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Image.Image | np.ndarray
 )
 
-EXTENSIONS = (
+_IMAGE_EXTENSIONS = (
     ".png",
     ".jpg",
     ".jpeg",
@@ -59,26 +59,19 @@ EXTENSIONS = (
     ".tif",
     ".tiff",
 )
-GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
-BASE64_STARTS = (
-    b"iVBORw0KGgo",
-    b"/9j/",
-    b"R0lGOD",
-    b"Qk",
-    b"UklGR",
-    b"SUkqA",
-    b"TU0AK",
-)  # of each format
-MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
-ANIMATED, MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
-BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
-BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
-OF_URLS = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs have
-LONGEST_HEAD = 200  # characters before the image in a `data:` URI
-ESCAPE = re.compile(rb"(?:\\+u00|%|&#[xX])([0-9a-fA-F]{2});?|&#([0-9]{1,3});|\\+([/nrt])")
-LEAST_BASE64 = 50  # characters; no image file is smaller
-LONGEST_NAME = 200  # characters of a path in a message
-TURNS = {  # EXIF orientation -> the operation that turns the image upright
+_GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
+# Of each format
+_BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
+_MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
+_ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
+_BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
+_BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
+_FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs have
+_LONGEST_HEAD = 200  # characters before the image in a `data:` URI
+_ESCAPE = re.compile(rb"(?:\\+u00|%|&#[xX])([0-9a-fA-F]{2});?|&#([0-9]{1,3});|\\+([/nrt])")
+_LEAST_BASE64 = 50  # characters; no image file is smaller
+_LONGEST_NAME = 200  # characters of a path in a message
+_TURNS = {  # EXIF orientation -> the operation that turns the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -88,35 +81,37 @@ TURNS = {  # EXIF orientation -> the operation that turns the image upright
     8: Image.Transpose.ROTATE_90,
 }
 # What Pillow raises for damaged data; a Warning where a program has made warnings errors.
-DECODING_ERRORS = (
+_DECODING_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError),
     *(struct.error, Image.DecompressionBombError, Warning),
 )
 
 
-def to_array(source: Source, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """Return any image as (C, H, W) uint8 of the given size, or of its width among these; ImageError, of one line, if
-    it cannot be read.
+def to_array(source: ImageSource, size: InputSize, max_bytes: int = MAX_BYTES) -> np.ndarray:
+    """Return any image as (C, H, W) uint8 of the given size, or of its width among these.
 
-    Transparent pixels turn white, or black where the text would vanish on white. 16-bit grey is scaled to 8 bits, the
-    EXIF orientation is applied, and the frame of an animation with the most contrast is used. An array is (H, W),
-    (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more than `max_bytes` is refused; sanitize.py has other limits.
+    ImageError, of one line, if it cannot be read.
+
+    Transparent pixels turn white, or black where the text would vanish on white. 16-bit grey is
+    scaled to 8 bits, the EXIF orientation is applied, and the frame of an animation with the most
+    contrast is used. An array is (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8. A file of more
+    than `max_bytes` is refused; sanitize.py has other limits.
     """
-    return fit(open_image(source, max_bytes), size)
+    return fit_to_input(open_image(source, max_bytes), size)
 
 
-def fit(image: Image.Image, size: InputSize) -> np.ndarray:
+def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     image = flatten(image, "L" if size.channels == 1 else "RGB")
     sides = size.width_of(*image.size), size.height
     if image.size != sides:
-        with pillow_errors():
+        with _translate_errors():
             image = image.resize(sides, Image.Resampling.BILINEAR)
     pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def of_width(pixels: np.ndarray, width: int) -> np.ndarray:
+def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
     """Return an image (C, H, W) uint8 at another width."""
     planes = [
         Image.fromarray(plane).resize((width, pixels.shape[1]), Image.Resampling.BILINEAR)
@@ -125,25 +120,30 @@ def of_width(pixels: np.ndarray, width: int) -> np.ndarray:
     return np.stack([np.asarray(plane) for plane in planes])
 
 
-def survey(images: Iterable[Source], max_bytes: int = MAX_BYTES) -> ImageKind | None:
-    """Return the median size of some images, with 3 channels if grey loses contrast; None if none can be read."""
+def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind | None:
+    """Return the median size of some images, with 3 channels if grey loses contrast.
+
+    None if none can be read.
+    """
     sizes, kept = [], []
     for source in images:
         with suppress(ImageError):
             image = open_image(source, max_bytes)
-            kept.append(contrast_in_grey(image))
+            kept.append(_measure_grey_contrast(image))
             sizes.append(image.size)
     if not sizes:
         return None
     widths, heights = zip(*sizes, strict=True)
     kept.sort()
-    colour_tells = kept[len(kept) // 20] < GREY_SUFFICES
+    colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
     height, width = (sorted(sides)[(len(sides) - 1) // 2] for sides in (heights, widths))
     return ImageKind(height, width, 3 if colour_tells else 1)
 
 
-def contrast_in_grey(image: Image.Image) -> float:
-    """Return the share of the contrast that grey keeps, 0 to 1: its deviation over that along the main colour."""
+def _measure_grey_contrast(image: Image.Image) -> float:
+    """Return the share of the contrast that grey keeps, 0 to 1: its deviation over that along the
+    main colour.
+    """
     pixels = np.asarray(flatten(image, "RGB"), dtype=np.float32).reshape(-1, 3)
     if len(pixels) < 2:
         return 1.0
@@ -154,33 +154,32 @@ def contrast_in_grey(image: Image.Image) -> float:
     return float(np.sqrt(variance / most)) if most > 1 else 1.0
 
 
-def open_image(source: Source, max_bytes: int = MAX_BYTES) -> Image.Image:
+def open_image(source: ImageSource, max_bytes: int = MAX_BYTES) -> Image.Image:
     """Return a decoded, upright image."""
     if isinstance(source, np.ndarray):
-        return image_of(source)
+        return _convert_array(source)
     if isinstance(source, Image.Image):
         exif = source.info.get("exif", b"")
-        return load(source, orientation_of(exif) if isinstance(exif, bytes) else 1)
-    return decode(file_in(source, max_bytes), max_bytes)
+        return _load_pixels(source, read_orientation(exif) if isinstance(exif, bytes) else 1)
+    return decode(read_source(source, max_bytes), max_bytes)
 
 
-def file_in(
+def read_source(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview | Readable, max_bytes: int
 ) -> bytes:
     """Return the bytes of an image file, given as a path, an open file, bytes or base64."""
     if isinstance(source, (str, os.PathLike)):
-        encoded = bytes_of_text(source, max_bytes)
+        encoded = decode_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        stream, source = (
-            source,
-            all_of(source, 2 * max_bytes),
-        )  # it may be base64, which is a third longer
-        if not source and position_of(stream):
+        # It may be base64, which is a third longer
+        stream, source = source, _read_stream(source, 2 * max_bytes)
+        if not source and _find_position(stream):
             raise ImageError("the file was read to its end before; rewind it with seek(0)")
     if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
-            f"an image is a path, a file opened in binary mode, its bytes or pixels, not {type(source).__name__}"
+            "an image is a path, a file opened in binary mode, its bytes or pixels, "
+            f"not {type(source).__name__}"
         )
     data = bytes(source)
     encoded = from_base64(data, max_bytes)
@@ -192,22 +191,23 @@ def is_file(source: object) -> TypeGuard[Readable]:
     return hasattr(source, "read")
 
 
-def all_of(stream: Readable, most: int) -> bytes:
+def _read_stream(stream: Readable, most: int) -> bytes:
     """Read at most `most` bytes of an open file; a raw file or a pipe returns a part at a time."""
-    found = bytearray()
+    data = bytearray()
     try:
-        while len(found) < most and (part := stream.read(most - len(found))):
+        while len(data) < most and (part := stream.read(most - len(data))):
             if not isinstance(part, (bytes, bytearray, memoryview)):
                 raise TypeError(
-                    f"an image file is read in binary mode; its read() returned {type(part).__name__}"
+                    "an image file is read in binary mode; "
+                    f"its read() returned {type(part).__name__}"
                 )
-            found += part
+            data += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
-    return bytes(found)
+    return bytes(data)
 
 
-def position_of(stream: Readable) -> int:
+def _find_position(stream: Readable) -> int:
     """Return how many bytes of an open file were read; 0 for a pipe, which cannot tell."""
     try:
         return int(stream.tell())  # type: ignore[attr-defined]
@@ -215,41 +215,45 @@ def position_of(stream: Readable) -> int:
         return 0
 
 
-def bytes_of_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
+def decode_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
     """Return the image file that a text contains as base64 or as a `data:` URI; None for a path."""
     data = (
         from_base64(source.encode("ascii", "replace"), max_bytes)
         if isinstance(source, str)
         else None
     )
-    return (
-        None if data is None or os.path.exists(source) else data
-    )  # `exists` runs only if it may be base64
+    # `exists` runs only if it may be base64
+    return None if data is None or os.path.exists(source) else data
 
 
 def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
-    """Decode an image file from base64, of either alphabet, or from a `data:` URI; None for anything else.
+    """Decode an image file from base64, of either alphabet, or from a `data:` URI.
 
-    The text may be escaped once or twice, as `unescape` undoes it. A `data:` URI without an image is returned
-    unchanged, since it is not a path either.
+    None for anything else.
+
+    The text may be escaped once or twice, as `_unescape` undoes it. A `data:` URI without an image
+    is returned unchanged, since it is not a path either.
     """
     text = text.strip()
-    head = unescape(text[:LONGEST_HEAD]).lstrip(
-        BESIDE_BASE64
-    )  # of an image file, too: the whole would take long
-    mark = BASE64_MARK.match(head)
+    # Of an image file, too: the whole would take long
+    head = _unescape(text[:_LONGEST_HEAD]).lstrip(_BESIDE_BASE64)
+    mark = _BASE64_MARK.match(head)
     start = mark.end() if mark else 0
-    if len(text) >= LEAST_BASE64 and head[start:].translate(OF_URLS).startswith(BASE64_STARTS):
-        encoded = unescape(text).strip(BESIDE_BASE64)[start:]
+    if len(text) >= _LEAST_BASE64 and head[start:].translate(_FROM_URL_ALPHABET).startswith(
+        _BASE64_STARTS
+    ):
+        encoded = _unescape(text).strip(_BESIDE_BASE64)[start:]
         check_size(len(encoded) // 2, max_bytes)
-        encoded = join_parts(encoded).translate(OF_URLS).rstrip(b"=")
+        encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")
         with suppress(ValueError):
             return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
     return text if head[:5].lower() == b"data:" else None
 
 
-def unescape(text: bytes) -> bytes:
-    """Undo the escapes of URLs (%2B), JSON (\\/, \\n, \\u002b) and HTML (&#43;, &#x2B;), also of an escaped text."""
+def _unescape(text: bytes) -> bytes:
+    """Undo the escapes of URLs (%2B), JSON (\\/, \\n, \\u002b) and HTML (&#43;, &#x2B;), also of an
+    escaped text.
+    """
 
     def character(found: re.Match[bytes]) -> bytes:
         in_hex, in_decimal, letter = found.groups()
@@ -258,12 +262,15 @@ def unescape(text: bytes) -> bytes:
         return bytes([int(in_hex, 16) if in_hex else int(in_decimal) % 256])
 
     for _ in range(2):
-        text = ESCAPE.sub(character, text)
+        text = _ESCAPE.sub(character, text)
     return text
 
 
-def join_parts(encoded: bytes) -> bytes:
-    """Join the lines of base64. A blank is a + that the decoding of a form lost, unless it indents or ends lines."""
+def _join_lines(encoded: bytes) -> bytes:
+    """Join the lines of base64.
+
+    A blank is a + that the decoding of a form lost, unless it indents or ends lines.
+    """
     lines = encoded.strip().splitlines()
     if all(line[:1].isspace() for line in lines[1:]):
         lines = [line.lstrip() for line in lines]
@@ -274,16 +281,16 @@ def join_parts(encoded: bytes) -> bytes:
     return (b"" if b"+" in text or are_lines or fits_without else b"+").join(parts)
 
 
-def name_of(source: Source) -> str:
+def name_source(source: ImageSource) -> str:
     """Return the name of an image for a message: its path, or an empty text."""
     if is_file(source):
         source = str(getattr(source, "name", ""))
     try:
-        is_path = isinstance(source, (str, os.PathLike)) and bytes_of_text(source) is None
+        is_path = isinstance(source, (str, os.PathLike)) and decode_text(source) is None
     except ImageError:  # base64 of too large an image
         is_path = False
     name = str(source) if is_path else ""
-    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
 
 
 def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
@@ -293,9 +300,8 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
-            return (
-                stream.read(max_bytes + 1) or b""
-            )  # it may grow meanwhile; a file of the kernel may return None
+            # It may grow meanwhile; a file of the kernel may return None
+            return stream.read(max_bytes + 1) or b""
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
@@ -312,108 +318,117 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
 def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
     """Decode the first frame of an image file."""
     check_size(len(data), max_bytes)
-    with pillow_errors():
+    with _translate_errors():
         images, orientation = open_sanitized(data)
-        first = best_frame(next(images), orientation)
+        first = _choose_frame(next(images), orientation)
         for other in images:
-            if ImageChops.difference(first, load(other, orientation)).getbbox():
+            if ImageChops.difference(first, _load_pixels(other, orientation)).getbbox():
                 raise ImageError("damaged image: it is truncated")
         return first
 
 
-def best_frame(image: ImageFile, orientation: int) -> Image.Image:
-    """Return the frame with the most contrast: a text that appears letter by letter is complete there.
+def _choose_frame(image: ImageFile, orientation: int) -> Image.Image:
+    """Return the frame with the most contrast: a text that appears letter by letter is complete
+    there.
 
-    Its `info` has the number of frames that were looked at: as many as have the area of the largest image.
+    Its `info` has the number of frames that were looked at: as many as have the area of the largest
+    image.
     """
-    best, most, frames = load(image, orientation), None, 1
-    if image.format in ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
+    best, most, frames = _load_pixels(image, orientation), None, 1
+    if image.format in _ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
         best = best.copy()  # which also frees a decoder's memory
-        with suppress(
-            *DECODING_ERRORS, ImageError
-        ):  # EOFError after the last frame; a damaged one ends it, too
-            while frames < MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
+        # EOFError after the last frame; a damaged one ends it, too
+        with suppress(*_DECODING_ERRORS, ImageError):
+            while frames < _MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
                 image.seek(frames)
-                frame = load(image, orientation)
+                frame = _load_pixels(image, orientation)
                 frames += 1
-                most = contrast(best) if most is None else most
-                if (ink := contrast(frame)) > most:
+                most = _measure_contrast(best) if most is None else most
+                if (ink := _measure_contrast(frame)) > most:
                     best, most = frame.copy(), ink
     best.info["frames"] = frames
     return best
 
 
-def oddities_of(image: Image.Image) -> Iterator[str]:
+def describe_oddities(image: Image.Image) -> Iterator[str]:
     """Yield how the pixels of an opened image that is animated or transparent are chosen."""
     if image.info.get("frames", 1) > 1:
         yield "animated, read by the frame with the most contrast"
-    if image.has_transparency_data and background_of(image) == "black":
+    if image.has_transparency_data and _choose_background(image) == "black":
         yield "light on transparency, read on black"
 
 
-def contrast(image: Image.Image) -> float:
+def _measure_contrast(image: Image.Image) -> float:
     """Return the deviation of an image's grey values, 0 to 128."""
     return ImageStat.Stat(flatten(image, "L")).stddev[0]
 
 
-def load(image: Image.Image, orientation: int = 1) -> Image.Image:
+def _load_pixels(image: Image.Image, orientation: int = 1) -> Image.Image:
     """Decode the pixels of an opened image within the limits, and turn it upright."""
     check_sides(*image.size)
-    with pillow_errors():
+    with _translate_errors():
         image.load()
         if image.mode == "P" and image.palette is None:
             raise ImageError("damaged image: it has no palette")
-        return image.transpose(TURNS[orientation]) if orientation in TURNS else image
+        return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
 
 
 @contextmanager
-def pillow_errors(what: str = "damaged image") -> Iterator[None]:
+def _translate_errors(what: str = "damaged image") -> Iterator[None]:
     """Turn what Pillow raises for damaged data into ImageError."""
     try:
         yield
-    except DECODING_ERRORS as error:
+    except _DECODING_ERRORS as error:
         raise ImageError(f"{what}: {error}") from None
 
 
-def image_of(pixels: np.ndarray) -> Image.Image:
+def _convert_array(pixels: np.ndarray) -> Image.Image:
     """Return the PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
-    fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
-    if pixels.dtype != np.uint8 or not fits or 0 in pixels.shape:
+    has_shape = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if pixels.dtype != np.uint8 or not has_shape or 0 in pixels.shape:
         raise ImageError(
-            f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}"
+            "an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, "
+            f"not {pixels.shape} {pixels.dtype}"
         )
     check_sides(pixels.shape[1], pixels.shape[0])
     return Image.fromarray(pixels)
 
 
 def flatten(image: Image.Image, mode: str) -> Image.Image:
-    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white or black, 16 bits become 8."""
-    with pillow_errors(f"an image of mode {image.mode} that is not read"):
+    """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white or black, 16 bits
+    become 8.
+    """
+    with _translate_errors(f"an image of mode {image.mode} that is not read"):
         if image.mode.startswith("I"):
-            # Pillow's own conversion clips at 255. A 16-bit file is "I;16…" or "I", which may also hold 8 bits.
+            # Pillow's own conversion clips at 255. A 16-bit file is "I;16…" or "I", which may also
+            # hold 8 bits.
             wide = np.asarray(image).clip(0, 65535)
             is_8_bit = image.mode == "I" and wide.max() <= 255
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
-            background = Image.new("RGBA", image.size, background_of(image))
+            background = Image.new("RGBA", image.size, _choose_background(image))
             image = Image.alpha_composite(
                 background, image if image.mode == "RGBA" else image.convert("RGBA")
             )
         return image if image.mode == mode else image.convert(mode)
 
 
-def background_of(image: Image.Image) -> str:
-    """Return the colour for transparent pixels: white, or black if that has twice the contrast, as for white text."""
-    step = 1 + image.width * image.height // MAX_SAMPLED
+def _choose_background(image: Image.Image) -> str:
+    """Return the colour for transparent pixels: white, or black if that has twice the contrast, as
+    for white text.
+    """
+    step = 1 + image.width * image.height // _MAX_SAMPLED
     image = image.resize((-(-image.width // step), image.height), Image.Resampling.NEAREST).convert(
         "RGBA"
     )
     if image.getchannel("A").getextrema()[0] == 255:  # nothing is transparent
         return "white"
     on_white, on_black = (
-        contrast(Image.alpha_composite(Image.new("RGBA", image.size, colour), image).convert("L"))
+        _measure_contrast(
+            Image.alpha_composite(Image.new("RGBA", image.size, colour), image).convert("L")
+        )
         for colour in ("white", "black")
     )
     return "black" if on_black > 2 * on_white else "white"
@@ -427,13 +442,16 @@ class ImageFiles:
     others: list[str]
 
     def kinds(self, used: Set[str] = frozenset()) -> dict[str, int]:
-        """Return the number of other files by their extension, the most frequent first, without those that are used."""
+        """Return the number of other files by their extension, the most frequent first, without
+        those that are used.
+        """
         suffixes = (PurePosixPath(file).suffix.lower() for file in self.others if file not in used)
         return dict(Counter(suffix or "without an extension" for suffix in suffixes).most_common())
 
 
 def find_images(folder: Path) -> ImageFiles:
-    """Find the images below a folder, also through links: by their extension, else by their first bytes.
+    """Find the images below a folder, also through links: by their extension, else by their first
+    bytes.
 
     Hidden files and folders are passed over.
     """
@@ -452,14 +470,14 @@ def find_images(folder: Path) -> ImageFiles:
         prefix = "" if below == Path() else below.as_posix() + "/"
         for name in names:
             if not name.startswith("."):
-                is_image = name.lower().endswith(EXTENSIONS) or starts_as_image(
+                is_image = name.lower().endswith(_IMAGE_EXTENSIONS) or _starts_as_image(
                     os.path.join(parent, name)
                 )
                 (images if is_image else others).append(prefix + name)
     return ImageFiles(sorted(images), sorted(others))
 
 
-def starts_as_image(path: str) -> bool:
+def _starts_as_image(path: str) -> bool:
     """Tell whether the first bytes of a file are those of an image."""
     try:
         with open_regular(path) as stream:

@@ -1,7 +1,7 @@
 """Turn a folder of images and their labels into split, shuffled shards.
 
-The workers decode each image once, into one temporary file of pixels. Only then is it known which images can be read
-and which are copies, so the images are split and written to shards after that.
+The workers decode each image once, into one temporary file of pixels. Only then is it known which
+images can be read and which are copies, so the images are split and written to shards after that.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_BYTES, Lengths, PrepareConfig, Split
-from captcha_ocr.data.images import decode, fit, oddities_of, read_bytes, survey
+from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.data.shards import (
@@ -46,37 +46,40 @@ from captcha_ocr.system.files import (
 )
 from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
 
-Progress = Callable[[int, int], None]  # called with the number of decoded images and the total
+# Called with the number of decoded images and the total
+ProgressCallback = Callable[[int, int], None]
 
-PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
+_PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
 IMAGES_PER_JOB = 250
-MAX_REASONS, MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
+_MAX_REASONS, _MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
-PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
-MIN_INPUT_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
-MIN_RESIZING = (
-    0.85  # an image that would be scaled by a factor between this and its inverse keeps its size
-)
+_PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
+_MIN_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
+# An image that would be scaled by a factor between this and its inverse keeps its size
+_MIN_RESIZING = 0.85
 
 
 @dataclass(frozen=True)
 class PrepareOptions:
     """Where else labels come from, and how to run a preparation.
 
-    labels_file: a table instead of labels.csv. corrections: a table whose rows replace other labels.
-    workers: processes; None takes one for each processor. force: replace shards of other images or options.
+    labels_file: a table instead of labels.csv. corrections: a table whose rows replace other
+    labels.
+    workers: processes; None takes one for each processor. force: replace shards of other images or
+    options.
     """
 
     labels_file: Path | None = None
     corrections: Path | None = None
     workers: int | None = None
     force: bool = False
-    progress: Progress = lambda done, total: None
+    progress: ProgressCallback = lambda done, total: None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The result: the manifest, what was found, why files were left out now, and whether the shards existed before.
+    """The result: the manifest, what was found, why files were left out now, and whether the shards
+    existed before.
 
     oddities: how animated or transparent images were read.
     """
@@ -89,7 +92,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Plan:
+class _Plan:
     """What is known before the images are decoded; the manifest lacks its shards."""
 
     images: Path
@@ -109,8 +112,11 @@ class Plan:
         return sha256("\n".join(lines + sorted(self.problems)).encode("utf-8", "surrogateescape"))
 
 
-class Decoded(NamedTuple):
-    """The hash of an image file, None if it cannot be opened; why it cannot be read, None if it can; what is odd."""
+class _DecodedImage(NamedTuple):
+    """The hash of an image file, None if it cannot be opened.
+
+    Why it cannot be read, None if it can; what is odd.
+    """
 
     sha256: str | None
     reason: str | None = None
@@ -118,7 +124,7 @@ class Decoded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PixelsFile:
+class _PixelsFile:
     """The temporary file of decoded images: (N, C, H, W) uint8, written by many processes."""
 
     path: Path
@@ -139,7 +145,10 @@ class PixelsFile:
                 os.posix_fallocate(stream.fileno(), 0, size)
 
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
-        """Map the file for reading and writing, or for reading; as an array, whose rows take less time."""
+        """Map the file for reading and writing, or for reading.
+
+        As an array, whose rows take less time.
+        """
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
 
 
@@ -148,79 +157,88 @@ def prepare(
 ) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
-    The result lists the files that cannot be read or have no label. A finished folder of the same images and options
-    stays as it is; UsageError for a folder of others, unless `force` is set.
+    The result lists the files that cannot be read or have no label. A finished folder of the same
+    images and options stays as it is; UsageError for a folder of others, unless `force` is set.
     """
     found = find_labels(images, options.labels_file, options.corrections, config).check()
     processes = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers)
     with Workers(max(0, processes - 1)) as workers:  # this process works, too
         if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
-            workers.start(start_up, range(processes - 1))
-        plan = plan_preparation(images, found, config, options)
+            workers.start(_start_up, range(processes - 1))
+        plan = _plan_preparation(images, found, config, options)
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
-                inputs = plan.fingerprint(hash_files(plan))
-                existing = finished_manifest(
+                inputs = plan.fingerprint(_hash_files(plan))
+                existing = _find_finished(
                     out, replace(plan.manifest, inputs_sha256=inputs), options.force
                 )
                 if existing is not None:
                     return Prepared(existing, plan.found, {}, already_there=True)
-            return carry_out(plan, out, workers, options.progress)
+            return _carry_out(plan, out, workers, options.progress)
 
 
-def plan_preparation(
+def _plan_preparation(
     images: Path, found: Found, config: PrepareConfig, options: PrepareOptions
-) -> Plan:
+) -> _Plan:
     """Derive the alphabet, the lengths and the input size from the labels."""
     selected = select_labels(found.labels, config)
-    kind = kind_of(images, selected.labels, config.max_bytes)
-    config = with_preset(config, selected, kind)
+    kind = survey_labelled(images, selected.labels, config.max_bytes)
+    config = set_preset(config, selected, kind)
+    tables = {"labels": options.labels_file, "corrections": options.corrections}
+    paths = {name: printable(table) for name, table in tables.items() if table is not None}
     manifest = Manifest(
         charset=selected.charset,
         lengths=selected.lengths,
-        size=config.input_size(derived_size(kind, selected.lengths.longest)),
+        size=config.input_size(derive_size(kind, selected.lengths.longest)),
         source=printable(images),
-        labels=None if options.labels_file is None else printable(options.labels_file),
-        options=options_of(config),
+        labels=paths.get("labels"),
+        options=_collect_options(config),
         inputs_sha256="",
         left_out=0,
-        corrections=None if options.corrections is None else printable(options.corrections),
+        corrections=paths.get("corrections"),
     )
-    return Plan(
+    return _Plan(
         images, found, selected.labels, found.problems | selected.problems, config, manifest
     )
 
 
-def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Prepared:
-    """Decode the images, split them and write the shards; they replace those in `out` once all are complete."""
+def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallback) -> Prepared:
+    """Decode the images, split them and write the shards.
+
+    They replace those in `out` once all are complete.
+    """
     labels, manifest = plan.labels, plan.manifest
     staging = out / STAGING
     staging.mkdir()
     try:
-        pixels = PixelsFile(staging / PIXELS_FILE, len(labels), manifest.size)
-        decoded = decode_all(plan, pixels, workers, progress)
-        unreadable = {
-            label.file: image.reason
-            for label, image in zip(labels, decoded, strict=True)
-            if image.reason
-        }
-        readable = [None if image.reason else image.sha256 for image in decoded]
+        pixels = _PixelsFile(staging / _PIXELS_FILE, len(labels), manifest.size)
+        decoded = _decode_all(plan, pixels, workers, progress)
+        unreadable: Problems = {}
+        readable: list[str | None] = []
+        for label, image in zip(labels, decoded, strict=True):
+            if image.reason:
+                unreadable[label.file] = image.reason
+            readable.append(None if image.reason else image.sha256)
         kept = drop_copies(labels, readable, manifest.charset)
         problems = plan.problems | unreadable | kept.problems
         rows_of = split_rows(kept.rows, labels, plan.config)
         if not rows_of["train"]:
-            why = "; ".join(f"{file}: {reason}" for file, reason in list(problems.items())[:3])
-            few = f"{counted(len(kept.rows), 'usable image')}, too few for training, validation and test sets"
-            raise UsageError(f"{few} ({why})" if why else few)
-        shards = write_shards(staging, pixels, rows_of, plan, workers)
+            usable = counted(len(kept.rows), "usable image")
+            few = f"{usable}, too few for training, validation and test sets"
+            examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
+            raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
+        shards = _write_shards(staging, pixels, rows_of, plan, workers)
         inputs = plan.fingerprint([image.sha256 for image in decoded])
         reasons = tuple(
-            in_one_line(line[:MAX_REASON]) for line in in_groups(problems)[:MAX_REASONS]
+            in_one_line(line[:_MAX_REASON]) for line in in_groups(problems)[:_MAX_REASONS]
         )
         manifest = replace(manifest, left_out=len(problems), reasons=reasons, copies=kept.copies)
         manifest = replace(manifest, inputs_sha256=inputs, shards=tuple(shards))
         write_manifest(staging, manifest)
-        move_in(staging, out, [*(shard.file for shard in shards), MANIFEST_FILE])
+        clear(out)
+        for file in (*(shard.file for shard in shards), MANIFEST_FILE):
+            os.replace(staging / file, out / file)  # which needs no disk space
+        sync_folder(out)
     finally:
         workers.close()  # after an error they may still write there
         shutil.rmtree(staging)
@@ -228,52 +246,48 @@ def carry_out(plan: Plan, out: Path, workers: Workers, progress: Progress) -> Pr
     return Prepared(manifest, plan.found, problems, oddities)
 
 
-def move_in(staging: Path, out: Path, files: Iterable[str]) -> None:
-    """Replace the shards in `out` by `files`, in their order; this needs no disk space."""
-    clear(out)
-    for file in files:
-        os.replace(staging / file, out / file)
-    sync_folder(out)
+def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
+    """Return what a sample of the labelled images is like.
 
-
-def kind_of(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
-    """Return what a sample of the labelled images is like; if none can be read, what generated images are like."""
+    If none can be read, what generated images are like.
+    """
     sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
     return survey(sample, max_bytes) or GENERATED
 
 
-def with_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
+def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
     """Return a copy with the preset whose input size to use, if it names none."""
+    if config.preset is not None:
+        return config
     learnt = sum(label.split != "test" for label in selected.labels)
-    return replace(
-        config, preset=config.preset or preset_of(config, learnt, selected.lengths, kind)
-    )
+    return replace(config, preset=choose_preset(config, learnt, selected.lengths, kind))
 
 
-def preset_of(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
-    """Return the preset whose input size to use: few images train from the model in the package, if it fits them."""
+def choose_preset(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
+    """Return the preset whose input size to use.
+
+    Few images train from the model in the package, if it fits them.
+    """
     is_free = config.size is None and config.channels is None
-    is_wide = (
-        ANY_DESIGN.width_of(kind.width, kind.height)
-        >= MIN_INPUT_WIDTH_PER_CHARACTER * lengths.longest
-    )
+    width = ANY_DESIGN.width_of(kind.width, kind.height)
+    is_wide = width >= _MIN_WIDTH_PER_CHARACTER * lengths.longest
     return "finetune" if labels < FEWEST and is_free and is_wide else "default"
 
 
-def derived_size(images: ImageKind, longest: int) -> ImageKind:
-    """Return an input size with the images' proportions and as many pixels per character as generated images have.
+def derive_size(images: ImageKind, longest: int) -> ImageKind:
+    """Return an input size with the images' proportions and the pixels that texts need.
 
-    Small images are enlarged: the network would otherwise have fewer columns than the text has characters.
+    It has as many pixels per character as generated images have.
+    Small images are enlarged: the network would otherwise have fewer columns than the text has
+    characters.
     """
-    budget = PIXELS_PER_CHARACTER * max(4, longest)
+    budget = _PIXELS_PER_CHARACTER * max(4, longest)
     scale = math.sqrt(budget / (images.width * images.height))
-    if MIN_RESIZING < scale < 1 / MIN_RESIZING:
+    if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
-    width = max(round(images.width * scale), MIN_INPUT_WIDTH_PER_CHARACTER * longest)
-    height, width = (
-        max(MIN_INPUT_SIDE, min(MAX_INPUT_SIDE, side))
-        for side in (round(images.height * scale), width)
-    )
+    width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
+    sides = np.clip([round(images.height * scale), width], MIN_INPUT_SIDE, MAX_INPUT_SIDE)
+    height, width = sides.tolist()
     return ImageKind(height, width, images.channels)
 
 
@@ -282,28 +296,29 @@ def printable(path: Path) -> str:
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
-def options_of(config: PrepareConfig) -> dict[str, object]:
+def _collect_options(config: PrepareConfig) -> dict[str, object]:
     """Return the options of a preparation as JSON types, for the manifest."""
-    elsewhere = ("preset", "size", "channels", "lengths")  # the manifest has the size itself
-    options = {name: value for name, value in asdict(config).items() if name not in elsewhere}
-    if config.max_bytes == MAX_BYTES:  # manifests written before --max-bytes existed do not have it
+    options = asdict(config)
+    # The manifest has the size itself.
+    for name in ("preset", "size", "channels", "lengths"):
+        del options[name]
+    if config.max_bytes == MAX_BYTES:  # of which older manifests know nothing
         del options["max_bytes"]
     return {
         **options,
-        "length": None if config.lengths is None else str(config.lengths),
+        "length": config.lengths and str(config.lengths),
         "split": list(config.split),
-        "fold": None if config.fold is None else list(config.fold),
+        "fold": config.fold and list(config.fold),
     }
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
-    """Return the command that makes the same shards in `out` again, with the input size of `preset`."""
+    """Return the command that makes the same shards in `out` again, with the size of `preset`."""
     options: dict[str, object] = {"preset": preset}
     fold = manifest.options.get("fold")
     if isinstance(fold, list) and len(fold) == 2:
-        out = out.parent
-        options["folds"] = fold[1]
-    options |= label_options(manifest) | given_options(manifest, ("split", "seed"))
+        out, options["folds"] = out.parent, fold[1]
+    options |= label_options(manifest) | _given_options(manifest, ("split", "seed"))
     return Command("prepare", (manifest.source,), {"out": out, **options, "force": True})
 
 
@@ -311,13 +326,12 @@ def label_options(manifest: Manifest) -> dict[str, object]:
     """Return the options with which prepare found the labels, which are also options of inspect."""
     names = ("max_bytes", "label_pattern", "charset", "length", "case_sensitive")
     tables = {"labels": manifest.labels, "corrections": manifest.corrections}
-    return {**tables, **given_options(manifest, names)}
+    return tables | _given_options(manifest, names)
 
 
-def given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
-    """Return those of the named options that do not have their defaults, as they were given."""
-    defaults = {**options_of(PrepareConfig()), "max_bytes": MAX_BYTES}
-    given = {}
+def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
+    """Return those of the named options that a preparation was given, as they were given."""
+    defaults, given = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}, {}
     for name in names:
         value = manifest.options.get(name, defaults[name])
         if value != defaults[name]:
@@ -325,7 +339,7 @@ def given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]
     return given
 
 
-def hash_files(plan: Plan) -> list[str | None]:
+def _hash_files(plan: _Plan) -> list[str | None]:
     """Return the hash of each labelled file, None for one that cannot be opened."""
 
     def hash_of(label: Label) -> str | None:
@@ -337,14 +351,15 @@ def hash_files(plan: Plan) -> list[str | None]:
     return list(map_in_threads(lambda some: [hash_of(label) for label in some], plan.labels))
 
 
-def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | None:
-    """Return the manifest in `out` if it belongs to the same preparation and its shards are not damaged.
+def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None:
+    """Return the manifest in `out` if it is of the same preparation and its shards are intact.
 
-    Otherwise return None with `force`; without it UsageError for another preparation, DamagedError for damage.
+    Otherwise return None with `force`; without it UsageError for another preparation, DamagedError
+    for damage.
     """
     path = out / MANIFEST_FILE
     if force and not is_ours(path, MANIFEST_FORMAT):
-        raise UsageError(f"{path} was not written by prepare; choose another --out")
+        raise UsageError(f"{path} was not written by prepare; choose another `out`")
     try:
         existing = read_manifest(out)
         if replace(existing.content, shards=(), left_out=0) == planned.content:
@@ -353,38 +368,36 @@ def finished_manifest(out: Path, planned: Manifest, force: bool) -> Manifest | N
     except DamagedError as error:
         if force:
             return None
-        way_out = (
-            "make the shards again with --force"
-            if is_ours(path, MANIFEST_FORMAT)
-            else "choose another --out"
-        )
+        way_out = "choose another `out`"
+        if is_ours(path, MANIFEST_FORMAT):
+            way_out = "make the shards again with `force`"
         raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
-    both = existing.options | planned.options
-    names = [name for name in both if existing.options.get(name) != planned.options.get(name)]
     changed = []
-    for name in names:
-        old, new = existing.options.get(name), planned.options.get(name)
-        changed.append(f"`{name}`: {shown(old)} -> {shown(new)}")
-    changed += (
-        [f"input size: {existing.size} -> {planned.size}"] if existing.size != planned.size else []
-    )
-    if (
-        existing.inputs_sha256 != planned.inputs_sha256 and not names
-    ):  # other options choose other labels
+    for name in existing.options | planned.options:
+        before, after = existing.options.get(name), planned.options.get(name)
+        if before != after:
+            changed.append(f"`{name}`: {_show_value(before)} -> {_show_value(after)}")
+    # Other options choose other labels.
+    other_inputs = not changed and existing.inputs_sha256 != planned.inputs_sha256
+    if existing.size != planned.size:
+        changed.append(f"input size: {existing.size} -> {planned.size}")
+    if other_inputs:
         changed.append("the images or labels differ")
     raise UsageError(
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
-        "choose another --out, or replace them with --force"
+        "choose another `out`, or replace them with `force`"
     )
 
 
-def shown(value: object) -> str:
+def _show_value(value: object) -> str:
     """Return an option's value in a manifest as it is given to prepare."""
     if isinstance(value, list):
         return "/".join(map(str, value))
-    return "unset" if value is None or value is False else "set" if value is True else str(value)
+    if value is None or isinstance(value, bool):
+        return "set" if value else "unset"
+    return str(value)
 
 
 def clear(out: Path) -> None:
@@ -393,9 +406,9 @@ def clear(out: Path) -> None:
     remove_files([out / MANIFEST_FILE, *leftovers])
 
 
-def decode_all(
-    plan: Plan, pixels: PixelsFile, workers: Workers, progress: Progress
-) -> list[Decoded]:
+def _decode_all(
+    plan: _Plan, pixels: _PixelsFile, workers: Workers, progress: ProgressCallback
+) -> list[_DecodedImage]:
     """Decode every labelled image into its row of the pixels file."""
     pixels.create()
     jobs = []
@@ -403,18 +416,18 @@ def decode_all(
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
         jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
     total = len(plan.labels)
-    results = workers.start(decode_job, jobs).finish(
+    results = workers.start(_decode_job, jobs).finish(
         lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)
     )
     progress(total, total)
     return [image for some in results for image in some]
 
 
-def start_up(number: int) -> None:
-    """Do nothing: a worker that has done it has imported what it needs, which takes as long as to find the labels."""
+def _start_up(number: int) -> None:
+    """Do nothing: a worker that did it has imported what it needs, while labels are found."""
 
 
-def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decoded]:
+def _decode_job(job: tuple[Path, list[str], int, _PixelsFile, int]) -> list[_DecodedImage]:
     """Decode some files into their rows of the pixels file."""
     images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")
@@ -426,30 +439,29 @@ def decode_job(job: tuple[Path, list[str], int, PixelsFile, int]) -> list[Decode
             data = read_bytes(os.path.join(images, file), max_bytes)
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
-            rows[row] = fit(image, pixels.size)
-            oddities = tuple(oddities_of(image))
+            rows[row] = fit_to_input(image, pixels.size)
+            oddities = tuple(describe_oddities(image))
         except ImageError as error:
             reason = str(error)
-        results.append(Decoded(file_sha256, reason, oddities))
+        results.append(_DecodedImage(file_sha256, reason, oddities))
     return results
 
 
-def write_shards(
-    out: Path, pixels: PixelsFile, rows_of: dict[Split, list[int]], plan: Plan, workers: Workers
+def _write_shards(
+    out: Path, pixels: _PixelsFile, rows_of: dict[Split, list[int]], plan: _Plan, workers: Workers
 ) -> list[Shard]:
     """Write the shards of every split; each worker writes whole shards."""
     jobs = []
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
             part = rows[first : first + SAMPLES_PER_SHARD]
-            ids = plan.manifest.charset.encode(
-                [plan.labels[row].text for row in part], plan.manifest.lengths.longest
-            )
+            texts = [plan.labels[row].text for row in part]
+            ids = plan.manifest.charset.encode(texts, plan.manifest.lengths.longest)
             jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
-    return workers.start(shard_job, jobs).finish()
+    return workers.start(_shard_job, jobs).finish()
 
 
-def shard_job(job: tuple[Path, Split, PixelsFile, list[int], np.ndarray]) -> Shard:
+def _shard_job(job: tuple[Path, Split, _PixelsFile, list[int], np.ndarray]) -> Shard:
     """Write one shard from its rows of the pixels file."""
     path, split, pixels, rows, labels = job
     return write_shard(path, split, pixels.open("r")[rows], labels)

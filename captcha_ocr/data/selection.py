@@ -12,7 +12,7 @@ from captcha_ocr.system.console import counted
 
 
 class Selection(NamedTuple):
-    """The labels to use, their alphabet and lengths, and the reasons why other files are left out."""
+    """The labels to use, their alphabet and lengths, and why other files are left out."""
 
     labels: list[Label]
     charset: Charset
@@ -21,10 +21,17 @@ class Selection(NamedTuple):
 
 
 def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
-    """Select the labels whose length and characters fit; UsageError if there is nothing to learn."""
-    lengths = config.lengths or usual_lengths(len(split_characters(label.text)) for label in labels)
+    """Select the labels whose length and characters fit.
+
+    UsageError if there is nothing to learn.
+    """
+    lengths = config.lengths or find_usual_lengths(
+        len(split_characters(label.text)) for label in labels
+    )
     problems = {
-        label.file: reason for label in labels if (reason := why_unfit(label.text, lengths, config))
+        label.file: reason
+        for label in labels
+        if (reason := _explain_unfit(label.text, lengths, config))
     }
     fit = [label for label in labels if label.file not in problems]
     if not fit:
@@ -43,13 +50,15 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
         first = fit[0].file
         raise UsageError(f"no label fits the alphabet {charset}; {first}: {problems[first]}")
     if len(selected) > 1 and len({charset.normalize(label.text) for label in selected}) == 1:
-        same = f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing to learn"
-        raise UsageError(f"{same}; name the texts with --label-pattern or labels.csv")
+        raise UsageError(
+            f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
+            "to learn; name the texts with `label_pattern` or labels.csv"
+        )
     found = {len(split_characters(label.text)) for label in selected}
     return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
 
 
-def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
+def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
     """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     characters = split_characters(text)
     unreadable = "".join(
@@ -59,16 +68,19 @@ def why_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
         return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
     if len(characters) in lengths:
         return None
-    why = f"which fewer than 1 in {RARE} texts have; --length keeps them"
+    why = f"which fewer than 1 in {RARE} texts have; `lengths` keeps them"
     if config.lengths is not None:
-        why = f"and --length is {lengths}"
+        why = f"and `lengths` is {lengths}"
     elif len(characters) > MAX_LENGTH:
         why = f"and the maximum is {MAX_LENGTH}"
     return f"its text {text!r} has {counted(len(characters), 'character')}, {why}"
 
 
-def usual_lengths(lengths: Iterable[int]) -> Lengths:
-    """Return the range of the lengths that at least 1 in `RARE` texts have; others may be typing errors."""
+def find_usual_lengths(lengths: Iterable[int]) -> Lengths:
+    """Return the range of the lengths that at least 1 in `RARE` texts have.
+
+    Others may be typing errors.
+    """
     counts = Counter(lengths)
     usual = [
         length

@@ -1,8 +1,8 @@
 """The shard files and the manifest that lists them.
 
-A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint8, and `labels`, (N, L) int16 class ids;
-positions after a text's end hold the number of characters in the alphabet. The manifest is written last, so a folder
-without one is unfinished.
+A shard is a gzip file of a safetensors payload with `images`, (N, C, H, W) uint8, and `labels`, (N,
+L) int16 class ids; positions after a text's end hold the number of characters in the alphabet. The
+manifest is written last, so a folder without one is unfinished.
 """
 
 import re
@@ -19,19 +19,18 @@ from safetensors import SafetensorError
 from captcha_ocr.charset import Charset, how_they_differ
 from captcha_ocr.config import SPLITS, Lengths, Split
 from captcha_ocr.data.images import find_images
-from captcha_ocr.errors import DamagedError, UsageError, check, is_int
+from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check, is_int
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.system.console import command_line
 from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 
 SAMPLES_PER_SHARD = 1000
 MANIFEST_FILE = "manifest.json"
 SHARD_FILE = re.compile(r"(train|val|test)-\d{5,9}\.safetensors\.gz")
-MAX_HEADER_BYTES = 10_000  # of a payload, in addition to its arrays
-MANIFEST_FORMAT, MANIFEST_VERSION = "captcha-ocr shards", 2
-NEWER_FIELDS = ("corrections", "reasons", "copies")  # of a manifest
-GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
+_MAX_HEADER_BYTES = 10_000  # of a payload, in addition to its arrays
+MANIFEST_FORMAT, _MANIFEST_VERSION = "captcha-ocr shards", 2
+_NEWER_FIELDS = ("corrections", "reasons", "copies")  # of a manifest
+_GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,19 @@ class Shard:
         )
         check(isinstance(self.sha256, str), f"the sha256 of {self.file} must be a text")
 
+    @property
+    def max_bytes(self) -> int:
+        """The maximum size of the file: gzip makes random bytes a little longer."""
+        return self.payload_bytes + self.payload_bytes // 1000 + 1000
+
 
 @dataclass(frozen=True)
 class Manifest:
     """The content of a folder of shards; `options` and `inputs_sha256` identify the preparation.
 
-    source, labels, corrections: the folder of images and the tables that were given, for people. reasons, copies: why
-    files are left out, a line for each reason, and how many byte-identical images, for people. Manifests of older
-    versions lack corrections, reasons and copies.
+    source, labels, corrections: the folder of images and the tables that were given, for people.
+    reasons, copies: why files are left out, a line for each reason, and how many byte-identical
+    images, for people. Manifests of older versions lack corrections, reasons and copies.
     """
 
     charset: Charset
@@ -92,11 +96,10 @@ class Manifest:
             "options or left_out is malformed",
         )
         check(is_int(self.copies, 0, 10**12), "copies is malformed")
-        size = (
-            self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
-        )  # bytes a sample
+        # Bytes a sample
+        size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
         for shard in self.shards:
-            limit = shard.count * size + MAX_HEADER_BYTES
+            limit = shard.count * size + _MAX_HEADER_BYTES
             check(
                 is_int(shard.payload_bytes, 1, limit),
                 f"{shard.file} cannot have {shard.payload_bytes} bytes",
@@ -106,10 +109,13 @@ class Manifest:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest as JSON types; without newer fields that are empty, so that older hashes are the same."""
+        """Return the manifest as JSON types.
+
+        Without newer fields that are empty, so that older hashes are the same.
+        """
         document = {**asdict(self), "charset": self.charset.to_dict(), "size": self.size.to_dict()}
         return {
-            name: value for name, value in document.items() if value or name not in NEWER_FIELDS
+            name: value for name, value in document.items() if value or name not in _NEWER_FIELDS
         }
 
     @property
@@ -136,7 +142,10 @@ class ShardRef(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """One or more folders of shards that are used as one data set; they have one alphabet, text length and size."""
+    """One or more folders of shards that are used as one data set.
+
+    They have one alphabet, text length and size.
+    """
 
     folders: tuple[Path, ...]
     manifests: tuple[Manifest, ...]
@@ -152,9 +161,8 @@ class Dataset:
                 differ = f"the {word} is {first} in {self.folders[0]} and {other} in {folder}"
                 differ += how_they_differ(str(first), str(other))
                 check(first == other, f"{differ}; name folders in which it is the same")
-        number_of: dict[
-            str, int
-        ] = {}  # by the hash of the inputs, which may be split in two ways, or of a shard
+        # By the hash of the inputs, which may be split in two ways, or of a shard
+        number_of: dict[str, int] = {}
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
             for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
                 other = number_of.setdefault(content, number)
@@ -200,14 +208,17 @@ class Dataset:
 
 
 def read_dataset(folders: Iterable[Path]) -> Dataset:
-    """Read the manifests of some folders; errors as `read_manifest`, and UsageError if the folders do not match."""
+    """Read the manifests of some folders.
+
+    Errors as `read_manifest`, and UsageError if the folders do not match.
+    """
     folders = tuple(folders)
     return Dataset(folders, tuple(read_manifest(folder) for folder in folders))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json, which makes the folder a finished one."""
-    document = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION, **manifest.to_dict()}
+    document = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION, **manifest.to_dict()}
     write_atomic(folder / MANIFEST_FILE, sealed(document))
 
 
@@ -216,17 +227,17 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_FILE
     if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
         raise UsageError(
-            f"{folder} holds folds; train --cross-validate takes all of them, --data {folder}/fold-1 one"
+            f"{folder} holds folds; train `cross_validate` takes all of them, "
+            f"`data` {folder}/fold-1 one"
         )
     if not path.exists():
         if folder.is_dir() and find_images(folder).images:
-            raise UsageError(
-                f"{folder} holds images; make shards with: {command_line('prepare', str(folder))}"
-            )
+            advice = Advice("make shards with", Command("prepare", (folder,)))
+            raise UsageError(f"{folder} holds images", advice)
         raise UsageError(
             f"{folder} holds no finished shards; prepare makes them from a folder of images"
         )
-    document = read_sealed(path, MANIFEST_FORMAT, MANIFEST_VERSION)
+    document = read_sealed(path, MANIFEST_FORMAT, _MANIFEST_VERSION)
     try:
         return Manifest(
             charset=Charset.from_dict(document["charset"]),
@@ -249,9 +260,8 @@ def read_manifest(folder: Path) -> Manifest:
 def write_shard(path: Path, split: Split, images: np.ndarray, labels: np.ndarray) -> Shard:
     """Write images, (N, C, H, W) uint8, and labels, (N, L); equal contents give equal bytes."""
     payload = safetensors.numpy.save({"images": images, "labels": labels.astype(np.int16)})
-    data = zlib.compress(
-        payload, GZIP_LEVEL, wbits=31
-    )  # gzip without a time or a name: the same bytes always
+    # Gzip without a time or a name: the same bytes always
+    data = zlib.compress(payload, _GZIP_LEVEL, wbits=31)
     write_atomic(path, data)
     return Shard(path.name, split, len(images), sha256(data), len(payload))
 
@@ -262,8 +272,8 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     DamagedError unless the file and its arrays match the manifest.
     """
     path = folder / shard.file
-    payload = decompress(
-        path, read_checked(path, shard.sha256, max_bytes_of(shard)), shard.payload_bytes
+    payload = _decompress(
+        path, read_checked(path, shard.sha256, shard.max_bytes), shard.payload_bytes
     )
     size = manifest.size
     image_shape = (shard.count, size.channels, size.height, size.width)
@@ -288,7 +298,7 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     return images, labels
 
 
-def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
+def _decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
     """Decompress a gzip file; DamagedError unless the result has exactly `payload_bytes` bytes."""
     stream = zlib.decompressobj(wbits=31)
     try:
@@ -302,15 +312,10 @@ def decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
     return payload
 
 
-def max_bytes_of(shard: Shard) -> int:
-    """Return the maximum size of a shard file: gzip makes random bytes a little longer."""
-    return shard.payload_bytes + shard.payload_bytes // 1000 + 1000
-
-
 def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
     """Raise DamagedError unless each of these shard files has the sha256 of the manifest."""
     for shard in shards:
-        read_checked(folder / shard.file, shard.sha256, max_bytes_of(shard))
+        read_checked(folder / shard.file, shard.sha256, shard.max_bytes)
 
 
 def check_shard_refs(refs: Iterable[ShardRef]) -> None:

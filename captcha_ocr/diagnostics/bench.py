@@ -11,7 +11,7 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
-from captcha_ocr.data.images import Source, to_array
+from captcha_ocr.data.images import ImageSource, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.input_size import GENERATED
@@ -69,7 +69,7 @@ def measure_speed(
         SECONDS,
     ):  # twice: the first steps are slow, so their rate gives too few images
         rate = run_epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
-    files: list[Source] = []
+    files: list[ImageSource] = []
     for each in drawn:
         stream = io.BytesIO()
         each.image.save(stream, format="PNG")
@@ -81,7 +81,7 @@ def measure_speed(
     )
 
 
-def reading_speed(recognizer: Recognizer, files: list[Source]) -> float:
+def reading_speed(recognizer: Recognizer, files: list[ImageSource]) -> float:
     """Return the images per second, after a warm-up."""
     with closing(recognizer.read_all(cycle(files))) as readings:
         list(islice(readings, DRAWN))

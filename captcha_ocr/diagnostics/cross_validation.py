@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from captcha_ocr.config import PrepareConfig, TrainConfig
-from captcha_ocr.data.folds import folds_in
+from captcha_ocr.data.folds import list_folds
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import Advice, Command, UsageError
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import Table, say
 from captcha_ocr.system.documents import sealed
-from captcha_ocr.system.files import unused, write_atomic, writing_to
+from captcha_ocr.system.files import find_unused, write_atomic, writing_to
 from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.train import train
 
@@ -47,7 +47,7 @@ def cross_validate(
 
 def find_folds(data: Path) -> list[Path]:
     """Return the folders of the folds in `data`; UsageError if there are none, or not all of them."""
-    folds = folds_in(data)
+    folds = list_folds(data)
     if not folds:
         advice = Advice("make some with", command_for_folds(data))
         raise UsageError(f"{data} holds no folds", advice)
@@ -68,5 +68,5 @@ def command_for_folds(data: Path) -> Command:
         manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)}
     )
     return prepare_command(
-        of_folds, unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
+        of_folds, find_unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
     )

@@ -19,7 +19,7 @@ from captcha_ocr.network.device import (
     available_devices,
     free_memory,
     has_native_bf16,
-    memory_of,
+    measure_memory,
     set_threads,
 )
 from captcha_ocr.network.weights import load_model
@@ -66,7 +66,7 @@ def examine_device(name: str) -> dict[str, Any]:
     return {
         "device": name,
         "name": title,
-        "memory": memory_of(device),
+        "memory": measure_memory(device),
         "free_memory": free_memory(device),
         "capability": capability,
         "native_bf16": has_native_bf16(device),

@@ -10,14 +10,14 @@ from typing import Any
 
 from captcha_ocr.charset import LOOKALIKES, MAX_SHOWN, SHOWN, shorten, split_characters
 from captcha_ocr.config import PrepareConfig
-from captcha_ocr.data.images import oddities_of, open_image, read_bytes
+from captcha_ocr.data.images import describe_oddities, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
     IMAGES_PER_JOB,
     PrepareOptions,
-    derived_size,
-    kind_of,
-    with_preset,
+    derive_size,
+    set_preset,
+    survey_labelled,
 )
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
@@ -220,7 +220,9 @@ def inspect(
         oddities=Counter(oddity for _, file in pairs for oddity in file.oddities),
         copies=[group for group in groups if len({label.text for label in group}) == 1],
         conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=describe_size(kind_of(folder, readable, config.max_bytes), config, selected)
+        input_size=describe_size(
+            survey_labelled(folder, readable, config.max_bytes), config, selected
+        )
         if selected
         else "",
     )
@@ -234,7 +236,9 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
         try:
             data = read_bytes(folder / name, max_bytes)
             image = open_image(data, max_bytes)
-            files.append(File(sha256(data), image.size, image.mode, tuple(oddities_of(image))))
+            files.append(
+                File(sha256(data), image.size, image.mode, tuple(describe_oddities(image)))
+            )
         except ImageError as error:
             files.append(File(reason=str(error)))
     return files
@@ -242,8 +246,8 @@ def read_files(job: tuple[Path, list[str], int]) -> list[File]:
 
 def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     """Describe the network's input for images like `seen`, and why it is grey or in colour."""
-    config = with_preset(config, selected, seen)
-    size = config.input_size(derived_size(seen, selected.lengths.longest))
+    config = set_preset(config, selected, seen)
+    size = config.input_size(derive_size(seen, selected.lengths.longest))
     if config.preset == "finetune":
         return (
             f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"

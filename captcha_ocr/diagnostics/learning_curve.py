@@ -12,7 +12,7 @@ import numpy as np
 from captcha_ocr.config import PRESETS, TrainConfig, derive_epochs
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import check
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to

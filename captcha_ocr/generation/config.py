@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from captcha_ocr.charset import Charset, characters_of
+from captcha_ocr.charset import Charset, resolve_alphabet
 from captcha_ocr.config import MAX_AREA, Lengths, check_seed
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.system.files import sha256
@@ -90,7 +90,7 @@ class GeneratorConfig:
             "--font-sizes must be 4 to 512, such as 42,50",
         )
         if self.charset is not None:
-            object.__setattr__(self, "charset", Charset(characters_of(self.charset)).characters)
+            object.__setattr__(self, "charset", Charset(resolve_alphabet(self.charset)).characters)
             check(" " not in str(self.charset), "--charset has a space, which generate cannot draw")
         if self.level is not None:
             self.check_random()

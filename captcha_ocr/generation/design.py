@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-from captcha_ocr.charset import NAMED, Charset, characters_of, split_characters
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
 from captcha_ocr.config import OFTEN, Lengths
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.generation.operators import (
@@ -293,18 +293,18 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
 
 def parse_charset(charset: Any, name: str) -> str:
     """Check the characters of the text."""
-    named = in_words([*NAMED])
+    named = in_words([*NAMED_ALPHABETS])
     check(
         isinstance(charset, str) and charset != "",
         f"{name}: text.charset must be characters or one of {named}",
     )
     span = re.search("[0-9]-[0-9]|[A-Z]-[A-Z]|[a-z]-[a-z]", charset)
-    if span is not None and charset not in NAMED:
+    if span is not None and charset not in NAMED_ALPHABETS:
         raise UsageError(
             f"{name}: text.charset: {span[0]} is not a range; list the characters, or name {named}"
         )
     try:
-        characters = Charset(characters_of(charset)).characters
+        characters = Charset(resolve_alphabet(charset)).characters
     except UsageError as error:
         raise UsageError(f"{name}: text.charset: {error}") from None
     check(" " not in characters, f"{name}: text.charset has a space, which cannot be drawn")

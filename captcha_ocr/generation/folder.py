@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from captcha_ocr.charset import split_characters
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import find_images
+from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
-from captcha_ocr.data.tables import csv_of, excerpt
 from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.generation.config import DEFAULT_DESIGN, GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
@@ -114,7 +114,7 @@ def find_designs(job: tuple[GeneratorConfig, Sequence[int]]) -> list[str]:
 def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     """Write labels.csv, `filename,text` and a row for each image; UsageError if it was edited."""
     rows = [(names[index], text_in(names[index])) for index in sorted(names)]
-    labels = csv_of([("filename", "text"), *rows]).encode()
+    labels = to_csv([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
         way_out = "choose another --out, or replace it with --force"

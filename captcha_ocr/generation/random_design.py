@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.design import ARITHMETIC
 from captcha_ocr.generation.design_draft import HEIGHT, DesignDraft, Document
@@ -32,12 +32,12 @@ CAPITAL = 0.72  # the height of a capital in shares of the font size
 ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
 LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 1, 10: 1}  # weights
 ALPHABETS = {  # weights
-    NAMED["digits"]: 20,
-    NAMED["lower"]: 14,
-    NAMED["upper"]: 12,
-    NAMED["lower-alnum"]: 14,
-    NAMED["upper-alnum"]: 22,
-    NAMED["alnum"]: 13,
+    NAMED_ALPHABETS["digits"]: 20,
+    NAMED_ALPHABETS["lower"]: 14,
+    NAMED_ALPHABETS["upper"]: 12,
+    NAMED_ALPHABETS["lower-alnum"]: 14,
+    NAMED_ALPHABETS["upper-alnum"]: 22,
+    NAMED_ALPHABETS["alnum"]: 13,
     ARITHMETIC: 5,
 }
 UNCLEAR = "0Oo1lIi"  # characters that many generators leave out

@@ -4,21 +4,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from captcha_ocr.charset import characters_of, split_characters
+from captcha_ocr.charset import resolve_alphabet, split_characters
 from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.columns import MIN_PROBABILITY, merging, positions_of, softmax
+from captcha_ocr.inference.columns import (
+    PROBABILITY_FLOOR,
+    compute_positions,
+    make_merging_matrix,
+    softmax,
+)
 
-SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
-LAST = 1e-30  # a factor that keeps only the order among what is ranked last
+_SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
+_RANKED_LAST = 1e-30  # a factor that keeps only the order among what is ranked last
 
 
 @dataclass(frozen=True)
 class Character:
-    """A character of a reading, and the one that most probably stands in its place if it is wrong, `runner_up`.
+    """A character of a reading, and the one that most probably stands in its place if it is wrong,
+    `runner_up`.
 
-    Both confidences are probabilities from 0 to 1. runner_up: empty if there is no other character; it may also mean
-    the end of the text in a model of preset `seed`.
+    Both confidences are probabilities from 0 to 1. runner_up: empty if there is no other character;
+    it may also mean the end of the text in a model of preset `seed`.
     """
 
     character: str
@@ -39,10 +45,12 @@ class Character:
 class Reading:
     """The text of one image, and the confidence in it.
 
-    confidence: the probability from 0 to 1 that all of the text is correct: the product of its characters' confidences
-    and, if lengths vary and the text is not one of the longest, that of its end.
+    confidence: the probability from 0 to 1 that all of the text is correct: the product of its
+    characters' confidences and, if lengths vary and the text is not one of the longest, that of its
+    end.
     elapsed_s: the time it took in seconds; images of one batch share the batch's time equally.
-    model: which of the two models in the package read it, general or captcha; empty for any other model.
+    model: which of the two models in the package read it, general or captcha; empty for any other
+    model.
     """
 
     text: str
@@ -58,16 +66,18 @@ class Reading:
 def allowed_classes(
     config: ModelConfig, charset: str | None = None, lengths: Lengths | None = None
 ) -> np.ndarray:
-    """Return which classes are allowed at which position, (L, K) bool, for an alphabet and a range of lengths.
+    """Return which classes are allowed at which position, (L, K) bool, for an alphabet and a range
+    of lengths.
 
-    charset: characters, or the name of an alphabet. UsageError for characters or lengths that the model cannot read.
+    charset: characters, or the name of an alphabet. UsageError for characters or lengths that the
+    model cannot read.
     """
     lengths = config.lengths if lengths is None else lengths
     if lengths.shortest not in config.lengths or lengths.longest not in config.lengths:
         raise UsageError(f"this model reads texts of {config.lengths} characters, not of {lengths}")
     symbols, wanted = config.charset.symbols, set(config.charset.symbols)
     if charset is not None:
-        characters = characters_of(charset)
+        characters = resolve_alphabet(charset)
         # A text has no blank at its ends, but an alphabet may.
         told = [*({" "} & set(characters)), *split_characters(config.charset.normalize(characters))]
         unknown = "".join(dict.fromkeys(character for character in told if character not in wanted))
@@ -83,8 +93,9 @@ def allowed_classes(
     return allowed
 
 
-def merged_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:
-    """Return the class that each class counts as, (K,), -1 for a character that is `allowed` nowhere.
+def _merge_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:
+    """Return the class that each class counts as, (K,), -1 for a character that is `allowed`
+    nowhere.
 
     fold_case: both cases of a letter count as one, which is the lower case if both are allowed.
     """
@@ -107,19 +118,19 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     A text ends at its first position without a character.
     """
     probabilities = softmax(np.where(allowed, logits.astype(np.float64), -np.inf))
-    ids, confidences = most_probable(probabilities)
+    ids, confidences = _find_most_probable(probabilities)
     is_end = ids == len(config.charset)
     after_end = is_end.cumsum(1) > is_end
     rank = probabilities.copy()
     if config.network.pool != "global":
-        discount_shifts(
+        _discount_shifts(
             rank,
             np.where(allowed, probabilities, 1.0),
             np.where(after_end, len(config.charset), ids),
         )
     np.put_along_axis(rank, ids[..., None], 0, -1)
-    runner_ids, _ = most_probable(rank)
-    runner_confidences = np.where(rank.max(-1) > 0, take(probabilities, runner_ids), 0.0)
+    runner_ids, _ = _find_most_probable(rank)
+    runner_confidences = np.where(rank.max(-1) > 0, _pick_classes(probabilities, runner_ids), 0.0)
     text_confidences = np.where(after_end, 1.0, confidences).prod(-1).tolist()
     names = np.array([*config.class_names, ""])
     runners_up = names[np.where(runner_confidences > 0, runner_ids, -1)].tolist()
@@ -134,9 +145,8 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
         strict=True,
     ):
         seen = [symbol for symbol in row if symbol]
-        characters = list(
-            map(Character, seen, *positions)
-        )  # `map` ends with the text, before the other positions
+        # `map` ends with the text, before the other positions
+        characters = list(map(Character, seen, *positions))
         characters = [characters[number] for number in config.charset.order(seen)]
         readings.append(
             Reading("".join(each.character for each in characters), confidence, tuple(characters))
@@ -144,25 +154,29 @@ def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) ->
     return readings
 
 
-def most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most probable class at each position of (B, L, K) and its probability, both (B, L)."""
+def _find_most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most probable class at each position of (B, L, K) and its probability, both (B,
+    L).
+    """
     ids = probabilities.argmax(-1)
-    return ids, take(probabilities, ids)
+    return ids, _pick_classes(probabilities, ids)
 
 
-def take(probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
+def _pick_classes(probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return the probability (B, L) of a class (B, L) at each position of (B, L, K)."""
     batch, length = ids.shape
     taken: np.ndarray = probabilities[np.arange(batch)[:, None], np.arange(length), ids]
     return taken
 
 
-def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray) -> None:
-    """Rank last in `rank`, (B, L, K), what is probable at a position only because the text may be shifted there.
+def _discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray) -> None:
+    """Rank last in `rank`, (B, L, K), what is probable at a position only because the text may be
+    shifted there.
 
-    In CTC a character too few moves the next one to a position, and one too many moves the one before there. Both go on
-    to the end of the text, so the position after it tells how probable the shift is: if a neighbour is not much more
-    probable than that, it is no substitute. probabilities: 1 where a class is not allowed, since it then tells nothing.
+    In CTC a character too few moves the next one to a position, and one too many moves the one
+    before there. Both go on to the end of the text, so the position after it tells how probable the
+    shift is: if a neighbour is not much more probable than that, it is no substitute.
+    probabilities: 1 where a class is not allowed, since it then tells nothing.
     ids: (B, L), the end class after the end of the text.
     """
     end, (batch, length) = rank.shape[-1] - 1, ids.shape
@@ -170,20 +184,22 @@ def discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray
     text[:, 1:-2] = ids
     before, here, following, second = (text[:, first : first + length] for first in range(4))
     for neighbour, moved in ((following, second), (before, here)):
-        probability, later = take(rank, neighbour), np.ones(ids.shape)
-        later[:, :-1] = take(probabilities[:, 1:], moved[:, :-1])
-        is_shift = probability <= SHIFT_RATIO * later
+        probability, later = _pick_classes(rank, neighbour), np.ones(ids.shape)
+        later[:, :-1] = _pick_classes(probabilities[:, 1:], moved[:, :-1])
+        is_shift = probability <= _SHIFT_RATIO * later
         np.put_along_axis(
             rank,
             neighbour[..., None],
-            np.where(is_shift, probability * LAST, probability)[..., None],
+            np.where(is_shift, probability * _RANKED_LAST, probability)[..., None],
             -1,
         )
     rank[..., end] = 0
 
 
 class Decoder:
-    """Reads the logits of a model, perhaps among some characters and lengths alone; UsageError as `allowed_classes`.
+    """Reads the logits of a model, perhaps among some characters and lengths alone.
+
+    UsageError as `allowed_classes`.
 
     fold_case: read both cases of a letter as one.
     """
@@ -197,7 +213,7 @@ class Decoder:
     ) -> None:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)
-        self.counts_as = merged_cases(config, self.allowed, fold_case)
+        self.counts_as = _merge_cases(config, self.allowed, fold_case)
 
     def shape(self, logits: np.ndarray) -> tuple[int, ...]:
         """Return the shape that logits of so many images, and perhaps columns, must have."""
@@ -205,10 +221,14 @@ class Decoder:
         return (len(logits), logits.shape[1] if self.config.reads_columns else length, classes)
 
     def read(self, logits: np.ndarray) -> list[Reading]:
-        """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model reads columns."""
+        """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model
+        reads columns.
+        """
         if self.config.reads_columns:
-            logits = positions_of(logits, self.counts_as, self.lengths, self.config.lengths.longest)
+            logits = compute_positions(
+                logits, self.counts_as, self.lengths, self.config.lengths.longest
+            )
         elif self.fold_case:
-            merged = softmax(logits.astype(np.float64)) @ merging(self.counts_as)
-            logits = np.log(np.maximum(merged, MIN_PROBABILITY))
+            merged = softmax(logits.astype(np.float64)) @ make_merging_matrix(self.counts_as)
+            logits = np.log(np.maximum(merged, PROBABILITY_FLOOR))
         return read_logits(logits, self.config, self.allowed)

@@ -1,6 +1,7 @@
 """The model folder: weights, configuration and card, without any link to its place.
 
-`config.json` holds the sha256 of the weights, of the other files that are read, and of its own content.
+`config.json` holds the sha256 of the weights, of the other files that are read, and of its own
+content.
 """
 
 import os
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.config import ModelConfig
-from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.system.console import command_line
+from captcha_ocr.errors import Advice, Command, DamagedError, UsageError
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 
@@ -23,10 +23,10 @@ CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = (
     "README.md",
 )
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a checkpoint
-HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
-MODEL_FORMAT, MODEL_VERSION = "captcha-ocr model", 3
+_HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
+_MODEL_FORMAT, _MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
-PRETRAINED_NAME = "pretrained"  # what --model, --init and CAPTCHA_OCR_MODEL call it
+PRETRAINED_NAME = "pretrained"  # what options and CAPTCHA_OCR_MODEL call it
 MODEL_VARIABLE = "CAPTCHA_OCR_MODEL"
 BACKUP = ".captcha-ocr.old"
 
@@ -40,17 +40,18 @@ def write_model_folder(
 ) -> None:
     """Write a model folder atomically: a reader sees either the old folder or the new one.
 
-    facts: more entries for config.json, as JSON types. files: content by name; config.json gets the hashes.
+    facts: more entries for config.json, as JSON types. files: content by name; config.json gets the
+    hashes.
     card: the README.md.
     """
     document = {
-        "format": MODEL_FORMAT,
-        "version": MODEL_VERSION,
+        "format": _MODEL_FORMAT,
+        "version": _MODEL_VERSION,
         "model": config.to_dict(),
         "facts": dict(facts),
         "files": {name: sha256(data) for name, data in files.items()},
     }
-    with replacing(folder) as temporary:
+    with _replace_folder(folder) as temporary:
         for name, data in files.items():
             write_atomic(temporary / name, data)
         if card is not None:
@@ -60,14 +61,16 @@ def write_model_folder(
 
 def copy_model(source: Path, folder: Path) -> None:
     """Copy a model folder atomically."""
-    with replacing(folder) as temporary:
+    with _replace_folder(folder) as temporary:
         for file in sorted(filter(Path.is_file, source.iterdir())):
             write_atomic(temporary / file.name, file.read_bytes())
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `folder` at the end of the block, or is removed after an error."""
+def _replace_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces `folder` at the end of the block, or is removed after an
+    error.
+    """
     temporary = folder.with_name(folder.name + TEMPORARY)
     remove_folder(temporary)
     temporary.mkdir(parents=True)
@@ -80,7 +83,10 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def swap_in(temporary: Path, folder: Path) -> None:
-    """Rename `temporary` to `folder`; the old folder is renamed to its backup path first, and removed at the end."""
+    """Rename `temporary` to `folder`.
+
+    The old folder is renamed to its backup path first, and removed at the end.
+    """
     backup = backup_path(folder)
     remove_folder(backup)
     if folder.exists():
@@ -103,7 +109,10 @@ def backup_path(folder: Path) -> Path:
 
 
 def current_path(folder: Path) -> Path:
-    """Return `folder`, or its backup path if the program was killed while it replaced the folder; change nothing."""
+    """Return `folder`, or its backup path if the program was killed while it replaced the folder.
+
+    Change nothing.
+    """
     return backup_path(folder) if backup_path(folder).exists() and not folder.exists() else folder
 
 
@@ -114,18 +123,21 @@ def restore_backup(folder: Path) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read and check config.json; UsageError if there is no model, DamagedError if the file is damaged."""
+    """Read and check config.json.
+
+    UsageError if there is no model, DamagedError if the file is damaged.
+    """
+    training = Command("train")
     if not folder.exists():
-        raise UsageError(
-            f"there is no folder {folder}; train a model with: {command_line('train')}"
-        )
+        raise UsageError(f"there is no folder {folder}", Advice("train a model with", training))
     if not (folder / CONFIG_FILE).exists():
-        raise UsageError(
-            f"{folder} is not a model folder (it has no {CONFIG_FILE}); make one with: {command_line('train')}"
-        )
-    document = read_sealed(folder / CONFIG_FILE, MODEL_FORMAT, MODEL_VERSION)
+        reason = f"{folder} is not a model folder (it has no {CONFIG_FILE})"
+        raise UsageError(reason, Advice("make one with", training))
+    document = read_sealed(folder / CONFIG_FILE, _MODEL_FORMAT, _MODEL_VERSION)
     files, facts = document.get("files"), document.get("facts")
-    complete = isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(HASHED_FILES)
+    complete = (
+        isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(_HASHED_FILES)
+    )
     if not complete or not isinstance(facts, dict) or "model" not in document:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed")
     return document
@@ -133,34 +145,34 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_model_config(folder: Path) -> ModelConfig:
     """Read the configuration of the model in `folder`; errors as `read_config`."""
-    return model_config_in(folder, read_config(folder))
+    return parse_model_config(folder, read_config(folder))
 
 
-def model_config_in(folder: Path, document: dict[str, Any]) -> ModelConfig:
-    """Return the model's configuration in the result of `read_config`; DamagedError if it is malformed."""
+def parse_model_config(folder: Path, document: dict[str, Any]) -> ModelConfig:
+    """Return the model's configuration in the result of `read_config`.
+
+    DamagedError if it is malformed.
+    """
     try:
         return ModelConfig.from_dict(document["model"])
     except UsageError as error:
         raise DamagedError(f"{folder / CONFIG_FILE} is malformed: {error}") from None
 
 
-def folder_named(name: str) -> Path:
-    """Return the folder that a name means: the model in the package for `pretrained`, else the folder of that name.
+def resolve_model_name(name: str) -> Path:
+    """Return the folder that a name means: the model in the package for `pretrained`, else the
+    folder of that name.
 
     A folder that is called so itself is `./pretrained`.
     """
     return PRETRAINED if name == PRETRAINED_NAME else Path(name)
 
 
-def name_of_model(folder: Path) -> str:
-    """Invert `folder_named`, for a command."""
-    return (
-        PRETRAINED_NAME
-        if folder == PRETRAINED
-        else f"./{folder}"
-        if str(folder) == PRETRAINED_NAME
-        else str(folder)
-    )
+def name_model(folder: Path) -> str:
+    """Invert `resolve_model_name`, for a command."""
+    if folder == PRETRAINED:
+        return PRETRAINED_NAME
+    return f"./{folder}" if str(folder) == PRETRAINED_NAME else str(folder)
 
 
 def describe_model(folder: Path) -> str:
@@ -179,16 +191,18 @@ def find_model_folder(folder: Path) -> Path:
 
 
 def default_model(run: Path) -> Path:
-    """Return the model to use if none is given: CAPTCHA_OCR_MODEL, else the best of `run`, else the package's own.
+    """Return the model to use if none is given.
 
-    UsageError if the variable names no model folder.
+    It is that of CAPTCHA_OCR_MODEL, else the best of `run`, else the package's own. UsageError if
+    the variable names no model folder.
     """
     named = os.environ.get(MODEL_VARIABLE)
     if named:
-        folder = folder_named(named)
+        folder = resolve_model_name(named)
         if not (find_model_folder(folder) / CONFIG_FILE).exists():
             raise UsageError(
-                f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})"
+                f"{MODEL_VARIABLE} is {named}, which is not a model folder "
+                f"(it has no {CONFIG_FILE})"
             )
         return folder
     best = current_path(run / "best")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from captcha_ocr.errors import DamagedError
-from captcha_ocr.inference.model_folder import ONNX_FILE, model_config_in, read_config
+from captcha_ocr.inference.model_folder import ONNX_FILE, parse_model_config, read_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
 from captcha_ocr.system.parallel import available_workers
@@ -17,25 +17,29 @@ from captcha_ocr.system.parallel import available_workers
 if TYPE_CHECKING:
     import onnxruntime
 
-# Since 1.29 the builds for Linux and macOS store and send telemetry, unless this is set before the import.
+# Since 1.29 the builds for Linux and macOS store and send telemetry, unless this is set before the
+# import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in another file
+_EXTERNAL_DATA = b"location"  # the ONNX key for a tensor whose data is in another file
 
 
 class OnnxEngine:
-    """An engine for a Recognizer that needs no torch; threads: how many images it reads at once at most.
+    """An engine for a Recognizer that needs no torch.
 
-    onnxruntime computes in the calling thread alone; a Recognizer calls it from several threads at once.
+    threads: how many images it reads at once at most.
+
+    onnxruntime computes in the calling thread alone; a Recognizer calls it from several threads at
+    once.
     """
 
     def __init__(self, folder: Path, threads: int | None = None) -> None:
         document = read_config(folder)
-        self.folder, self.config = folder, model_config_in(folder, document)
+        self.folder, self.config = folder, parse_model_config(folder, document)
         exported = document["facts"].get("exported")
         self.precision = "int8" if isinstance(exported, dict) and exported.get("int8") else "fp32"
         network = read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE])
-        with errors_named(folder / ONNX_FILE):
+        with _name_errors(folder / ONNX_FILE):
             self.session = open_session(network)
         self.threads, self.readers = threads, threads or available_workers()
 
@@ -44,7 +48,7 @@ class OnnxEngine:
 
     def logits(self, images: np.ndarray) -> np.ndarray:
         """Return the logits, (B, L, K) float32, of images, (B, C, H, W) uint8."""
-        with errors_named(self.folder / ONNX_FILE), computing():
+        with _name_errors(self.folder / ONNX_FILE), computing():
             return np.asarray(self.session.run(["logits"], {"images": images})[0])
 
     def __str__(self) -> str:
@@ -52,7 +56,7 @@ class OnnxEngine:
 
 
 @contextmanager
-def errors_named(path: Path) -> Iterator[None]:
+def _name_errors(path: Path) -> Iterator[None]:
     """Turn any error of onnxruntime into a DamagedError that names `path`."""
     try:
         yield
@@ -66,13 +70,15 @@ def errors_named(path: Path) -> Iterator[None]:
 def open_session(network: bytes) -> "onnxruntime.InferenceSession":
     """Open a session for the bytes of an ONNX file, with one thread and without telemetry.
 
-    ValueError for a network with data in other files, which onnxruntime would look for in the current folder.
+    ValueError for a network with data in other files, which onnxruntime would look for in the
+    current folder.
     """
     import onnxruntime
 
-    if EXTERNAL_DATA in network:  # weights contain these eight bytes in one of 10**12 files
+    if _EXTERNAL_DATA in network:  # weights contain these eight bytes in one of 10**12 files
         raise ValueError("its data is in another file")
-    onnxruntime.disable_telemetry_events()  # for its Windows builds, and if it was imported before this module
+    # For its Windows builds, and if it was imported before this module
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # only fatal errors: the others are also raised

@@ -13,7 +13,7 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import available_workers
 
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -21,14 +21,15 @@ _forks = 0
 
 
 def forks() -> int:
-    """Return how often this process was forked since it imported this module, its parents included."""
+    """Return how often this process, or a parent, was forked since it imported this module."""
     return _forks
 
 
-def compute_alone() -> None:
+def _compute_alone() -> None:
     """Make torch compute with one thread in a process that was just forked.
 
-    The other threads of OpenMP stayed in the parent, and the first parallel loop would wait for them forever.
+    The other threads of OpenMP stayed in the parent, and the first parallel loop would wait for
+    them forever.
     """
     global _forks
     _forks += 1
@@ -38,8 +39,8 @@ def compute_alone() -> None:
 def set_threads(threads: int | None = None) -> None:
     """Let torch compute with so many threads on the CPU, in this whole process.
 
-    None: as many as torch takes itself, but no more than `available_workers`; torch sees no quota. A forked process
-    keeps one.
+    None: as many as torch takes itself, but no more than `available_workers`; torch sees no quota.
+    A forked process keeps one.
     """
     if not forks():
         torch.set_num_threads(threads or min(torch.get_num_threads(), available_workers()))
@@ -57,14 +58,15 @@ def one_thread() -> Iterator[None]:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=compute_alone)
+    os.register_at_fork(after_in_child=_compute_alone)
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device of a name: `auto` (CUDA, else XPU, else MPS, else CPU), `cpu`, `cuda[:N]`, `mps` or `xpu[:N]`.
+    """Return the device of a name: `auto` (CUDA, else XPU, else MPS, else CPU), `cpu`, `cuda[:N]`,
+    `mps` or `xpu[:N]`.
 
-    ROCm devices are called `cuda`. UsageError names the devices there are if the wanted one is absent: the CPU is never
-    used silently instead.
+    ROCm devices are called `cuda`. UsageError names the devices there are if the wanted one is
+    absent: the CPU is never used silently instead.
     """
     available = available_devices()
     if name == "auto":
@@ -87,7 +89,10 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def available_devices() -> list[str]:
-    """Return the names of the devices of this machine, the fastest kind first; `cpu` is always the last."""
+    """Return the names of the devices of this machine, the fastest kind first.
+
+    `cpu` is always the last.
+    """
     names = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     names += [f"xpu:{number}" for number in range(torch.xpu.device_count())]
     names += ["mps"] if torch.backends.mps.is_available() else []
@@ -104,7 +109,10 @@ def describe_device(device: torch.device) -> str:
 
 
 def choose_precision(wanted: Precision, device: torch.device) -> Precision:
-    """Return the wanted precision; for `auto` bf16 if the device computes faster in it, else fp32."""
+    """Return the wanted precision.
+
+    For `auto` bf16 if the device computes faster in it, else fp32.
+    """
     if wanted != "auto":
         return wanted
     return "bf16" if has_native_bf16(device) else "fp32"
@@ -113,15 +121,15 @@ def choose_precision(wanted: Precision, device: torch.device) -> Precision:
 def has_native_bf16(device: torch.device) -> bool:
     """Tell whether the device is faster in bf16 than in float32.
 
-    On a CPU, AMD's AVX-512 instructions for bf16 are faster, and Intel's AMX; Intel's AVX-512 alone is slower
-    (docs/lab-notebook.md, 2026-11-22), and without such instructions bf16 is far slower. The instructions decide, and
-    not a measurement, which chose differently from run to run on a busy machine.
+    On a CPU, AMD's AVX-512 instructions for bf16 are faster, and Intel's AMX; Intel's AVX-512 alone
+    is slower (docs/lab-notebook.md, 2026-11-22), and without such instructions bf16 is far slower.
+    The instructions decide, and not a measurement, which chose differently from run to run on a
+    busy machine.
     """
     if device.type in ("cuda", "xpu"):
         return bool(getattr(torch, device.type).is_bf16_supported(including_emulation=False))
-    if device.type != "cpu" or not hasattr(
-        torch.cpu, "get_capabilities"
-    ):  # which older releases of torch lack
+    # Which older releases of torch lack
+    if device.type != "cpu" or not hasattr(torch.cpu, "get_capabilities"):
         return False
     capabilities = torch.cpu.get_capabilities()
     is_intel = "Intel" in str(capabilities.get("cpu_name"))
@@ -137,7 +145,8 @@ def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractC
 
 @contextlib.contextmanager
 def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
-    """Turn an error for lack of memory into a CaptchaOcrError with the free memory and `advice`: what for, what to try.
+    """Turn an error for lack of memory into a CaptchaOcrError with the free memory and `advice`:
+    what for, what to try.
 
     Only CUDA has an error class for it.
     """
@@ -151,9 +160,8 @@ def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         is_known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        is_known |= (
-            str(error) == "could not create a primitive"
-        )  # oneDNN; of a "descriptor", it is another error
+        # OneDNN; of a "descriptor", it is another error
+        is_known |= str(error) == "could not create a primitive"
         if not is_known and not any(word in str(error) for word in words):
             raise
         free = free_memory(device)
@@ -161,15 +169,17 @@ def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
         raise CaptchaOcrError(f"the memory of {device}{room}, is too small {advice}") from None
 
 
-def memory_of(device: torch.device) -> int:
-    """Return the bytes of memory of the device, used or free, so that the same machine always decides the same."""
+def measure_memory(device: torch.device) -> int:
+    """Return the bytes of memory of the device, used or free, so that the same machine always
+    decides the same.
+    """
     if device.type in ("cuda", "xpu"):
         return int(getattr(torch, device.type).get_device_properties(device).total_memory)
     if not hasattr(os, "sysconf"):
         return 2**34  # Windows: 16 GiB, for lack of a simple way to ask
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        return min(physical, int(CONTAINER_LIMIT.read_text()))
+        return min(physical, int(_CONTAINER_LIMIT.read_text()))
     except (OSError, ValueError):  # no container, or one without a limit
         return physical
 
@@ -186,7 +196,10 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def peak_memory(device: torch.device) -> dict[str, float | None]:
-    """Return the peak memory in MB of the process and of an accelerator so far; None if unknown, as on Windows."""
+    """Return the peak memory in MB of the process and of an accelerator so far.
+
+    None if unknown, as on Windows.
+    """
     process = None
     with contextlib.suppress(ImportError):
         import resource

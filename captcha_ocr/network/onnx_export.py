@@ -1,9 +1,11 @@
-"""Export a trained network as one ONNX file, which is kept only if it gives the network's predictions on real images.
+"""Export a trained network as one ONNX file, which is kept only if it gives the network's
+predictions on real images.
 
-Input `images`: (B, C, H, W) uint8, any B. Output `logits`: (B, L, K) float32; their softmax is the probability of every
-class at every position of the text. With CTC or varying lengths the last class is the end of the text. A network that
-keeps the aspect of images takes any W; its logits are of columns, (B, columns, K), with the blank of CTC as the last
-class. The metadata describe the classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
+Input `images`: (B, C, H, W) uint8, any B. Output `logits`: (B, L, K) float32; their softmax is the
+probability of every class at every position of the text. With CTC or varying lengths the last class
+is the end of the text. A network that keeps the aspect of images takes any W; its logits are of
+columns, (B, columns, K), with the blank of CTC as the last class. The metadata describe the
+classes: `alphabet`, and the model's configuration as JSON in `captcha-ocr`.
 """
 
 import json
@@ -16,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -36,10 +38,10 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.inference.onnx_engine import open_session
 from captcha_ocr.input_size import MAX_INPUT_SIDE, MIN_INPUT_SIDE
-from captcha_ocr.metrics import score_texts
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.scores import score_texts
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256, write_in_turn, writing_to
 from captcha_ocr.system.signals import deferred
@@ -47,20 +49,22 @@ from captcha_ocr.system.signals import deferred
 if TYPE_CHECKING:
     import onnx
 
-REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-MAX_DIFFERENCE = 1e-3  # of a probability; float32 in another order stays far below
-MAX_COMPARED = 1000  # images
-CALIBRATION_IMAGES = 200  # from which int8 takes its scales
-MIN_INT8_IMAGES = 2 * CALIBRATION_IMAGES  # fewer cannot show how many exact matches int8 loses
-BATCH = 64
+_REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_MAX_DIFFERENCE = 1e-3  # of a probability; float32 in another order stays far below
+_MAX_COMPARED = 1000  # images
+_CALIBRATION_IMAGES = 200  # from which int8 takes its scales
+_MIN_INT8_IMAGES = 2 * _CALIBRATION_IMAGES  # fewer cannot show how many exact matches int8 loses
+_BATCH = 64
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported network, and its predictions on images against torch's. The field names are keys in config.json.
+    """An exported network, and its predictions on images against torch's.
 
-    largest_difference: of the probabilities. texts_changed: texts that differ. exact, exact_before: the exact matches
-    of the exported network and of torch.
+    The field names are keys in config.json.
+
+    largest_difference: of the probabilities. texts_changed: texts that differ. exact, exact_before:
+    the exact matches of the exported network and of torch.
     """
 
     file: str
@@ -73,64 +77,76 @@ class Exported:
     exact_before: int
 
     def __str__(self) -> str:
-        before, after = (count / self.images for count in (self.exact_before, self.exact))
+        before, after = self.exact_before / self.images, self.exact / self.images
+        precision = ", int8" if self.int8 else ""
         return (
-            f"{self.file}: {self.bytes / 1e6:.1f} MB{', int8' if self.int8 else ''}; against torch the texts of "
-            f"{self.texts_changed:,} of {self.images:,} images differ, the probabilities by at most "
-            f"{self.largest_difference:.1g}; exact match {after:.2%}, with torch {before:.2%}"
+            f"{self.file}: {self.bytes / 1e6:.1f} MB{precision}; against torch the texts of "
+            f"{self.texts_changed:,} of {self.images:,} images differ, the probabilities by at "
+            f"most {self.largest_difference:.1g}; exact match {after:.2%}, with torch {before:.2%}"
         )
 
 
-def export(
+def export_onnx(
     folder: Path,
     images: Path,
     labels: Sequence[Label],
     int8: bool = False,
     max_bytes: int = MAX_BYTES,
 ) -> Exported:
-    """Write model.onnx into a model folder, and its sha256 into config.json, if its predictions are those of the model.
+    """Write model.onnx into a model folder, and its sha256 into config.json.
 
-    labels: of images below the folder `images`, of which up to 1,000 are compared. int8: compute in 8-bit integers; a
-    smaller file with slightly other predictions. max_bytes: larger image files are skipped. UsageError if a package is
-    missing, there are too few images, or it would replace the network in the package; CaptchaOcrError if predictions
-    differ.
+    It is kept if its predictions are those of the model.
+    labels: of images below the folder `images`, of which up to 1,000 are compared. int8: compute in
+    8-bit integers; a smaller file with slightly other predictions. max_bytes: larger image files
+    are skipped. UsageError if a package is missing, there are too few images, or it would replace
+    the network in the package; CaptchaOcrError if predictions differ.
     """
-    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
+    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     check(
         not missing,
-        f"export needs {', '.join(missing)}; install with: pip install {' '.join(REQUIRED_PACKAGES)}",
+        f"export needs {', '.join(missing)}; "
+        f"install with: pip install {' '.join(_REQUIRED_PACKAGES)}",
     )
     files = read_config(folder)["files"]
-    refusal = f"the model in the package is exported already; copy {PRETRAINED}, and export the copy (--model)"
-    check(ONNX_FILE not in files or folder.resolve() != PRETRAINED.resolve(), refusal)
+    check(
+        ONNX_FILE not in files or folder.resolve() != PRETRAINED.resolve(),
+        "the model in the package is exported already; "
+        f"copy {PRETRAINED}, and export the copy (`model_folder`)",
+    )
     weights_sha256 = files[WEIGHTS_FILE]
     model = load_model(folder)
     with writing_to(folder):
-        arrays, texts = read_images(images, labels, model.config, max_bytes)
+        arrays, texts = _read_images(images, labels, model.config, max_bytes)
         check(
             len(arrays) > 0,
-            f"no labelled image below {images} can be read; name a folder of images to compare with",
+            f"no labelled image below {images} can be read; "
+            "name a folder of images to compare with",
         )
-        few = f"--int8 needs at least {MIN_INT8_IMAGES} labelled images; {images} has {len(arrays)}"
-        check(len(arrays) >= MIN_INT8_IMAGES or not int8, few)
+        check(
+            len(arrays) >= _MIN_INT8_IMAGES or not int8,
+            f"`int8` needs at least {_MIN_INT8_IMAGES} labelled images; {images} has {len(arrays)}",
+        )
         network = to_onnx(model)
         if int8:
-            network = quantize(network, arrays[:CALIBRATION_IMAGES])
-            arrays, texts = arrays[CALIBRATION_IMAGES:], texts[CALIBRATION_IMAGES:]
+            network = _quantize(network, arrays[:_CALIBRATION_IMAGES])
+            arrays, texts = arrays[_CALIBRATION_IMAGES:], texts[_CALIBRATION_IMAGES:]
         data = network.SerializeToString()
-        exported = compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
-        if not int8 and (exported.texts_changed or exported.largest_difference > MAX_DIFFERENCE):
+        exported = _compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
+        if not int8 and (exported.texts_changed or exported.largest_difference > _MAX_DIFFERENCE):
             raise CaptchaOcrError(
                 f"the predictions of the exported network differ, so it is not kept: {exported}"
             )
-        add_to_model(folder, weights_sha256, data, exported)
+        _add_to_model(folder, weights_sha256, data, exported)
     return exported
 
 
-def read_images(
+def _read_images(
     folder: Path, labels: Sequence[Label], config: ModelConfig, max_bytes: int
 ) -> tuple[list[np.ndarray], list[str]]:
-    """Read a random sample of the images, each (C, H, W) uint8, with their texts; skip those that cannot be read."""
+    """Read a random sample of the images, each (C, H, W) uint8, with their texts.
+
+    Skip those that cannot be read.
+    """
     arrays, texts = [], []
     for label in random.Random(0).sample(list(labels), len(labels)):
         try:
@@ -138,21 +154,22 @@ def read_images(
             texts.append(config.charset.normalize(label.text))
         except ImageError:
             continue
-        if len(texts) == MAX_COMPARED + CALIBRATION_IMAGES:
+        if len(texts) == _MAX_COMPARED + _CALIBRATION_IMAGES:
             break
     return arrays, texts
 
 
-def in_batches(
+def _split_batches(
     images: Sequence[np.ndarray], texts: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the images in batches of one width, (B, C, H, W), with their texts."""
     widths = sorted({image.shape[-1] for image in images})
     for width in widths:
         rows = [row for row, image in enumerate(images) if image.shape[-1] == width]
-        for first in range(0, len(rows), BATCH):
-            some = rows[first : first + BATCH]
-            yield np.stack([images[row] for row in some]), [texts[row] for row in some]
+        for first in range(0, len(rows), _BATCH):
+            some = rows[first : first + _BATCH]
+            batch = np.stack([images[row] for row in some])
+            yield batch, [texts[row] for row in some]
 
 
 def to_onnx(model: ResNet18) -> "onnx.ModelProto":
@@ -165,7 +182,7 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
     if config.reads_columns:
         sides[3] = torch.export.Dim("width", min=MIN_INPUT_SIDE, max=MAX_INPUT_SIDE)
     example = torch.zeros((2, size.channels, size.height, size.width), dtype=torch.uint8)
-    with silent_libraries(), deferred():
+    with _silence_libraries(), deferred():
         program = torch.onnx.export(
             fuse_norms(model),
             (example, config.reads_columns),
@@ -178,10 +195,8 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
         assert program is not None
         network: onnx.ModelProto = program.model_proto
     del network.metadata_props[:]
-    for part in (
-        *network.graph.node,
-        *network.graph.value_info,
-    ):  # the exporter notes paths of this machine
+    # The exporter notes paths of this machine
+    for part in (*network.graph.node, *network.graph.value_info):
         del part.metadata_props[:]
         part.doc_string = ""
     network.metadata_props.add(key="alphabet", value=config.charset.characters)
@@ -192,7 +207,7 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
 
 
 @contextmanager
-def silent_libraries() -> Iterator[None]:
+def _silence_libraries() -> Iterator[None]:
     """Suppress the warnings of the exporter and the quantizer, which no user can act on."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -204,7 +219,7 @@ def silent_libraries() -> Iterator[None]:
         logging.disable(before)
 
 
-def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.ModelProto":
+def _quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.ModelProto":
     """Return the network in 8-bit integers, their scales taken from images (C, H, W) uint8."""
     import onnx
     from onnxruntime.quantization import (
@@ -216,13 +231,13 @@ def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.
 
     class Images(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.batches = in_batches(images, [""] * len(images))
+            self.batches = _split_batches(images, [""] * len(images))
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             batch = next(self.batches, None)
             return None if batch is None else {"images": batch[0]}
 
-    with tempfile.TemporaryDirectory() as folder, silent_libraries():
+    with tempfile.TemporaryDirectory() as folder, _silence_libraries():
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(network, source)
         quantize_static(
@@ -238,7 +253,7 @@ def quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.
         return onnx.load(target)
 
 
-def compare(
+def _compare(
     model: ResNet18,
     network: bytes,
     images: Sequence[np.ndarray],
@@ -251,9 +266,10 @@ def compare(
     engine = TorchEngine(model, torch.device("cpu"))
     changed = exact_before = exact = 0
     largest = 0.0
-    for batch, truths in in_batches(images, texts):
+    for batch, truths in _split_batches(images, texts):
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
-        before, after = ([reading.text for reading in decoder.read(logits)] for logits in both)
+        before = [reading.text for reading in decoder.read(both[0])]
+        after = [reading.text for reading in decoder.read(both[1])]
         changed += sum(one != other for one, other in zip(before, after, strict=True))
         exact_before += score_texts(truths, before).exact
         exact += score_texts(truths, after).exact
@@ -262,7 +278,7 @@ def compare(
     return Exported(file, len(network), int8, len(texts), largest, changed, exact, exact_before)
 
 
-def add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
+def _add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
     """Write model.onnx into a model folder; config.json lists it only while it is whole."""
     document = read_config(folder)
     if document["files"][WEIGHTS_FILE] != weights_sha256:
@@ -270,15 +286,14 @@ def add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Ex
             f"the model in {folder} was replaced during the export; export it again"
         )
     files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
-    facts: dict[str, Any] = {
-        key: value for key, value in document["facts"].items() if key != "exported"
-    }
+    facts = {key: value for key, value in document["facts"].items() if key != "exported"}
     without = {**document, "facts": facts, "files": files}
-    facts = {
-        **facts,
-        "exported": {key: value for key, value in asdict(exported).items() if key != "file"},
+    exports = {key: value for key, value in asdict(exported).items() if key != "file"}
+    complete = {
+        **document,
+        "facts": {**facts, "exported": exports},
+        "files": {**files, ONNX_FILE: sha256(network)},
     }
-    complete = {**document, "facts": facts, "files": {**files, ONNX_FILE: sha256(network)}}
     config = folder / CONFIG_FILE
     write_in_turn(
         [(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(complete))]

@@ -1,4 +1,6 @@
-"""ResNet-18 (He et al. 2015, arXiv:1512.03385) whose head gives a class for every position of the text."""
+"""ResNet-18 (He et al. 2015, arXiv:1512.03385) whose head gives a class for every position of the
+text.
+"""
 
 import math
 
@@ -8,21 +10,21 @@ from torch.nn import functional
 
 from captcha_ocr.config import ModelConfig, NetworkConfig
 
-Stride = tuple[int, int]  # of rows and columns
+_Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
 MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
-LIKELY = 64  # characters
+_LIKELY = 64  # characters
 
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut: (B, I, H, W) to (B, O, H/stride, W/stride)."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: Stride) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: _Stride) -> None:
         super().__init__()
         self.stride = stride
-        self.conv1 = conv3x3(in_channels, out_channels, stride)
+        self.conv1 = _make_conv3x3(in_channels, out_channels, stride)
         self.norm1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = conv3x3(out_channels, out_channels, (1, 1))
+        self.conv2 = _make_conv3x3(out_channels, out_channels, (1, 1))
         self.norm2 = nn.BatchNorm2d(out_channels)
         self.shortcut = nn.Sequential()
         if stride != (1, 1) or in_channels != out_channels:
@@ -32,61 +34,66 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.norm1(self.conv1(x)), inplace=True)
-        # A pool of one pixel replaces the stride of the shortcut's 1x1 convolution, with the same result: on a CPU the
-        # gradient of a strided one writes past its memory below 16 channels (oneDNN issue 6035), and that of a slice
-        # leaves the channels-last order, in which the gradient of a ReLU is 20 times as fast.
+        # A pool of one pixel replaces the stride of the shortcut's 1x1 convolution, with the same
+        # result: on a CPU the gradient of a strided one writes past its memory below 16 channels
+        # (oneDNN issue 6035), and that of a slice leaves the channels-last order, in which the
+        # gradient of a ReLU is 20 times as fast.
         pooled = x if self.stride == (1, 1) else functional.avg_pool2d(x, 1, self.stride)
         return functional.relu(self.norm2(self.conv2(y)).add_(self.shortcut(pooled)), inplace=True)
 
 
 def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> Tensor:
-    """Turn logits of columns (B, columns, K), whose last class is the blank, into logits of positions (B, L, K) by CTC.
+    """Turn logits of columns (B, columns, K), whose last class is the blank, into logits of
+    positions (B, L, K) by CTC.
 
-    In CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) every column emits a class independently, and
-    the text is what is left without repetitions and then without blanks. So the probability that the l-th character is
-    c is that of a column emitting c after l - 1 characters, the column before it having emitted another class. The
-    exact sum over all alignments takes one pass from left to right. A position's last class is the end of the text.
+    In CTC (Graves et al. 2006, https://doi.org/10.1145/1143844.1143891) every column emits a class
+    independently, and the text is what is left without repetitions and then without blanks. So the
+    probability that the l-th character is c is that of a column emitting c after l - 1 characters,
+    the column before it having emitted another class. The exact sum over all alignments takes one
+    pass from left to right. A position's last class is the end of the text.
 
-    Unless `exact` is set, a large alphabet takes this pass with the `LIKELY` characters that are likeliest in some
-    column of the image: gradients of the whole pass would cost more than the network. Those of the others that two
-    neighbouring columns emit count twice; their probability is close to 0.
+    Unless `exact` is set, a large alphabet takes this pass with the `_LIKELY` characters that are
+    likeliest in some column of the image: gradients of the whole pass would cost more than the
+    network. Those of the others that two neighbouring columns emit count twice; their probability
+    is close to 0.
 
-    CTC usually trains on the probability of the whole text. Positions allow any loss and mixed labels (mixup), and were
-    as accurate (docs/lab-notebook.md, 2026-11-22).
+    CTC usually trains on the probability of the whole text. Positions allow any loss and mixed
+    labels (mixup), and were as accurate (docs/lab-notebook.md, 2026-11-22).
     """
     probabilities = columns.softmax(-1)
     if exact or columns.shape[-1] <= MAX_EXACT:
-        positions, _ = emit(probabilities, length, 1)
+        positions, _ = _sum_alignments(probabilities, length, 1)
     else:
-        likely = probabilities[..., :-1].detach().amax(1).topk(LIKELY).indices
-        chosen = functional.pad(likely, (0, 1), value=columns.shape[-1] - 1)[
-            :, None
-        ]  # (B, 1, LIKELY and the blank)
+        likely = probabilities[..., :-1].detach().amax(1).topk(_LIKELY).indices
+        # (B, 1, LIKELY and the blank)
+        chosen = functional.pad(likely, (0, 1), value=columns.shape[-1] - 1)[:, None]
         compact = probabilities.gather(2, chosen.expand(-1, columns.shape[1], -1))
         others = (1 - compact.sum(-1, keepdim=True)).clamp_min(0)
         compact = torch.cat([compact[..., :-1], others, compact[..., -1:]], -1)
-        emitted, totals = emit(compact, length, 2)
-        with torch.autocast(
-            columns.device.type, enabled=False
-        ):  # to cast all probabilities would cost more time
+        emitted, totals = _sum_alignments(compact, length, 2)
+        # To cast all probabilities would cost more time
+        with torch.autocast(columns.device.type, enabled=False):
             positions = totals.transpose(1, 2) @ probabilities
         emitted = torch.cat([emitted[..., :-2], emitted[..., -1:]], -1)
         positions = positions.scatter(2, chosen.expand(-1, length, -1), emitted)
     return positions.clamp_min(MIN_PROBABILITY).log()
 
 
-def emit(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, Tensor]:
-    """Return the probabilities of positions (B, L, K) from those of columns (B, columns, K), by CTC.
+def _sum_alignments(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of positions (B, L, K) from those of columns (B, columns, K), by
+    CTC.
 
-    unrepeated: the number of classes at the end, of which the last is the blank, that two columns in a row emit as two.
-    Also returns the probability of l characters before each column, (B, columns, L).
+    unrepeated: the number of classes at the end, of which the last is the blank, that two columns
+    in a row emit as two. Also returns the probability of l characters before each column, (B,
+    columns, L).
     """
-    # OpenCV 4 runs the exported network. It knows no boolean constants, no batch size copied from a shape, no products
-    # of one constant matrix with several others, and no empty slices.
+    # OpenCV 4 runs the exported network. It knows no boolean constants, no batch size copied from a
+    # shape, no products of one constant matrix with several others, and no empty slices.
     batch, _, classes = probabilities.shape
     number = torch.arange(classes, device=probabilities.device)
     blank = (number == classes - 1).to(probabilities)  # (K)
-    # (B, L, K): the probability of l characters so far, class k having been emitted last; at first there are none.
+    # (B, L, K): the probability of l characters so far, class k having been emitted last; at first
+    # there are none.
     state = blank * (torch.arange(length, device=blank.device) == 0)[None, :, None]
     positions, totals = torch.zeros_like(state), []
     repeatable = probabilities * (number < classes - unrepeated).to(probabilities)
@@ -105,17 +112,21 @@ def emit(probabilities: Tensor, length: int, unrepeated: int) -> tuple[Tensor, T
 
 
 class ResNet18(nn.Module):
-    """The network: images (B, C, H, W) uint8 to logits (B, L, K) float32; it normalises the images itself.
+    """The network: images (B, C, H, W) uint8 to logits (B, L, K) float32.
 
-    as_columns: give the logits of the columns instead, (B, columns, K), with pools that have columns. W may be any.
+    It normalises the images itself.
 
-    A stem is followed by four stages of two blocks (`stages_of`), a pooling layer and a linear head. Pool `global`
-    averages the last feature map and gives the L positions K logits each. The other pools average its rows, give
-    every column logits, and turn those into positions by CTC.
+    as_columns: give the logits of the columns instead, (B, columns, K), with pools that have
+    columns. W may be any.
 
-    With thousands of classes, what the columns have in common hides from the head what tells them apart: such a network
-    guesses for the first hundred thousand images. A normalisation of the columns' features before the head, as in the
-    BNNeck of Luo et al. 2019 (arXiv:1903.07071), ends that after ten thousand (docs/lab-notebook.md, 2026-11-25).
+    A stem is followed by four stages of two blocks (`_list_stages`), a pooling layer and a linear
+    head. Pool `global` averages the last feature map and gives the L positions K logits each. The
+    other pools average its rows, give every column logits, and turn those into positions by CTC.
+
+    With thousands of classes, what the columns have in common hides from the head what tells them
+    apart: such a network guesses for the first hundred thousand images. A normalisation of the
+    columns' features before the head, as in the BNNeck of Luo et al. 2019 (arXiv:1903.07071), ends
+    that after ten thousand (docs/lab-notebook.md, 2026-11-25).
     """
 
     temperature: Tensor
@@ -124,9 +135,9 @@ class ResNet18(nn.Module):
         super().__init__()
         self.config = config
         width = config.network.width
-        self.stem = make_stem(config.size.channels, config.network)
+        self.stem = _make_stem(config.size.channels, config.network)
         blocks, in_channels = [], width
-        for out_channels, stride in stages_of(config.network):
+        for out_channels, stride in _list_stages(config.network):
             blocks += [
                 BasicBlock(in_channels, out_channels, stride),
                 BasicBlock(out_channels, out_channels, (1, 1)),
@@ -140,12 +151,10 @@ class ResNet18(nn.Module):
         else:
             self.head = nn.Linear(in_channels, config.classes)
             if config.classes > MAX_EXACT:
-                self.norm = nn.BatchNorm2d(
-                    in_channels, affine=False
-                )  # the head has weights and a bias of its own
-            blanks = max(
-                1.0, columns_of(config) / longest - 1
-            )  # a character: so an untrained network emits L of them
+                # The head has weights and a bias of its own
+                self.norm = nn.BatchNorm2d(in_channels, affine=False)
+            # A character: so an untrained network emits L of them
+            blanks = max(1.0, count_columns(config) / longest - 1)
             nn.init.constant_(self.head.bias[-1:], math.log(len(config.charset) * blanks))
         self.register_buffer("temperature", torch.ones(()))  # see calibration.py
 
@@ -178,35 +187,36 @@ class ResNet18(nn.Module):
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Bring each channel of each image (B, C, H, W) to mean 0 and standard deviation 1, regardless of its colours.
+    """Bring each channel of each image (B, C, H, W) to mean 0 and standard deviation 1, regardless
+    of its colours.
 
     Each channel by itself, so that a text nearly as red as its background stands out.
     """
-    centred = images - channel_means(images)
-    return centred / (
-        channel_means(centred.square()).sqrt() + 0.02
-    )  # an empty channel has no deviation
+    centred = images - _average_channels(images)
+    # An empty channel has no deviation
+    return centred / (_average_channels(centred.square()).sqrt() + 0.02)
 
 
-def channel_means(images: Tensor) -> Tensor:
+def _average_channels(images: Tensor) -> Tensor:
     """Return the mean of each channel, (B, C, 1, 1).
 
-    Row by row: onnxruntime adds numbers one after another, and over 9,600 of them loses two more digits.
+    Row by row: onnxruntime adds numbers one after another, and over 9,600 of them loses two more
+    digits.
     """
     return images.mean(3, keepdim=True).mean(2, keepdim=True)
 
 
-def conv3x3(in_channels: int, out_channels: int, stride: Stride) -> nn.Conv2d:
+def _make_conv3x3(in_channels: int, out_channels: int, stride: _Stride) -> nn.Conv2d:
     """Make a 3x3 convolution that keeps the size at stride (1, 1)."""
     return nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
 
 
-def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
+def _make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
     """Make the first layers: stem `3x3` keeps the sides, `strided` makes them a quarter as long."""
     width, half = network.width, (network.width + 1) // 2
     if network.stem == "3x3":
         return nn.Sequential(
-            conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+            _make_conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
         )
     first = (
         nn.Conv2d(channels, half, 5, 2, 2, bias=False),
@@ -214,17 +224,18 @@ def make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
         nn.ReLU(inplace=True),
     )
     return nn.Sequential(
-        *first, conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+        *first, _make_conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
     )
 
 
-def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
+def _list_stages(network: NetworkConfig) -> tuple[tuple[int, _Stride], ...]:
     """Return the channels and the stride of the four stages.
 
-    With CTC the last stages keep all columns and have fewer channels: as accurate as columns four times as wide, after
-    much less training and at the same cost a step (docs/lab-notebook.md, 2026-11-22). Pool `slim` halves the rows one
-    stage earlier and is thinner: as accurate after the same time (2026-11-27). Narrow letters close together need
-    narrower columns (pool `narrow`), which cost a quarter more (2026-11-23).
+    With CTC the last stages keep all columns and have fewer channels: as accurate as columns four
+    times as wide, after much less training and at the same cost a step (docs/lab-notebook.md,
+    2026-11-22). Pool `slim` halves the rows one stage earlier and is thinner: as accurate after the
+    same time (2026-11-27). Narrow letters close together need narrower columns (pool `narrow`),
+    which cost a quarter more (2026-11-23).
     """
     width = network.width
     if network.pool == "narrow":
@@ -236,10 +247,12 @@ def stages_of(network: NetworkConfig) -> tuple[tuple[int, Stride], ...]:
     return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 2)), (8 * width, (2, 2))
 
 
-def columns_of(config: ModelConfig) -> int:
-    """Return the number of columns of the last feature map: every stride of 2 halves them, rounding up."""
+def count_columns(config: ModelConfig) -> int:
+    """Return the number of columns of the last feature map: every stride of 2 halves them, rounding
+    up.
+    """
     columns = config.size.width if config.network.stem == "3x3" else (config.size.width + 3) // 4
-    for _, (_, stride) in stages_of(config.network):
+    for _, (_, stride) in _list_stages(config.network):
         columns = (columns + stride - 1) // stride
     return columns
 
@@ -250,5 +263,5 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def to_device(model: ResNet18, device: torch.device) -> ResNet18:
-    """Move the model to `device`, its kernels in channels-last order, which is faster everywhere."""
-    return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    """Move the model to `device`, its kernels in channels-last order, which is faster."""
+    return model.to(device, memory_format=torch.channels_last)  # type: ignore

@@ -15,7 +15,9 @@ from captcha_ocr.system.forking import computing
 
 
 def fuse_norms(model: ResNet18) -> ResNet18:
-    """Return a copy for inference, its batch norms fused into the convolutions before them: the same logits, faster."""
+    """Return a copy for inference, its batch norms fused into the convolutions before them: the
+    same logits, faster.
+    """
     model = copy.deepcopy(model).eval()
     for part in model.modules():
         if isinstance(part, BasicBlock):
@@ -46,14 +48,15 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, images: np.ndarray) -> np.ndarray:
-        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8, of columns if `config.reads_columns`.
+        """Return the logits (B, L, K) float32 of images (B, C, H, W) uint8.
 
-        UsageError in a forked process if the engine was made before the fork on a device other than the CPU.
+        They are of columns if `config.reads_columns`. UsageError in a forked process if the engine
+        was made before the fork on a device other than the CPU.
         """
         if self.device.type != "cpu" and self.forks != forks():
             raise UsageError(
-                f"a recognizer on {self.device} cannot be used in a forked process; start the process with "
-                'multiprocessing.get_context("spawn")'
+                f"a recognizer on {self.device} cannot be used in a forked process; "
+                'start the process with multiprocessing.get_context("spawn")'
             )
         with computing():
             logits: Tensor = self.model(

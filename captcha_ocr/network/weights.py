@@ -13,7 +13,7 @@ from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
-    model_config_in,
+    parse_model_config,
     read_config,
     write_model_folder,
 )
@@ -21,7 +21,7 @@ from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.options.declaration import differences
 from captcha_ocr.system.files import read_checked
 
-MAX_HEADER_BYTES = 1_000_000  # of a weights file
+_MAX_HEADER_BYTES = 1_000_000  # of a weights file
 
 
 def save_model(
@@ -39,31 +39,29 @@ def save_model(
 
 
 def load_model(folder: Path) -> ResNet18:
-    """Read the model in `folder`, on the CPU and in evaluation mode; UsageError if there is none, DamagedError."""
+    """Read the model in `folder`, on the CPU and in evaluation mode.
+
+    UsageError if there is none, DamagedError.
+    """
     document = read_config(folder)
-    config = model_config_in(folder, document)
+    config = parse_model_config(folder, document)
     # A meta device allocates nothing, so a stranger's config.json cannot exhaust the memory.
     with torch.device("meta"):
         model = ResNet18(config)
     known = model.state_dict()
-    max_bytes = sum(8 * tensor.numel() for tensor in known.values()) + MAX_HEADER_BYTES
+    max_bytes = sum(8 * tensor.numel() for tensor in known.values()) + _MAX_HEADER_BYTES
     data = read_checked(folder / WEIGHTS_FILE, document["files"][WEIGHTS_FILE], max_bytes)
     try:
         # A file may store half precision to be smaller; the network computes in float32.
-        tensors = {
-            name: t.float() if t.is_floating_point() else t
-            for name, t in load_tensors(data).items()
-        }
-        if any(
-            name in known and tensor.dtype != known[name].dtype for name, tensor in tensors.items()
-        ):
-            raise RuntimeError("some of its numbers are of another type")
+        tensors = load_tensors(data)
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point():
+                tensors[name] = tensor.float()
+            if name in known and tensors[name].dtype != known[name].dtype:
+                raise RuntimeError("some of its numbers are of another type")
         model.load_state_dict(tensors, assign=True)
-    except (
-        SafetensorError,
-        RuntimeError,
-        KeyError,
-    ) as error:  # KeyError: a type of numbers that torch lacks
+    # KeyError: a type of numbers that torch lacks.
+    except (SafetensorError, RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise DamagedError(
             f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}"
@@ -72,7 +70,10 @@ def load_model(folder: Path) -> ResNet18:
 
 
 def load_into(model: ResNet18, folder: Path) -> None:
-    """Load the weights in `folder` into a model; UsageError unless alphabet, lengths, size and network are the same."""
+    """Load the weights in `folder` into a model.
+
+    UsageError unless alphabet, lengths, size and network are the same.
+    """
     other = load_model(folder)
     changed = [f"{name}: {change}" for name, change in differences(other.config, model.config)]
     check(

@@ -1,4 +1,5 @@
-"""The processor time that Linux control groups grant, such as to a container (docker --cpus, limits of Kubernetes).
+"""The processor time that Linux control groups grant, such as to a container (docker --cpus, limits
+of Kubernetes).
 
 Version 2: https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max. Version 1:
 https://docs.kernel.org/scheduler/sched-bwc.html, cpu.cfs_quota_us and cpu.cfs_period_us.
@@ -6,15 +7,16 @@ https://docs.kernel.org/scheduler/sched-bwc.html, cpu.cfs_quota_us and cpu.cfs_p
 
 from pathlib import Path, PurePosixPath
 
-MEMBERSHIP, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-LIMIT_FILES = (
-    ("cpu.max",),
-    ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
-)  # of version 2, of version 1
+_MEMBERSHIP, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+# Of version 2, of version 1
+_LIMIT_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 
 
-def processor_quota(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> float | None:
-    """Return how many processors' time this process may use, such as 1.5; None if nothing limits it."""
+def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
+    """Return how many processors' time this process may use, such as 1.5.
+
+    None if nothing limits it.
+    """
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -25,15 +27,15 @@ def processor_quota(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> float
         if controllers == "" or "cpu" in controllers.split(","):
             group = PurePosixPath(path.lstrip("/"))
             hierarchy = mount / "cpu" if controllers else mount
-            # A limit holds for the groups below it. In a container the path may be that of the host: then only the root
-            # of the hierarchy is there.
-            limits += [limit_of(hierarchy / parent) for parent in (group, *group.parents)]
+            # A limit holds for the groups below it. In a container the path may be that of the
+            # host: then only the root of the hierarchy is there.
+            limits += [_read_limit(hierarchy / parent) for parent in (group, *group.parents)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def limit_of(folder: Path) -> float | None:
+def _read_limit(folder: Path) -> float | None:
     """Return the limit in the folder of one control group; None if there is none ("max", or -1)."""
-    for names in LIMIT_FILES:
+    for names in _LIMIT_FILES:
         try:
             quota, period = (
                 int(part) for name in names for part in (folder / name).read_text().split()

@@ -1,4 +1,6 @@
-"""Lines for people, and progress on stderr: a bar on a terminal, a line every half minute elsewhere."""
+"""Lines for people, and progress on stderr: a bar on a terminal, a line every half minute
+elsewhere.
+"""
 
 import os
 import re
@@ -14,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-NAME = "captcha-ocr"
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
-MAX_NAMED = 3  # files with the same reason; the others are counted
-SECONDS_BETWEEN_LINES = 30.0
+_PROGRAM = "captcha-ocr"
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+_MAX_NAMED = 3  # files with the same reason; the others are counted
+_SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_NOTES = 0.5
 
 
@@ -31,21 +33,22 @@ def say(line: str, quiet: bool = False) -> None:
 
 def command_line(*words: str) -> str:
     """Return a command of this program that works as it stands in a shell in this folder."""
-    return shlex.join([program(), *words])
+    return shlex.join([_name_program(), *words])
 
 
-def program() -> str:
-    """Return what starts this program: its name, or the path that it was started by if its name starts none or another.
+def _name_program() -> str:
+    """Return what starts this program: its name, or the path that it was started by if its name
+    starts none or another.
 
     After `make`, for example, it is only in `.venv/bin`.
     """
-    own, found = shutil.which(sys.argv[0]), shutil.which(NAME)
+    own, found = shutil.which(sys.argv[0]), shutil.which(_PROGRAM)
     if (
-        Path(sys.argv[0]).name != NAME
+        Path(sys.argv[0]).name != _PROGRAM
         or own is None
         or (found is not None and os.path.samefile(own, found))
     ):
-        return NAME
+        return _PROGRAM
     return sys.argv[0]
 
 
@@ -66,7 +69,10 @@ def counted(number: int, noun: str) -> str:
 
 
 class Table:
-    """The form of every table: the names of its columns in one line, then rows; all is flush right."""
+    """The form of every table: the names of its columns in one line, then rows.
+
+    All is flush right.
+    """
 
     def __init__(self, widths: dict[str, int]) -> None:
         self.widths = widths
@@ -91,14 +97,15 @@ def in_groups(problems: Mapping[str, str]) -> list[str]:
     files_of: dict[str, list[str]] = {}
     reason_of: dict[str, str] = {}
     for file, reason in sorted(problems.items()):
-        kind = QUOTED.sub("", reason)
+        kind = _QUOTED.sub("", reason)
         files_of.setdefault(reason_of.setdefault(kind, reason), []).append(file)
-    groups = sorted(files_of.items(), key=lambda group: -len(group[1]))
-    more = {
-        reason: f" and {len(files) - MAX_NAMED:,} more" if len(files) > MAX_NAMED else ""
-        for reason, files in groups
-    }
-    return [f"{', '.join(files[:MAX_NAMED])}{more[reason]}: {reason}" for reason, files in groups]
+    lines = []
+    for reason, files in sorted(files_of.items(), key=lambda group: -len(group[1])):
+        named = ", ".join(files[:_MAX_NAMED])
+        if len(files) > _MAX_NAMED:
+            named += f" and {len(files) - _MAX_NAMED:,} more"
+        lines.append(f"{named}: {reason}")
+    return lines
 
 
 def count_kinds(kinds: Mapping[str, int]) -> str:
@@ -112,9 +119,8 @@ class ProgressBar:
     def __init__(self, name: str, quiet: bool = False) -> None:
         self.name, self.quiet, self.text = name, quiet, ""
         self.started = self.last_line = self.last_note = time.monotonic()
-        self.first: int | None = (
-            None  # images done at the first `show`, which do not count in the rate
-        )
+        # Images done at the first `show`, which do not count in the rate
+        self.first: int | None = None
         self.bar: tqdm[Any] | None = None
 
     def __enter__(self) -> "ProgressBar":
@@ -147,14 +153,18 @@ class ProgressBar:
                 }
                 self.bar = tqdm(initial=done, total=total, desc=self.name, **style)
             self.bar.update(done - self.bar.n)
-        elif done > self.first and time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
+        elif done > self.first and time.monotonic() - self.last_line > _SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             rate = (done - self.first) / (self.last_line - self.started)
-            line = f"{self.name}: {done:,} of {total:,}, {rate:,.0f} images/s, {duration((total - done) / rate)} left"
+            left = duration((total - done) / rate)
+            line = f"{self.name}: {done:,} of {total:,}, {rate:,.0f} images/s, {left} left"
             say(f"{line} {self.text}".rstrip())
 
     def wants_note(self) -> bool:
-        """Tell whether to make another `note`; not too often, since reading metrics makes a device wait."""
+        """Tell whether to make another `note`.
+
+        Not too often, since reading metrics makes a device wait.
+        """
         now = time.monotonic()
         if self.quiet or now - self.last_note < SECONDS_BETWEEN_NOTES:
             return False

@@ -9,13 +9,16 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.system.files import read_whole, sha256
 from captcha_ocr.version import __version__
 
-MAX_DOCUMENT_BYTES = 2**27  # the manifest of 100 million images takes a fifth of it
+_MAX_DOCUMENT_BYTES = 2**27  # the manifest of 100 million images takes a fifth of it
 MAX_NESTING = 20  # levels of lists and objects; our documents have six
-SEAL = "sha256"  # the key of the hash in a sealed document
+_SEAL = "sha256"  # the key of the hash in a sealed document
 
 
 def to_json(document: dict[str, Any]) -> bytes:
-    """Return `document` as indented UTF-8 JSON with a newline at the end; equal documents give equal bytes."""
+    """Return `document` as indented UTF-8 JSON with a newline at the end.
+
+    Equal documents give equal bytes.
+    """
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -26,9 +29,9 @@ def finite(value: float | None) -> float | None:
 
 def seal(document: dict[str, Any]) -> dict[str, Any]:
     """Return `document` with the hash of its content under the key `sha256`."""
-    content = {key: value for key, value in document.items() if key != SEAL}
+    content = {key: value for key, value in document.items() if key != _SEAL}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return {**content, SEAL: sha256(canonical.encode())}
+    return {**content, _SEAL: sha256(canonical.encode())}
 
 
 def sealed(document: dict[str, Any]) -> bytes:
@@ -38,7 +41,7 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; DamagedError if the file is missing, cut short or malformed."""
-    return parse_json(path, read_whole(path, MAX_DOCUMENT_BYTES))
+    return parse_json(path, read_whole(path, _MAX_DOCUMENT_BYTES))
 
 
 def parse_json(path: Path, data: bytes) -> dict[str, Any]:
@@ -49,26 +52,28 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
         raise DamagedError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{path} does not hold a JSON object")
-    if nests_deeper(
-        document, MAX_NESTING
-    ):  # too deep for the recursive functions that read documents
+    # Too deep for the recursive functions that read documents
+    if _nests_deeper(document, MAX_NESTING):
         raise DamagedError(
             f"{path} nests deeper than {MAX_NESTING} levels, so captcha-ocr did not write it"
         )
     return document
 
 
-def nests_deeper(value: Any, levels: int) -> bool:
+def _nests_deeper(value: Any, levels: int) -> bool:
     """Tell whether a JSON value has more than `levels` levels of lists and objects."""
     if not isinstance(value, (dict, list)):
         return False
     parts = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(nests_deeper(part, levels - 1) for part in parts)
+    return levels == 0 or any(_nests_deeper(part, levels - 1) for part in parts)
 
 
 def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
-    """Read a sealed JSON object; DamagedError unless it has this format and version and no byte has changed."""
-    data = read_whole(path, MAX_DOCUMENT_BYTES)
+    """Read a sealed JSON object.
+
+    DamagedError unless it has this format and version and no byte has changed.
+    """
+    data = read_whole(path, _MAX_DOCUMENT_BYTES)
     document = parse_json(path, data)
     if document.get("format") != file_format:
         raise DamagedError(f"{path} is not a {file_format}")
@@ -83,9 +88,9 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     written = document.get("version")
     if written != version:
         other = "a newer" if isinstance(written, int) and written > version else "another"
-        ours = f"captcha-ocr {__version__} reads version {version}"
+        versions = f"it has version {str(written)[:20]}, and captcha-ocr {__version__} reads"
         raise DamagedError(
-            f"{path} was written by {other} captcha-ocr: it has version {str(written)[:20]}, and {ours}"
+            f"{path} was written by {other} captcha-ocr: {versions} version {version}"
         )
     return document
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
-MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
+_MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
 
 
 def sha256(data: bytes) -> str:
@@ -23,9 +23,12 @@ def sha256(data: bytes) -> str:
 
 
 def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
-    """Write `data` to `path`; a reader, also one after a crash, sees either the old file or the new one.
+    """Write `data` to `path`.
 
-    durable: wait until the data is on the disk. CaptchaOcrError if the disk is full; the old file stays.
+    A reader, also one after a crash, sees either the old file or the new one.
+
+    durable: wait until the data is on the disk. CaptchaOcrError if the disk is full; the old file
+    stays.
     """
     write_in_turn([(path, data)], durable)
 
@@ -57,8 +60,11 @@ def write_in_turn(files: Sequence[tuple[Path, bytes]], durable: bool = True) -> 
         sync_folder(first.parent)
 
 
-def unused(path: Path) -> Path:
-    """Return `path`, or the first of path-2, path-3, … that does not exist; a file keeps its extension."""
+def find_unused(path: Path) -> Path:
+    """Return `path`, or the first of path-2, path-3, … that does not exist.
+
+    A file keeps its extension.
+    """
     names = itertools.chain(
         [path.name], (f"{path.stem}-{number}{path.suffix}" for number in itertools.count(2))
     )
@@ -67,14 +73,15 @@ def unused(path: Path) -> Path:
 
 @contextlib.contextmanager
 def room_for(path: Path, size: int) -> Iterator[None]:
-    """Turn the error of a full disk into a CaptchaOcrError that names the `size` of `path` and the free space."""
+    """Turn the error of a full disk into a CaptchaOcrError that names the `size` of `path` and the
+    free space.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            error.filename = error.filename or str(
-                path
-            )  # errors of opening name the file, those of writing do not
+            # Errors of opening name the file, those of writing do not
+            error.filename = error.filename or str(path)
             raise
         free = shutil.disk_usage(path.parent).free
         other_limit = " (there are too many files, or there is a quota)" if free >= size else ""
@@ -86,30 +93,33 @@ def room_for(path: Path, size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Create `folder` and lock it against other captcha-ocr processes; CaptchaOcrError if one is writing to it.
+    """Create `folder` and lock it against other captcha-ocr processes.
 
-    First remove what a killed process left half written; at the end remove the folder if it is empty.
+    CaptchaOcrError if one is writing to it.
+
+    First remove what a killed process left half written; at the end remove the folder if it is
+    empty.
     """
-    from filelock import (
-        FileLock,
-        Timeout,
-    )  # takes 0.1 s to import, which commands that only read save
+    # Takes 0.1 s to import, which commands that only read save
+    from filelock import FileLock, Timeout
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise UsageError(f"{folder} is not a folder; choose another --out") from None
+        raise UsageError(f"{folder} is not a folder; choose another `out`") from None
     lock = FileLock(folder / LOCK_FILE, timeout=0)
     try:
         lock.acquire()
     except Timeout:
         raise CaptchaOcrError(
-            f"another captcha-ocr is writing to {folder}; wait until it ends, or choose another folder"
+            f"another captcha-ocr is writing to {folder}; "
+            "wait until it ends, or choose another folder"
         ) from None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        yield  # nobody can write here, so no lock is needed; an attempt to write raises its own error
+        # Nobody can write here, so no lock is needed; an attempt to write raises its own error
+        yield
         return
     try:
         remove_stale(folder)
@@ -140,8 +150,11 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def read_whole(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Read a file that captcha-ocr wrote; DamagedError if it is missing, unreadable or larger than `max_bytes`."""
+def read_whole(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> bytes:
+    """Read a file that captcha-ocr wrote.
+
+    DamagedError if it is missing, unreadable or larger than `max_bytes`.
+    """
     try:
         with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_size > max_bytes:
@@ -168,8 +181,11 @@ def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         yield stream
 
 
-def read_checked(path: Path, expected_sha256: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Read a file that captcha-ocr wrote; DamagedError also if it does not have the expected SHA-256."""
+def read_checked(path: Path, expected_sha256: str, max_bytes: int = _MAX_FILE_BYTES) -> bytes:
+    """Read a file that captcha-ocr wrote.
+
+    DamagedError also if it does not have the expected SHA-256.
+    """
     data = read_whole(path, max_bytes)
     if sha256(data) != expected_sha256:
         raise DamagedError(

@@ -1,7 +1,7 @@
 """Let a process fork while its threads compute.
 
-A library that computes holds locks. If another thread forks meanwhile, nobody releases them in the child, which then
-waits forever: onnxruntime did so after one fork in some hundred.
+A library that computes holds locks. If another thread forks meanwhile, nobody releases them in the
+child, which then waits forever: onnxruntime did so after one fork in some hundred.
 """
 
 import os
@@ -12,9 +12,11 @@ from contextlib import contextmanager
 
 
 class ForkGuard:
-    """A fork waits until no other thread computes, and a thread that wants to compute waits for the fork.
+    """A fork waits until no other thread computes, and a thread that wants to compute waits for the
+    fork.
 
-    A thread that itself computes may fork in the handler of a signal, which runs between two calls of the library.
+    A thread that itself computes may fork in the handler of a signal, which runs between two calls
+    of the library.
     """
 
     def __init__(self) -> None:
@@ -53,9 +55,8 @@ class ForkGuard:
         finally:
             with self.idle:
                 self.computing[own] -= 1
-                if (
-                    self.computing[own] <= 0
-                ):  # less in a child, which was forked meanwhile and counts from 0
+                # Less in a child, which was forked meanwhile and counts from 0
+                if self.computing[own] <= 0:
                     del self.computing[own]
                 self.idle.notify_all()
 

@@ -5,14 +5,16 @@ import platform
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next step, which asks for the same sizes; does nothing elsewhere.
+    """Make glibc keep freed memory for the next step, which asks for the same sizes.
 
-    By default glibc returns large blocks to the system, which clears every page again at its next use. Keeping them
-    made training on a CPU 6 to 15 % faster, and reading too; drawing 4 % (docs/lab-notebook.md, 2026-11-21 and -25).
+    Does nothing elsewhere.
+
+    By default glibc returns large blocks to the system, which clears every page again at its next
+    use. Keeping them made training on a CPU 6 to 15 % faster, and reading too; drawing 4 %
+    (docs/lab-notebook.md, 2026-11-21 and -25).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(
-            -3, 2**25
-        )  # M_MMAP_THRESHOLD, its maximum: blocks below this size come from the heap
+        # M_MMAP_THRESHOLD, its maximum: blocks below this size come from the heap
+        libc.mallopt(-3, 2**25)
         libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the heap never shrinks

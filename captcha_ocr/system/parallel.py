@@ -19,17 +19,18 @@ from captcha_ocr.system.signals import blocked, deferred
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
 
 JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
-MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
-JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
-TELL_S = 0.2  # after so long, who waits for results hears how many are missing
+_MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
+_JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
+_TELL_S = 0.2  # after so long, who waits for results hears how many are missing
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Return the rank and the world size that torchrun, or a similar launcher, gave this process: (0, 1) without one.
+    """Return the rank and the world size that torchrun, or a similar launcher, gave this process:
+    (0, 1) without one.
 
     UsageError if the launcher's environment variables are wrong.
     """
@@ -41,13 +42,16 @@ def rank_and_world_size() -> tuple[int, int]:
         rank = world_size = 0
     if not 0 <= rank < world_size:
         raise UsageError(
-            f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment are not torchrun's numbers"
+            f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment "
+            "are not torchrun's numbers"
         )
     return rank, world_size
 
 
 def available_workers() -> int:
-    """Return the number of processors that this process may use, by its affinity and its quota, which is rounded up."""
+    """Return the number of processors that this process may use, by its affinity and its quota,
+    which is rounded up.
+    """
     processors = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -56,15 +60,20 @@ def available_workers() -> int:
 
 
 def map_in_threads(
-    function: Callable[[list[Job]], list[Result]], jobs: Iterable[Job], threads: int | None = None
-) -> Generator[Result, None, None]:
-    """Yield a result for each job, in order; `function` gets slices of jobs, and the threads are some slices ahead.
+    function: Callable[[list[_Job]], list[_Result]],
+    jobs: Iterable[_Job],
+    threads: int | None = None,
+) -> Generator[_Result, None, None]:
+    """Yield a result for each job, in order.
 
-    Passing small jobs, such as files, to a thread one by one would take longer than to do them. An error in `jobs` is
-    raised after the results of the jobs before it. A forked process has none of the threads: it gets a UsageError.
+    `function` gets slices of jobs, and the threads are some slices ahead.
+
+    Passing small jobs, such as files, to a thread one by one would take longer than to do them. An
+    error in `jobs` is raised after the results of the jobs before it. A forked process has none of
+    the threads: it gets a UsageError.
     """
     threads, process = threads or available_workers(), os.getpid()
-    slices = Slices(jobs)
+    slices = _Slices(jobs)
     first = list(islice(slices, threads + 1))
     if len(first) < 2:
         for some in first:  # to start a thread would take longer than to read a file
@@ -87,24 +96,25 @@ def map_in_threads(
                 )
         slices.raise_error()
     finally:
-        # Waiting could deadlock: any thread, also one of these, may collect a generator that was left halfway.
+        # Waiting could deadlock: any thread, also one of these, may collect a generator that was
+        # left halfway.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Slices(Iterator[list[Job]]):
+class _Slices(Iterator[list[_Job]]):
     """Slices of jobs; an error in the source ends them and is stored."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[_Job]) -> None:
         self.jobs = iter(jobs)
         self.error: Exception | None = None
 
-    def __next__(self) -> list[Job]:
-        some: list[Job] = []
+    def __next__(self) -> list[_Job]:
+        some: list[_Job] = []
         started = time.monotonic()
         try:
             for job in self.jobs:
                 some.append(job)
-                if len(some) == JOBS_PER_SLICE or time.monotonic() - started > MAX_WAIT_S:
+                if len(some) == JOBS_PER_SLICE or time.monotonic() - started > _MAX_WAIT_S:
                     break
         except Exception as error:
             self.jobs, self.error = iter(()), error
@@ -121,8 +131,9 @@ class Slices(Iterator[list[Job]]):
 class Workers:
     """Worker processes for several series of jobs; `with` or `close` ends them.
 
-    This process works alone if there are to be 0; also, and it says so, where the system has no semaphores for others
-    (/dev/shm is read-only or full, or AWS Lambda). niceness: by how much they yield to other processes, 0 to 19.
+    This process works alone if there are to be 0; also, and it says so, where the system has no
+    semaphores for others (/dev/shm is read-only or full, or AWS Lambda). niceness: by how much they
+    yield to other processes, 0 to 19.
     """
 
     def __init__(self, workers: int, niceness: int = 0) -> None:
@@ -130,8 +141,8 @@ class Workers:
         self.pool = _start_pool(workers, niceness) if workers else None
 
     def start(
-        self, function: Callable[[Job], Result], jobs: Iterable[Job]
-    ) -> "Results[Job, Result]":
+        self, function: Callable[[_Job], _Result], jobs: Iterable[_Job]
+    ) -> "Results[_Job, _Result]":
         """Start jobs, and return their results, which come in the order of the jobs."""
         return Results(self, function, jobs)
 
@@ -148,34 +159,35 @@ class Workers:
         self.close()
 
 
-class Results(Iterator[Result], Generic[Job, Result]):
+class Results(Iterator[_Result], Generic[_Job, _Result]):
     """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed.
 
-    Not if it is killed halfway through sending a result of more than 64 KiB: then Python's pool waits for the rest.
-    The workers get the first jobs, a few at a time. While this process waits, it does the last ones. It never cancels a
-    job to do it itself: a pool that loses a worker stops at a cancelled job with a traceback, and its jobs never end.
+    Not if it is killed halfway through sending a result of more than 64 KiB: then Python's pool
+    waits for the rest. The workers get the first jobs, a few at a time. While this process waits,
+    it does the last ones. It never cancels a job to do it itself: a pool that loses a worker stops
+    at a cancelled job with a traceback, and its jobs never end.
     """
 
     def __init__(
-        self, workers: Workers, function: Callable[[Job], Result], jobs: Iterable[Job]
+        self, workers: Workers, function: Callable[[_Job], _Result], jobs: Iterable[_Job]
     ) -> None:
         self.pool, self.function, self.jobs = workers.pool, function, list(jobs)
         self.taken = 0
-        self.own: dict[int, Result] = {}  # results of this process, by the number of the job
-        self.futures: dict[int, Future[Result]] = {}  # of workers, until the result is taken
+        self.own: dict[int, _Result] = {}  # results of this process, by the number of the job
+        self.futures: dict[int, Future[_Result]] = {}  # of workers, until the result is taken
         self.first, self.end = 0, len(self.jobs)  # the range of open jobs, which nobody has
         self.lock = threading.Lock()  # for this range
-        with killed_workers():
-            for _ in range(workers.workers * JOBS_PER_WORKER):
+        with _translate_killed_workers():
+            for _ in range(workers.workers * _JOBS_PER_WORKER):
                 self.hand_out()
 
-    def __next__(self) -> Result:
+    def __next__(self) -> _Result:
         if self.taken == len(self.jobs):
             raise StopIteration
         number, self.taken = self.taken, self.taken + 1
         if number in self.own:
             return self.own.pop(number)
-        with killed_workers():
+        with _translate_killed_workers():
             if number == self.first:
                 self.hand_out()
             if number in self.futures:
@@ -184,8 +196,8 @@ class Results(Iterator[Result], Generic[Job, Result]):
 
     def hand_out(self) -> None:
         """Give the first open job to the workers, if there are any of both."""
-        # A worker that starts here inherits the blocked signal. This process defers it as well, because another of its
-        # threads may receive it meanwhile.
+        # A worker that starts here inherits the blocked signal. This process defers it as well,
+        # because another of its threads may receive it meanwhile.
         with deferred(), blocked(signal.SIGINT), self.lock:
             if self.pool is None or self.first == self.end:
                 return
@@ -195,12 +207,11 @@ class Results(Iterator[Result], Generic[Job, Result]):
             self.first += 1
         future.add_done_callback(self.hand_out_next)
 
-    def hand_out_next(self, done: "Future[Result]") -> None:
+    def hand_out_next(self, done: "Future[_Result]") -> None:
         """Hand out a job for one that is done, unless the pool is at its end."""
-        if not done.cancelled() and not lost_worker(done):
-            with suppress(
-                RuntimeError, OSError
-            ):  # the pool was closed, has lost a worker, or cannot start one
+        if not done.cancelled() and not _lost_worker(done):
+            # The pool was closed, has lost a worker, or cannot start one
+            with suppress(RuntimeError, OSError):
                 self.hand_out()
 
     def keep(self) -> int | None:
@@ -211,16 +222,20 @@ class Results(Iterator[Result], Generic[Job, Result]):
             self.end -= 1
             return self.end
 
-    def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[Result]:
-        """Return all results that are left, with the help of this process; `tell` hears how many are missing."""
-        while missing := self.wait(TELL_S):
+    def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[_Result]:
+        """Return all results that are left, with the help of this process.
+
+        `tell` hears how many are missing.
+        """
+        while missing := self.wait(_TELL_S):
             tell(missing)
         return list(self)
 
     def wait(self, seconds: float) -> int:
         """Wait at most so long for all results; return how many are not there yet.
 
-        Meanwhile this process does open jobs: workers that yield to other programs may get little time.
+        Meanwhile this process does open jobs: workers that yield to other programs may get little
+        time.
         """
         from concurrent.futures import wait
 
@@ -228,13 +243,13 @@ class Results(Iterator[Result], Generic[Job, Result]):
         while time.monotonic() < end and (number := self.keep()) is not None:
             self.own[number] = self.function(self.jobs[number])
         done = wait(self.futures.values(), max(0.0, end - time.monotonic())).done
-        with killed_workers():
-            for future in filter(lost_worker, done):
+        with _translate_killed_workers():
+            for future in filter(_lost_worker, done):
                 future.result()
         return len(self.jobs) - self.taken - len(self.own) - len(done)
 
 
-def lost_worker(done: "Future[Result]") -> bool:
+def _lost_worker(done: "Future[_Result]") -> bool:
     """Return whether a job that is done has failed because a worker was killed."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -242,7 +257,7 @@ def lost_worker(done: "Future[Result]") -> bool:
 
 
 @contextmanager
-def killed_workers() -> Iterator[None]:
+def _translate_killed_workers() -> Iterator[None]:
     """Turn the error of a pool that has lost a worker into a CaptchaOcrError."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -250,14 +265,16 @@ def killed_workers() -> Iterator[None]:
         yield
     except BrokenProcessPool:
         raise CaptchaOcrError(
-            "a worker process was killed; try fewer --workers or more memory"
+            "a worker process was killed; try fewer `workers` or more memory"
         ) from None
 
 
 def map_jobs(
-    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None
-) -> Iterator[Result]:
-    """Yield `function(job)` for each job, in order; one worker means this process. CaptchaOcrError if one is killed.
+    function: Callable[[_Job], _Result], jobs: Sequence[_Job], workers: int | None = None
+) -> Iterator[_Result]:
+    """Yield `function(job)` for each job, in order.
+
+    One worker means this process. CaptchaOcrError if one is killed.
 
     `function` must be a function of a module, since the workers are new processes.
     """
@@ -266,27 +283,33 @@ def map_jobs(
 
 
 def processes_for(jobs: int, workers: int | None = None) -> int:
-    """Return how many other processes do so many jobs; 0 means this one. workers: at most, None as many as useful."""
+    """Return how many other processes do so many jobs.
+
+    0 means this one. workers: at most, None as many as useful.
+    """
     processes = min(workers or available_workers(), jobs)
     return processes if processes > 1 else 0
 
 
 def _start_pool(workers: int, niceness: int) -> "ProcessPoolExecutor | None":
-    """Return a pool of so many processes; None, and a sentence, where there are no semaphores for them."""
+    """Return a pool of so many processes.
+
+    None, and a sentence, where there are no semaphores for them.
+    """
     # Not at the top: reading one image starts no process, and would take a seventh longer.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # the same on every system, and safe with threads
+    # The same on every system, and safe with threads
+    context = multiprocessing.get_context("spawn")
     try:
         return ProcessPoolExecutor(
             workers, context, initializer=_prepare_worker, initargs=(niceness,)
         )
     except OSError as error:
         say(
-            f"one process instead of {workers}: /dev/shm takes no semaphores ({error.strerror or error})"
+            f"one process instead of {workers}: "
+            f"/dev/shm takes no semaphores ({error.strerror or error})"
         )
         return None
 

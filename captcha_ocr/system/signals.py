@@ -32,7 +32,9 @@ def restore_handlers(before: dict[signal.Signals, Handler]) -> None:
 
 @contextlib.contextmanager
 def default_handlers() -> Iterator[None]:
-    """Let the signals end the process in the block, because Python runs no handler while torch waits."""
+    """Let the signals end the process in the block, because Python runs no handler while torch
+    waits.
+    """
     before = replace_handlers(signal.SIG_DFL)
     try:
         yield
@@ -44,9 +46,9 @@ def default_handlers() -> Iterator[None]:
 def deferred() -> Iterator[None]:
     """Delay the signals until the end of the block.
 
-    An exception from a handler would be swallowed by the import of torch or leave torch half imported, and would end
-    the process in torch's exporter, which is C++. Blocking the signals is not enough: a thread that numpy starts
-    receives those that this thread does not.
+    An exception from a handler would be swallowed by the import of torch or leave torch half
+    imported, and would end the process in torch's exporter, which is C++. Blocking the signals is
+    not enough: a thread that numpy starts receives those that this thread does not.
     """
     received: dict[int, None] = {}
     before = replace_handlers(lambda number, _: received.setdefault(number))
@@ -60,7 +62,10 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Block signals in this thread in the block; processes and threads that start there inherit the mask."""
+    """Block signals in this thread in the block.
+
+    Processes and threads that start there inherit the mask.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -16,7 +16,7 @@ from torch import Tensor
 from captcha_ocr.config import Split
 from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_shard
 from captcha_ocr.errors import CaptchaOcrError, check
-from captcha_ocr.network.device import memory_of
+from captcha_ocr.network.device import measure_memory
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import Results, Workers, available_workers, map_jobs
 from captcha_ocr.training.distributed import ProcessGroup
@@ -381,7 +381,7 @@ def load_split(
     device = group.device
     samples = group.portion(dataset.count(split)) if samples is None else samples
     needed = len(samples) * dataset.size.channels * dataset.size.height * dataset.size.width
-    room = memory_of(device) // (group.local_world_size if device.type == "cpu" else 1)
+    room = measure_memory(device) // (group.local_world_size if device.type == "cpu" else 1)
     if isinstance(dataset, DrawnData):
         return draw_split(dataset, split, group, samples, needed, room)
     slices = slices_of(dataset.of_split(split), samples)

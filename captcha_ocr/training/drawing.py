@@ -13,7 +13,7 @@ import numpy as np
 from captcha_ocr.charset import Charset, find_charset
 from captcha_ocr.config import PRESETS, Lengths, PrepareConfig, Split, TrainConfig
 from captcha_ocr.data.images import survey, to_array
-from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
+from captcha_ocr.data.prepare import MAX_SURVEYED, derive_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
 from captcha_ocr.generation.config import RANDOM, GeneratorConfig
@@ -162,7 +162,7 @@ def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset:
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derived_size(kind, lengths_of(configs).longest))
+    return chosen.input_size(derive_size(kind, lengths_of(configs).longest))
 
 
 def draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:

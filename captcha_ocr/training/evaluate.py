@@ -9,10 +9,10 @@ from torch import Tensor
 from captcha_ocr.charset import merge_lookalikes
 from captcha_ocr.config import Loss, ModelConfig
 from captcha_ocr.inference.decoding import allowed_classes
-from captcha_ocr.metrics import Scores
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import LOSSES, merged_classes
 from captcha_ocr.network.resnet import MAX_EXACT, ResNet18
+from captcha_ocr.scores import Scores
 from captcha_ocr.training.distributed import ProcessGroup
 
 EVALUATION_BATCH = 250

@@ -14,12 +14,12 @@ import torch
 from captcha_ocr.config import decays
 from captcha_ocr.data.prepare import printable
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.inference.model_folder import CARD_FILE, name_of_model
-from captcha_ocr.metrics import Scores, is_worse, loss_or_infinity
+from captcha_ocr.inference.model_folder import CARD_FILE, name_model
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, Table, counted, duration
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.batches import Batches, Samples, load_split
@@ -239,7 +239,7 @@ class TrainingLoop:
             "precision": trainer.precision,
         }
         options = self.run.options
-        init = None if options.init is None else printable(Path(name_of_model(options.init)))
+        init = None if options.init is None else printable(Path(name_model(options.init)))
         names = ("device", "threads", "stream", "keep_every", "tensorboard")
         given = {"data": given_data(self.run.dataset), "init": init}
         given |= {name: getattr(options, name) for name in names}

@@ -2,7 +2,7 @@
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.config import TrainConfig
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.version import __version__
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 from captcha_ocr.config import TrainConfig
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible

@@ -13,7 +13,7 @@ from captcha_ocr.config import (
     derive_epochs,
     preset_named,
 )
-from captcha_ocr.data.tables import excerpt
+from captcha_ocr.data.label_sources.tables import excerpt
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import (
     PRETRAINED,

@@ -16,7 +16,7 @@ from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import Advice, CaptchaOcrError, UsageError, check
 from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
 from captcha_ocr.network.device import choose_device, describe_device, enough_memory, set_threads
-from captcha_ocr.network.resnet import columns_of, count_parameters
+from captcha_ocr.network.resnet import count_columns, count_parameters
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.memory import keep_freed_memory
@@ -155,7 +155,7 @@ def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
     if preset.size is not None and preset.size.step is None and preset.size != dataset.size:
         reason = f"the preset {spec.training.preset} needs {preset.size}"
     elif (
-        model.network.pool != "global" and columns_of(model) < 2 * model.lengths.longest - 1
+        model.network.pool != "global" and count_columns(model) < 2 * model.lengths.longest - 1
     ):  # "aaa" needs blanks
         reason = f"they are too narrow for {model.lengths} characters"
     else:

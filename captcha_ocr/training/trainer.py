@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import autocast, choose_precision, one_thread, peak_memory
-from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth
+from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth_labels
 from captcha_ocr.network.resnet import ResNet18, to_device
-from captcha_ocr.network.transfer import blend, copy_matching_weights
+from captcha_ocr.network.transfer import blend_weights, copy_matching_weights
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.augment import augment, change_views
@@ -149,7 +149,7 @@ class Trainer:
             return self.model
         model = copy.deepcopy(self.model)
         share = self.config.start_images / (self.config.start_images + self.partition.total)
-        blend(model, self.start, share)
+        blend_weights(model, self.start, share)
         return model
 
     @property
@@ -222,7 +222,7 @@ class Trainer:
                 logits.detach(), targets.shape[1]
             )
         if self.config.smoothing:
-            targets = smooth(targets, logits.shape[-1], self.config.smoothing)
+            targets = smooth_labels(targets, logits.shape[-1], self.config.smoothing)
         return LOSSES[self.config.loss](logits, targets, self.config.focus), logits.detach().argmax(
             -1
         )

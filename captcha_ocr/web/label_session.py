@@ -12,8 +12,8 @@ from typing import Any
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.diagnostics.learning_curve import Point, outlook
 from captcha_ocr.inference.model_folder import describe_model
-from captcha_ocr.metrics import score_texts, wilson_interval
 from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.scores import score_texts, wilson_interval
 from captcha_ocr.system.console import command_line
 from captcha_ocr.web.guesses import Guess, Guesses
 from captcha_ocr.web.label_store import SEED, Entry, LabelStore

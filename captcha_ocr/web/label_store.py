@@ -13,10 +13,10 @@ from pathlib import Path
 
 from captcha_ocr.charset import standard_form
 from captcha_ocr.config import MAX_LENGTH, Split
-from captcha_ocr.data.file_names import FileNames
 from captcha_ocr.data.images import find_images
+from captcha_ocr.data.label_sources.file_names import FileNames
+from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, read_text, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
-from captcha_ocr.data.tables import Row, csv_of, marked, read_table, read_text
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.system.files import write_atomic
 
@@ -191,10 +191,12 @@ class LabelStore:
     def document(self, entries: list[Entry]) -> bytes:
         """Return the table as CSV."""
         own = (
-            (each.file, marked(each.text), each.split) for each in entries if each.text is not None
+            (each.file, mark_text(each.text), each.split)
+            for each in entries
+            if each.text is not None
         )
-        others = ((file, marked(text), split or "train") for file, text, split in self.others)
-        return csv_of([("filename", "text", "split"), *own, *others]).encode()
+        others = ((file, mark_text(text), split or "train") for file, text, split in self.others)
+        return to_csv([("filename", "text", "split"), *own, *others]).encode()
 
     def stamp_of_table(self) -> tuple[int, int] | None:
         """Return what changes when another program writes the table: its time and inode; None if there is none."""

@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from captcha_ocr.config import Lengths
-from captcha_ocr.data.images import Source, from_base64
+from captcha_ocr.data.images import ImageSource, from_base64
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
@@ -42,7 +42,7 @@ class Job:
     """An image that waits to be read, by a recognizer that may have the options of one request; and its reader."""
 
     recognizer: Recognizer
-    image: Source
+    image: ImageSource
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Reading | ImageError]"
 
@@ -71,7 +71,7 @@ class ReadingThreads:
         waiting = self.waiting.qsize()
         return waiting > 0 and waiting + more > self.most
 
-    async def read(self, recognizer: Recognizer, image: Source) -> Reading | ImageError:
+    async def read(self, recognizer: Recognizer, image: ImageSource) -> Reading | ImageError:
         """Return what a recognizer reads, or the ImageError; the event loop answers others meanwhile."""
         loop = asyncio.get_running_loop()
         job = Job(recognizer, image, loop, loop.create_future())

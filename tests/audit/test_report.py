@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from captcha_ocr.audit.report import page_of
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 
 class Texts(HTMLParser):

@@ -19,7 +19,7 @@ from captcha_ocr.audit.statistics import (
     solved_in_hour,
     solved_within,
 )
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 SIZES = (30, 100, 300, 1000)
 

@@ -18,7 +18,7 @@ from captcha_ocr.audit.statistics import (
     solved_in_hour,
     t_quantile,
 )
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 SIZES = (30, 100, 300, 1000)
 LABELS_MEASURED = Curve(

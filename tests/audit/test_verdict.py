@@ -12,7 +12,7 @@ from captcha_ocr.audit.verdict import (
     money,
     verdict_of,
 )
-from captcha_ocr.metrics import wilson_interval
+from captcha_ocr.scores import wilson_interval
 
 
 def attack(right, tested=1000, labels=100):

@@ -14,7 +14,7 @@ from captcha_ocr.cli.options import (
     parse_size,
     place,
 )
-from captcha_ocr.inference.model_folder import PRETRAINED, folder_named, name_of_model
+from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_options_that_were_given_are_returned_as_they_were_given(arguments):
 )
 def test_pretrained_names_the_model_in_the_package(value, folder, monkeypatch):
     assert MODEL.convert(value, None, None) == folder
-    assert folder_named(name_of_model(folder)) == folder
+    assert resolve_model_name(name_model(folder)) == folder
     assert MODEL.convert(folder, None, None) == folder  # a default
 
 

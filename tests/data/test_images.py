@@ -13,11 +13,11 @@ from PIL import Image
 
 from captcha_ocr.data.images import (
     MAX_BYTES,
-    bytes_of_text,
-    file_in,
+    decode_text,
+    describe_oddities,
     find_images,
-    oddities_of,
     open_image,
+    read_source,
     survey,
     to_array,
 )
@@ -93,7 +93,7 @@ def test_transparent_pixels_take_the_colour_that_keeps_the_contrast(ink, ground,
     )
     pixels = to_array(opened, GREY)[0]
     assert (pixels[0, 0], abs(int(pixels[4, 8]) - ground) > 80) == (ground, True)
-    assert any("black" in oddity for oddity in oddities_of(opened)) == (ground == 0)
+    assert any("black" in oddity for oddity in describe_oddities(opened)) == (ground == 0)
 
 
 WHOLE = Image.fromarray((np.random.default_rng(3).random((8, 16)) > 0.3).astype(np.uint8) * 255)
@@ -118,7 +118,7 @@ def test_of_an_animation_the_frame_with_the_most_contrast_is_read(image_format, 
     )
     assert np.array_equal(image.convert("L"), WHOLE)
     assert image.info["frames"] > 1
-    assert ["frame" in oddity for oddity in oddities_of(image)] == [True]
+    assert ["frame" in oddity for oddity in describe_oddities(image)] == [True]
 
 
 def test_a_gif_whose_second_frame_is_cut_anywhere_is_read_by_its_first():
@@ -136,7 +136,7 @@ def test_a_gif_whose_second_frame_is_cut_anywhere_is_read_by_its_first():
 
 @pytest.mark.parametrize("image_format", FORMATS)
 def test_an_ordinary_image_has_one_frame_and_nothing_odd(image_format):
-    assert list(oddities_of(open_image(in_format(WHOLE, image_format)))) == []
+    assert list(describe_oddities(open_image(in_format(WHOLE, image_format)))) == []
 
 
 def test_other_pixels_keep_their_share_of_colour():
@@ -265,8 +265,8 @@ def test_base64_is_read_in_every_form_that_pages_have(form, length):
             seed
         ).randbytes(length)
         text = FORMS[form](base64.b64encode(data).decode())
-        assert bytes_of_text(text) == data
-        assert file_in(text.encode(), MAX_BYTES) == data
+        assert decode_text(text) == data
+        assert read_source(text.encode(), MAX_BYTES) == data
 
 
 BYTES = [b"", b"hello", b"\x89PNG\r\n\x1a\n", in_format(Image.fromarray(PICTURE), "PPM")]

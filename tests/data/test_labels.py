@@ -42,7 +42,7 @@ def test_a_pattern_finds_the_text(pattern, text):
 def test_a_name_without_a_match_is_reported(pattern):
     found = labels_from_pattern(["7_R865.png"], pattern)
     assert found.labels == []
-    assert "--label-pattern" in found.problems["7_R865.png"]
+    assert "`label_pattern`" in found.problems["7_R865.png"]
 
 
 def test_a_pattern_with_a_slash_looks_at_the_path():
@@ -54,7 +54,7 @@ def test_a_pattern_with_a_slash_looks_at_the_path():
     "pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"]
 )
 def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
-    with pytest.raises(UsageError, match="--label-pattern") as refusal:
+    with pytest.raises(UsageError, match="`label_pattern`") as refusal:
         compile_pattern(pattern)
     assert len(str(refusal.value)) < 300
 
@@ -284,7 +284,7 @@ def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
         folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20)))
     )
     assert found.labels == []
-    with pytest.raises(UsageError, match=naming("img_0.png", r"--label-pattern")):
+    with pytest.raises(UsageError, match=naming("img_0.png", r"`label_pattern`")):
         found.check()
 
 
@@ -328,7 +328,7 @@ def test_a_folder_of_other_files_names_their_kinds(folder):
 def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, files, named):
     files = {file if "." in file else f"{file}.txt": "x" for file in files}
     rows = find_labels(folder("AB.png", "CD.png", files=files)).rows()
-    assert any("--labels" in words and next(iter(files)) in words for _, words in rows) == named
+    assert any("`labels`" in words and next(iter(files)) in words for _, words in rows) == named
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, 
 )
 def test_a_table_of_another_name_is_proposed(folder, table):
     names = [f"img_{number}.png" for number in range(20)]
-    with pytest.raises(UsageError, match=naming("--labels", table)):
+    with pytest.raises(UsageError, match=naming("`labels`", table)):
         find_labels(folder(*names, files={table: "x"})).check()
 
 

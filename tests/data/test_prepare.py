@@ -9,14 +9,14 @@ from conftest import contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.config import SPLITS, Lengths, PrepareConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, prepare_command, preset_of
+from captcha_ocr.data.prepare import STAGING, choose_preset, prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
-from captcha_ocr.options.declaration import words
 from captcha_ocr.system.documents import seal, to_json
 from captcha_ocr.system.files import writing_to
 
@@ -104,7 +104,7 @@ def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
     labels, longest, options, preset
 ):
     kind = ImageKind(height=50, width=150, channels=1)
-    assert preset_of(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
+    assert choose_preset(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
 @pytest.mark.parametrize(
     ("text", "options", "named"),
     [
-        ("abc", {}, ("'abc'", "--length")),  # one text in 101 has three characters
-        ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "--length", "1-2")),
+        ("abc", {}, ("'abc'", "`lengths`")),  # one text in 101 has three characters
+        ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "`lengths`", "1-2")),
         ("ax", {"charset": "ab"}, ("'x'",)),
         ("a\tb", {}, (r"'\t'",)),
         ("a\u200bb", {}, (r"'\u200b'",)),
@@ -245,7 +245,7 @@ OTHER_OPTIONS = [
 @pytest.mark.parametrize("options", [*OTHER_OPTIONS, {"size": (32, 16)}])
 def test_other_options_are_refused(images, done, options):
     before = contents(done)
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force`"):
         prepare(images, done, tiny(**options))
     assert contents(done) == before
 
@@ -260,7 +260,7 @@ def test_other_images_or_labels_are_refused(own, done, change):
     else:
         table, text = (own / "labels.csv").read_text(), "11" if path.stem.endswith("00") else "00"
         (own / "labels.csv").write_text(re.sub(f"{path.name},.*", f"{path.name},{text}", table))
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force`"):
         prepare(own, done)
 
 
@@ -300,7 +300,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
         (shard, shard.unlink),
     ):
         damage()
-        with pytest.raises(DamagedError, match=naming(path.name, "--force")):
+        with pytest.raises(DamagedError, match=naming(path.name, "`force`")):
             prepare(images, done)
         assert not prepare(images, done, force=True).already_there
         assert contents(done) == contents(shards)
@@ -312,7 +312,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
 )
 def test_the_manifest_of_another_program_is_never_replaced(images, tmp_path, content, force):
     (tmp_path / MANIFEST_FILE).write_bytes(content)
-    with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "--out")):
+    with pytest.raises((DamagedError, UsageError), match=naming(MANIFEST_FILE, "`out`")):
         prepare(images, tmp_path, force=force)
     assert contents(tmp_path) == {MANIFEST_FILE: content}
 
@@ -332,33 +332,26 @@ def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
     images, shards, tmp_path
 ):
     command = prepare_command(read_manifest(shards), Path("my shards"), "seed")
-    assert (command.name, command.arguments) == ("prepare", (images.as_posix(),))
-    assert words(command.options) == ["--out", "my shards", "--preset", "seed", "--force"]
-    options, fixed = (
-        tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3),
-        Path("my fix.csv"),
+    assert word_command(command) == (
+        f"captcha-ocr prepare {images.as_posix()} --out 'my shards' --preset seed --force"
     )
+    fixed = Path("my fix.csv")
+    options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
     shutil.copy(images / "labels.csv", fixed)
     prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
     command = prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed")
-    assert shlex.join(words(command.options)) == (
-        f"--out out --preset seed --labels {images.as_posix()}/labels.csv --corrections "
-        "'my fix.csv' --charset digits --case-sensitive --split 60/20/20 --seed 3 --force"
+    assert word_command(command) == (
+        f"captcha-ocr prepare {images.as_posix()} --out out --preset seed "
+        f"--labels {images.as_posix()}/labels.csv --corrections 'my fix.csv' --charset digits "
+        "--case-sensitive --split 60/20/20 --seed 3 --force"
     )
 
 
 def test_that_command_holds_no_words_of_a_forged_manifest(shards):
-    options = {
-        "fold": 5,
-        "out": "/elsewhere",
-        "force": True,
-        "seed": 7,
-        "split": [1, 2],
-        "length": {"a": []},
-    }
-    manifest = replace(read_manifest(shards), source="images", options=options)
-    command = prepare_command(manifest, Path("out"), "seed")
-    assert command.arguments == ("images",)
-    line = words(command.options)
-    assert line[:3] == ["--out", "out", "--preset"]
-    assert line[4:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]
+    forged = {"fold": 5, "out": "/elsewhere", "force": True, "seed": 7, "split": [1, 2]}
+    manifest = replace(
+        read_manifest(shards), source="images", options=forged | {"length": {"a": []}}
+    )
+    words = shlex.split(word_command(prepare_command(manifest, Path("out"), "seed")))
+    assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
+    assert words[7:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]

@@ -18,7 +18,7 @@ from captcha_ocr.data.sanitize import (
     START,
     check_size,
     is_image,
-    orientation_of,
+    read_orientation,
 )
 from captcha_ocr.errors import ImageError
 
@@ -40,7 +40,7 @@ def kept(file):
 
 def orientation(file):
     keep, _ = next(FORMATS[start] for start in FORMATS if file.startswith(start))
-    return orientation_of(keep(file)[1])
+    return read_orientation(keep(file)[1])
 
 
 def spoilt(part):
@@ -359,7 +359,7 @@ def test_an_image_has_no_more_parts_than_the_limit(within, beyond, most):
 
 def test_a_larger_file_is_read_if_the_limit_is_larger():
     check_size(10, 10)
-    with pytest.raises(ImageError, match=r"1,876.*--max-bytes"):
+    with pytest.raises(ImageError, match=r"1,876.*`max_bytes`"):
         check_size(1877, 1876)
 
 
@@ -383,7 +383,7 @@ def test_the_orientation_is_found_in_both_byte_orders(image_format, order):
     ids=["empty", "cut", "leads nowhere", "0", "9", "cut entry", "after 199 other tags"],
 )
 def test_exif_data_without_an_orientation_leave_an_image_as_it_is(exif):
-    assert orientation_of(exif) not in range(2, 9)
+    assert read_orientation(exif) not in range(2, 9)
     assert decode(encoded("PNG", exif=b"Exif\0\0" + exif)).size == (40, 20)
 
 

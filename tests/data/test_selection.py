@@ -3,7 +3,7 @@ from conftest import naming
 
 from captcha_ocr.config import Lengths, PrepareConfig
 from captcha_ocr.data.labels import Label
-from captcha_ocr.data.selection import select_labels, usual_lengths
+from captcha_ocr.data.selection import find_usual_lengths, select_labels
 from captcha_ocr.errors import UsageError
 
 
@@ -14,11 +14,11 @@ def labels(*texts):
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("ABC", {"lengths": Lengths(2, 2)}, ("'ABC'", "3", "--length is 2")),
+        ("ABC", {"lengths": Lengths(2, 2)}, ("'ABC'", "3", "`lengths` is 2")),
         ("A" * 65, {}, ("65", "64")),
         ("A\u200b", {}, ("'A\\u200b'",)),
         ("AX", {"charset": "AB"}, ("'AX'", "'X'")),
-        ("ABCDE", {}, ("'ABCDE'", "5", "--length")),  # a length that 1 in 1,000 texts have
+        ("ABCDE", {}, ("'ABCDE'", "5", "`lengths`")),  # a length that 1 in 1,000 texts have
     ],
 )
 def test_a_label_that_cannot_be_learnt_is_named_with_its_reason(text, options, words):
@@ -32,9 +32,9 @@ def test_a_label_that_cannot_be_learnt_is_named_with_its_reason(text, options, w
     ("texts", "options", "words"),
     [
         (["AB", "BA"], {"charset": "12"}, ("0.png", "'AB'")),
-        (["AB", "BA"], {"lengths": Lengths(3, 4)}, ("0.png", "--length")),
-        (["AB", "AB"], {}, ("'AB'", "--label-pattern")),
-        (["AB", "ab"], {}, ("'AB'", "--label-pattern")),
+        (["AB", "BA"], {"lengths": Lengths(3, 4)}, ("0.png", "`lengths`")),
+        (["AB", "AB"], {}, ("'AB'", "`label_pattern`")),
+        (["AB", "ab"], {}, ("'AB'", "`label_pattern`")),
         (["A" * 65], {}, ("64",)),
     ],
 )
@@ -53,4 +53,4 @@ def test_the_alphabet_and_the_lengths_are_those_of_the_labels():
 
 
 def test_rare_lengths_are_not_usual():
-    assert usual_lengths([4] * 500 + [5] * 300 + [9]) == Lengths(4, 5)
+    assert find_usual_lengths([4] * 500 + [5] * 300 + [9]) == Lengths(4, 5)

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -6,11 +7,12 @@ from dataclasses import replace
 import pytest
 from conftest import ONE_WORKER, QUIET
 
+from captcha_ocr.cli.wording import word_error
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.folds import prepare_folds
 from captcha_ocr.diagnostics.cross_validation import RESULT_FILE, cross_validate
 from captcha_ocr.errors import UsageError
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 
 
 @pytest.fixture(scope="module")
@@ -42,5 +44,6 @@ def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tin
 
 def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):
     shutil.copytree(folds / "fold-1", tmp_path / "folds" / "fold-1")
-    with pytest.raises(UsageError, match=r"captcha-ocr prepare .* --folds 2"):
+    with pytest.raises(UsageError) as refusal:
         cross_validate(tmp_path / "folds", tmp_path / "run", tiny_preset.training)
+    assert re.search(r"captcha-ocr prepare .* --folds 2", word_error(refusal.value))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from conftest import naming
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.config import GeneratorConfig
@@ -60,8 +60,8 @@ def test_options_are_filled_into_the_design_and_what_they_leave_open_is_taken_fr
         "abc",
     )
     assert document["fonts"]["faces"]
-    assert GeneratorConfig(design="speckle").charset == NAMED["upper-alnum"]
-    assert GeneratorConfig(charset="digits").charset == NAMED["digits"]
+    assert GeneratorConfig(design="speckle").charset == NAMED_ALPHABETS["upper-alnum"]
+    assert GeneratorConfig(charset="digits").charset == NAMED_ALPHABETS["digits"]
 
 
 def test_equal_designs_are_equal_configurations():
@@ -83,7 +83,7 @@ def test_random_designs_have_no_document_and_name_what_their_texts_may_have():
     config = GeneratorConfig(design="random:hard")
     assert (config.document, config.level, config.parsed) == ("", "hard", None)
     characters, lengths = config.text_kind
-    assert set(NAMED["alnum"]) < set(characters)
+    assert set(NAMED_ALPHABETS["alnum"]) < set(characters)
     assert lengths == Lengths(1, 10)
     assert GeneratorConfig(design="random", charset="abc", lengths=TWO).text_kind == ("abc", TWO)
     assert GeneratorConfig().level is None

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from conftest import naming
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.design import (
@@ -31,7 +31,7 @@ def test_an_empty_document_is_a_design_of_defaults():
     assert (design.canvas["width"](rng), design.canvas["height"](rng)) == (160, 60)
     assert (design.text["size"](rng), design.text["color"](rng)) == (42, (32, 32, 32))
     assert (design.charset, design.lengths, design.faces) == (
-        NAMED["upper-alnum"],
+        NAMED_ALPHABETS["upper-alnum"],
         Lengths(4, 4),
         (),
     )

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from captcha_ocr.charset import NAMED
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.design import ARITHMETIC, parse_design
 from captcha_ocr.generation.fonts import Face
@@ -89,7 +89,7 @@ def test_a_charset_and_lengths_replace_those_that_would_be_drawn():
         design = parse_design(document, "it")
         assert design.lengths == Lengths(2, 5)
         assert set("xyz") <= set(design.charset) <= set("01lOxyz")
-    for options in ({"charset": NAMED["digits"]}, {"lengths": Lengths(3, 3)}):
+    for options in ({"charset": NAMED_ALPHABETS["digits"]}, {"lengths": Lengths(3, 3)}):
         assert not any(document["text"].get("arithmetic") for document in documents(100, **options))
 
 

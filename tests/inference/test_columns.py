@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from captcha_ocr.config import Lengths
-from captcha_ocr.inference.columns import positions_of, softmax
+from captcha_ocr.inference.columns import compute_positions, softmax
 
 EVERY, BLANK = np.arange(4), 3  # classes A, a, B and the blank
 
@@ -36,7 +36,7 @@ def by_all_alignments(columns: np.ndarray, lengths: Lengths, counts_as: np.ndarr
 )
 def test_positions_are_exact_among_the_characters_and_lengths_that_are_left(lengths, counts_as):
     columns = columns_like(1)
-    positions = np.exp(positions_of(columns, counts_as, lengths, 5))
+    positions = np.exp(compute_positions(columns, counts_as, lengths, 5))
     assert positions[0] == pytest.approx(
         by_all_alignments(columns[0], lengths, counts_as), abs=1e-9
     )
@@ -44,6 +44,6 @@ def test_positions_are_exact_among_the_characters_and_lengths_that_are_left(leng
 
 def test_the_images_of_a_batch_do_not_depend_on_each_other():
     columns = np.concatenate([columns_like(seed) for seed in (2, 3)])
-    both = positions_of(columns, EVERY, Lengths(1, 4), 4)
-    alone = [positions_of(each[None], EVERY, Lengths(1, 4), 4)[0] for each in columns]
+    both = compute_positions(columns, EVERY, Lengths(1, 4), 4)
+    alone = [compute_positions(each[None], EVERY, Lengths(1, 4), 4)[0] for each in columns]
     assert both == pytest.approx(np.stack(alone))

@@ -4,7 +4,7 @@ import torch
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.network.calibration import calibrate, temperature_of, temperature_of_columns
+from captcha_ocr.network.calibration import calibrate, fit_column_temperature, fit_temperature
 from captcha_ocr.network.resnet import ResNet18
 
 CONFIG = ModelConfig(
@@ -20,12 +20,12 @@ def generator() -> torch.Generator:
 def test_the_temperature_that_drew_the_labels_is_found(temperature):
     logits = 2 * torch.randn(10_000, 10, generator=generator())
     labels = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator())[:, 0]
-    assert temperature_of(logits, labels) == pytest.approx(temperature, rel=0.05)
+    assert fit_temperature(logits, labels) == pytest.approx(temperature, rel=0.05)
 
 
 def test_a_network_without_errors_keeps_its_confidence_below_1():
     logits = torch.randn(100, 10, generator=generator())
-    confidences = (logits / temperature_of(logits, logits.argmax(-1))).softmax(-1).amax(-1)
+    confidences = (logits / fit_temperature(logits, logits.argmax(-1))).softmax(-1).amax(-1)
     assert 0.8 < confidences.mean() < 0.95
 
 
@@ -41,7 +41,7 @@ def test_calibration_scales_the_logits_of_a_copy():
     assert abs(factors.mean() - 1) > 0.01
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_IMAGES", 10), ("MAX_LOGITS", 10 * 2 * 4)])
+@pytest.mark.parametrize(("limit", "value"), [("_MAX_IMAGES", 10), ("_MAX_LOGITS", 10 * 2 * 4)])
 def test_calibration_stops_after_enough_images(limit, value, monkeypatch):
     monkeypatch.setattr(f"captcha_ocr.network.calibration.{limit}", value)
     batches = iter(
@@ -62,5 +62,5 @@ def test_the_temperature_of_columns_that_drew_the_texts_is_found(temperature):
         < 1 - (columns[:, 0] / temperature).softmax(-1)[:, 4]
     )
     labels = torch.where(with_text[:, None], drawn, 4)
-    found = temperature_of_columns([columns[:900], columns[900:]], [labels[:900], labels[900:]])
+    found = fit_column_temperature([columns[:900], columns[900:]], [labels[:900], labels[900:]])
     assert found == pytest.approx(temperature, rel=0.15)

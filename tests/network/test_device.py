@@ -50,7 +50,7 @@ def test_one_thread_computes_until_the_end_of_a_block_or_an_error(torch_threads)
 
 def test_a_forked_process_keeps_its_one_thread(monkeypatch, torch_threads):
     monkeypatch.setattr(device, "_forks", device.forks())
-    device.compute_alone()
+    device._compute_alone()
     set_threads(2)
     assert (torch.get_num_threads(), device.forks()) == (1, 1)
 
@@ -109,13 +109,13 @@ def test_a_forward_pass_runs_in_the_named_precision(name, dtype):
 
 
 def test_a_container_may_have_less_memory_than_the_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(device, "CONTAINER_LIMIT", tmp_path / "memory.max")
-    whole, peaks = device.memory_of(CPU), device.peak_memory(CPU)
+    monkeypatch.setattr(device, "_CONTAINER_LIMIT", tmp_path / "memory.max")
+    whole, peaks = device.measure_memory(CPU), device.peak_memory(CPU)
     assert whole / 1e6 > peaks["peak_memory_mb"] > 50
     assert peaks["peak_device_memory_mb"] is None  # the CPU has none of its own
     for limit, memory in (("max\n", whole), ("123456\n", 123456), (f"{2**62}\n", whole)):
         (tmp_path / "memory.max").write_text(limit)
-        assert device.memory_of(CPU) == memory
+        assert device.measure_memory(CPU) == memory
 
 
 def test_a_lack_of_memory_is_explained_with_advice():

@@ -11,7 +11,7 @@ from captcha_ocr.network.losses import (
     cross_entropy,
     ctc,
     read_columns,
-    smooth,
+    smooth_labels,
 )
 
 CLASSES = 36
@@ -101,8 +101,8 @@ def test_with_focus_hard_positions_count_more(loss):
 
 def test_smoothing_takes_class_ids_and_shares():
     ids = torch.tensor([[0, 3], [1, 1]])
-    smoothed = smooth(ids, 4, 0.2)
-    assert torch.equal(smooth(one_hot(ids, 4).float(), 4, 0.2), smoothed)
+    smoothed = smooth_labels(ids, 4, 0.2)
+    assert torch.equal(smooth_labels(one_hot(ids, 4).float(), 4, 0.2), smoothed)
     assert smoothed[0, 1].tolist() == pytest.approx([0.05, 0.05, 0.05, 0.85])
 
 

@@ -54,11 +54,11 @@ def test_what_the_package_has_is_not_replaced(
     folder = shutil.copytree(exported, tmp_path / "package")
     monkeypatch.setattr(export, "PRETRAINED", folder)
     before = contents(folder)
-    with pytest.raises(UsageError, match=naming(folder, "--model")):
-        export.export(folder, images, labels)
+    with pytest.raises(UsageError, match=naming(folder, "`model_folder`")):
+        export.export_onnx(folder, images, labels)
     assert contents(folder) == before
     save_model(folder, load_model(folder), {})  # as benchmarks/pretrained.py does
-    export.export(folder, images, labels)
+    export.export_onnx(folder, images, labels)
     assert (folder / ONNX_FILE).exists()
 
 
@@ -110,7 +110,7 @@ def test_a_network_that_reads_other_codes_is_not_kept(run, images, labels, netwo
             weights.raw_data = bytes(len(weights.raw_data))
     before = contents(folder)
     with pytest.raises(CaptchaOcrError, match=r"model\.onnx"):
-        export.export(folder, images, labels)
+        export.export_onnx(folder, images, labels)
     assert contents(folder) == before
 
 
@@ -122,7 +122,7 @@ def test_a_lost_file_is_made_again_and_other_files_stay(
     (folder / "model.onnx").unlink()
     (folder / "notes.txt").write_text("mine")
     monkeypatch.chdir(folder)
-    export.export(Path("."), images, labels)
+    export.export_onnx(Path("."), images, labels)
     made = contents(folder)
     assert made == {**contents(exported), "notes.txt": b"mine", "config.json": made["config.json"]}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -144,7 +144,7 @@ def test_a_kill_between_two_files_leaves_a_model_that_reads(
 
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        export.export(folder, images, labels)
+        export.export_onnx(folder, images, labels)
     assert isinstance(Recognizer(folder, device="cpu").engine, TorchEngine)
 
 
@@ -159,7 +159,7 @@ def test_a_model_that_is_replaced_meanwhile_does_not_get_the_network_of_the_old_
 
     monkeypatch.setattr(export, "to_onnx", slow)
     with pytest.raises(CaptchaOcrError, match=re.escape(str(folder))):
-        export.export(folder, images, labels)
+        export.export_onnx(folder, images, labels)
     assert not (folder / "model.onnx").exists()
 
 
@@ -167,10 +167,10 @@ def test_a_model_that_is_replaced_meanwhile_does_not_get_the_network_of_the_old_
 def test_int8_makes_a_smaller_file_and_is_judged_by_other_images(
     run, images, labels, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(export, "CALIBRATION_IMAGES", 20)
-    monkeypatch.setattr(export, "MIN_INT8_IMAGES", 60)
+    monkeypatch.setattr(export, "_CALIBRATION_IMAGES", 20)
+    monkeypatch.setattr(export, "_MIN_INT8_IMAGES", 60)
     folder = shutil.copytree(run / "best", tmp_path / "model")
-    result = export.export(folder, images, labels, int8=True)
+    result = export.export_onnx(folder, images, labels, int8=True)
     assert (result.int8, result.images) == (True, 40)
     assert result.bytes < 0.6 * (run / "best" / "model.safetensors").stat().st_size
     recognizer = Recognizer(folder, engine="onnx")
@@ -182,10 +182,10 @@ def test_missing_images_and_packages_are_refused_by_name(
     run, exported, images, labels, tmp_path, monkeypatch
 ):
     with pytest.raises(UsageError, match=re.escape(str(tmp_path))):
-        export.export(run / "best", tmp_path, [])
+        export.export_onnx(run / "best", tmp_path, [])
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxscript" else True)
     with pytest.raises(UsageError, match="pip install onnx onnxscript onnxruntime"):
-        export.export(run / "best", images, labels)
+        export.export_onnx(run / "best", images, labels)
     monkeypatch.setattr("captcha_ocr.recognizer.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="onnxruntime"):
         Recognizer(exported, engine="onnx")

@@ -10,7 +10,7 @@ from captcha_ocr.config import PRESETS, Lengths, ModelConfig, NetworkConfig, Poo
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import (
     ResNet18,
-    columns_of,
+    count_columns,
     count_parameters,
     positions_from_columns,
     standardise,
@@ -182,7 +182,7 @@ def test_the_head_expects_as_many_columns_as_the_blocks_give(stem, pool):
     for width in (16, 17, 50, 56, 63, 100, 160):
         config = ModelConfig(CHARSET, Lengths(1, 1), InputSize(16, width, 1), network)
         model = ResNet18(config).eval()
-        assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == columns_of(
+        assert model.blocks(model.stem(torch.zeros(1, 1, 16, width))).shape[-1] == count_columns(
             config
         )
 

@@ -13,7 +13,7 @@ from captcha_ocr.cli.advice import Origin, advice
 from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.metrics import score_texts
+from captcha_ocr.scores import score_texts
 from captcha_ocr.training.run import RunSpec
 from captcha_ocr.training.run_folder import Finished
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from captcha_ocr.data.tables import read_table
+from captcha_ocr.data.label_sources.tables import read_table
 
 pytest.importorskip("starlette", reason="the extra web is not installed")
 IMAGES, LONGEST_S = 60, 0.4  # until the process is killed, after its first label

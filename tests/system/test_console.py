@@ -82,7 +82,7 @@ def test_a_file_gets_a_line_with_the_time_left_now_and_then(monkeypatch, capsys)
         bar.started -= 1000
         bar.show(9, 20)
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+        monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
         bar.show(10, 20)
     line = capsys.readouterr().err
     assert all(word in line for word in ("prepare", "10", "20", "33 min 20 s"))

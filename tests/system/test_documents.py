@@ -34,7 +34,7 @@ def test_a_file_that_is_no_json_object_is_damage(tmp_path):
 
 
 def test_a_folder_a_missing_and_a_too_large_file_are_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.system.documents.MAX_DOCUMENT_BYTES", 2)
+    monkeypatch.setattr("captcha_ocr.system.documents._MAX_DOCUMENT_BYTES", 2)
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"{} ")
     for name in ("folder", "gone", "large"):

@@ -131,9 +131,9 @@ def test_who_waits_does_the_jobs_that_no_worker_has_begun(tmp_path):
 
 def test_workers_that_were_killed_take_no_more_jobs():
     with Workers(1) as workers:
-        with pytest.raises(CaptchaOcrError, match="--workers"):
+        with pytest.raises(CaptchaOcrError, match="`workers`"):
             list(workers.start(os._exit, [1]))
-        with pytest.raises(CaptchaOcrError, match="--workers"):
+        with pytest.raises(CaptchaOcrError, match="`workers`"):
             list(workers.start(str, [1]))
 
 
@@ -148,7 +148,7 @@ def end_other_process(job):
 
 
 def test_who_does_jobs_while_it_waits_hears_of_a_killed_worker(tmp_path):
-    with Workers(2) as workers, pytest.raises(CaptchaOcrError, match="--workers"):
+    with Workers(2) as workers, pytest.raises(CaptchaOcrError, match="`workers`"):
         workers.start(end_other_process, [(os.getpid(), tmp_path / "file")] * 1000).finish()
 
 
@@ -162,7 +162,7 @@ def test_results_that_were_taken_are_not_waited_for(workers):
 
 
 def test_a_killed_worker_is_an_error():
-    with pytest.raises(CaptchaOcrError, match="--workers"):
+    with pytest.raises(CaptchaOcrError, match="`workers`"):
         list(map_jobs(os._exit, [1, 1], 2))
 
 
@@ -173,7 +173,7 @@ def test_threads_give_results_in_the_order_of_the_jobs(count):
 
 def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.system.parallel.available_workers", lambda: 3)
-    monkeypatch.setattr("captcha_ocr.system.parallel.MAX_WAIT_S", 3600)
+    monkeypatch.setattr("captcha_ocr.system.parallel._MAX_WAIT_S", 3600)
     all_at_work = threading.Barrier(3, timeout=60)  # each slice waits for the others
 
     def thread_of(jobs):
@@ -194,7 +194,7 @@ def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
     ids=["slow source", "fast source"],
 )
 def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice_length):
-    monkeypatch.setattr("captcha_ocr.system.parallel.MAX_WAIT_S", moment)
+    monkeypatch.setattr("captcha_ocr.system.parallel._MAX_WAIT_S", moment)
     source = itertools.count()
     results = map_in_threads(texts, source, threads=2)
     assert next(results) == "0"

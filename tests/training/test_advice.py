@@ -10,7 +10,7 @@ from captcha_ocr.cli.advice import Origin, advice, advice_on_run, read_origin
 from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.metrics import score_texts
+from captcha_ocr.scores import score_texts
 from captcha_ocr.training.drawing import DrawnData
 from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.run import RunSpec

@@ -8,8 +8,8 @@ from conftest import weights
 
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.metrics import Scores
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.scores import Scores
 from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.training import loop
 from captcha_ocr.training import train as training

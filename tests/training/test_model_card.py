@@ -4,7 +4,7 @@ from dataclasses import replace
 from conftest import TINY
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.training.drawing import DrawnData
 from captcha_ocr.training.model_card import model_card
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.config import PRESETS
-from captcha_ocr.metrics import Scores
+from captcha_ocr.scores import Scores
 from captcha_ocr.training.plots import (
     MAX_BARS,
     MAX_CELLS,

@@ -1,5 +1,6 @@
 import json
 import multiprocessing
+import re
 import shutil
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from conftest import ONE_WORKER, QUIET, TINY, amend, flip_bit, naming, weights
 from PIL import Image
 
 from captcha_ocr import Recognizer
+from captcha_ocr.cli.wording import word_error
 from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
@@ -220,8 +222,10 @@ def test_shards_that_do_not_suit_the_network_are_refused_naming_the_command_that
 ):
     prepare(images, tmp_path / "narrow", PrepareConfig(size=(8, 16)), ONE_WORKER)
     for data, preset in ((shards, "seed"), (tmp_path / "narrow", "default")):
-        with pytest.raises(UsageError, match=rf"captcha-ocr prepare .* --preset {preset} --force"):
+        with pytest.raises(UsageError) as refusal:
             train([data], tmp_path / "run", PRESETS[preset].training, QUIET)
+        words = word_error(refusal.value)
+        assert re.search(rf"captcha-ocr prepare .* --preset {preset} --force", words)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import shutil
 import pytest
 from conftest import draw
 
-from captcha_ocr.data.tables import read_table
+from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.web.label_session import LabelSession
 from captcha_ocr.web.label_store import LabelStore
 from captcha_ocr.web.label_training import BackgroundTraining, score_of_test

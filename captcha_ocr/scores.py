@@ -1,4 +1,6 @@
-"""Scores: exact match, character accuracy, confusions, intervals of proportions, and how good confidences are."""
+"""Scores: exact match, character accuracy, confusions, intervals of proportions, and how good
+confidences are.
+"""
 
 import math
 from collections import Counter
@@ -13,24 +15,25 @@ from captcha_ocr.charset import merge_lookalikes, mixes_cases, split_characters
 from captcha_ocr.errors import in_one_line
 from captcha_ocr.system.documents import finite
 
-MIN_READINGS = 300  # to score confidences
-CALIBRATION_GROUPS = 15
-MOST_CONFIDENT = 0.95  # of the readings
+_MIN_READINGS = 300  # to score confidences
+_CALIBRATION_GROUPS = 15
+_MOST_CONFIDENT = 0.95  # of the readings
 
 
 def wilson_interval(right: float, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion, valid near 0 and 1 and for small totals (Wilson 1927, JASA 22:209)."""
+    """Return the 95 % interval of a proportion, valid near 0 and 1 and for small totals (Wilson
+    1927, JASA 22:209).
+    """
     if total == 0:
         return 0.0, 1.0
     z = 1.959964  # the normal distribution's 97.5 % quantile
     share = right / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
-    reach = (
-        z
-        * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-        / (1 + z * z / total)
-    )
-    return (centre - reach if right else 0.0), (centre + reach if right < total else 1.0)
+    deviation = math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    reach = z * deviation / (1 + z * z / total)
+    low = centre - reach if right else 0.0
+    high = centre + reach if right < total else 1.0
+    return low, high
 
 
 def is_worse(right: int, other: int, total: int) -> bool:
@@ -51,9 +54,9 @@ def loss_or_infinity(loss: float | None) -> float:
 class Scores:
     """Counts over a set of images, which can be added up.
 
-    exact: the exact matches. pairs: how often each (true, read) pair of characters shares a position; a text that has
-    ended gives an empty one. loss: the mean over the images. folded, lookalike: the images that are wrong only by case,
-    or only by look-alikes such as O for 0.
+    exact: the exact matches. pairs: how often each (true, read) pair of characters shares a
+    position; a text that has ended gives an empty one. loss: the mean over the images. folded,
+    lookalike: the images that are wrong only by case, or only by look-alikes such as O for 0.
     """
 
     images: int
@@ -141,9 +144,8 @@ class Scores:
             f"95 % interval {low:.2%} to {high:.2%})"
         ]
         if mixes_cases({character for pair in self.pairs for character in pair}):
-            lines.append(
-                f"ignoring case          {self.folded_match:7.2%}  ({self.folded:,} wrong only by case)"
-            )
+            only = f"({self.folded:,} wrong only by case)"
+            lines.append(f"ignoring case          {self.folded_match:7.2%}  {only}")
         worst = [
             (in_one_line(true), in_one_line(read), count) for true, read, count in self.worst()
         ]
@@ -175,8 +177,9 @@ def score_texts(truths: Sequence[str], texts: Sequence[str]) -> Scores:
 class Reliability:
     """How good confidences are; None if there are too few images to tell.
 
-    calibration_error: the mean difference between confidence and exact match over 15 groups of similar confidence and
-    equal size (Guo et al. 2017, arXiv:1706.04599). confident_match: the exact match of the most confident 95 %.
+    calibration_error: the mean difference between confidence and exact match over 15 groups of
+    similar confidence and equal size (Guo et al. 2017, arXiv:1706.04599). confident_match: the
+    exact match of the most confident 95 %.
     """
 
     calibration_error: float | None
@@ -191,21 +194,21 @@ class Reliability:
 
     def __str__(self) -> str:
         if self.calibration_error is None or self.confident_match is None:
-            return f"confidences            not scored with fewer than {MIN_READINGS} images"
+            return f"confidences            not scored with fewer than {_MIN_READINGS} images"
         return (
             f"confidences            {self.calibration_error:7.2%}  off on average; "
             f"of the most confident 95 %, {self.confident_match:.2%} are correct"
         )
 
 
-def reliability_of(readings: Sequence[tuple[float, bool]]) -> Reliability:
+def score_confidences(readings: Sequence[tuple[float, bool]]) -> Reliability:
     """Score confidences: (confidence, whether the text is correct) of every reading."""
-    if len(readings) < MIN_READINGS:
+    if len(readings) < _MIN_READINGS:
         return Reliability(None, None)
     ranked = np.array(sorted(readings, key=lambda row: -row[0]), dtype=np.float64)  # (N, 2)
     gaps = [
         len(group) * abs(np.subtract(*group.mean(0)))
-        for group in np.array_split(ranked, CALIBRATION_GROUPS)
+        for group in np.array_split(ranked, _CALIBRATION_GROUPS)
     ]
-    confident = ranked[: round(MOST_CONFIDENT * len(readings)), 1]
+    confident = ranked[: round(_MOST_CONFIDENT * len(readings)), 1]
     return Reliability(float(sum(gaps) / len(readings)), float(confident.mean()))

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from captcha_ocr.metrics import Scores, is_worse, reliability_of, score_texts, wilson_interval
+from captcha_ocr.scores import Scores, is_worse, score_confidences, score_texts, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
     # 15 groups of 20 readings with one confidence each. All are right except the last group, which is all wrong.
     judged = [(1 - group / 100, group < 14) for group in range(15) for _ in range(20)]
     expected = (sum(group / 100 for group in range(14)) + 0.86) / 15
-    reliability = reliability_of(judged[::-1])
+    reliability = score_confidences(judged[::-1])
     assert reliability.calibration_error == pytest.approx(expected)
     assert reliability.confident_match == pytest.approx(280 / 285)
     assert "98.25%" in str(reliability)
-    assert "300" in str(reliability_of(judged[:299]))  # too few to judge
-    assert reliability_of(judged[:299]).summary() == {
+    assert "300" in str(score_confidences(judged[:299]))  # too few to judge
+    assert score_confidences(judged[:299]).summary() == {
         "calibration_error": None,
         "surest_95_match": None,
     }

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from captcha_ocr.data.file_names import FileNames, file_in_folder
+from captcha_ocr.data.label_sources.file_names import FileNames, file_in_folder
 from captcha_ocr.data.labels import Label, read_labels
 
 

@@ -7,8 +7,13 @@ from captcha_ocr import Reading, Recognizer
 from captcha_ocr.config import Lengths
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.inference.captcha_package_model import (
+    CAPTCHA_PACKAGE_MODEL,
+    CERTAIN,
+    choose_reading,
+    count_edits,
+)
 from captcha_ocr.inference.decoding import Character
-from captcha_ocr.inference.specialist import CERTAIN, SPECIALIST, better_of, edits
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
 
@@ -25,7 +30,7 @@ SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
     ],
 )
 def test_edits_count_what_changes_between_two_texts(one, other, expected):
-    assert edits(one, other) == edits(other, one) == expected
+    assert count_edits(one, other) == count_edits(other, one) == expected
 
 
 def reading(text, confidence, of_each=0.9):
@@ -35,7 +40,7 @@ def reading(text, confidence, of_each=0.9):
 
 
 @pytest.mark.parametrize(
-    ("general", "specialist", "answers"),
+    ("general", "captcha", "answers"),
     [
         (reading("O23A", 0.95), reading("0238", 0.99), True),
         (reading("O23A", 0.95), reading("0238", 0.95), False),  # not surer
@@ -51,16 +56,16 @@ def reading(text, confidence, of_each=0.9):
             reading("0123456", 0.95),
             reading("012456", 0.99),
             False,
-        ),  # longer than the specialist reads
+        ),  # longer than the captcha model reads
         (reading("012345", 0.95), reading("012344", 0.99), True),
         (reading("012345", 0.95), reading("01234", 0.99), True),
         (reading("012345", 0.95), reading("012333", 0.99), False),  # it may be longer
     ],
 )
-def test_the_specialist_answers_where_it_is_surer_and_can_know_the_text(
-    general, specialist, answers
+def test_the_captcha_model_answers_where_it_is_surer_and_can_know_the_text(
+    general, captcha, answers
 ):
-    assert better_of(general, specialist, 6) is (general, specialist)[answers]
+    assert choose_reading(general, captcha, 6) is (general, captcha)[answers]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +78,9 @@ def test_the_specialist_answers_where_it_is_surer_and_can_know_the_text(
         ({"fold_case": True}, False),
     ],
 )
-def test_the_specialist_is_asked_for_texts_that_it_knows(told, is_asked):
+def test_the_captcha_model_is_asked_for_texts_that_it_knows(told, is_asked):
     recognizer = Recognizer(**told)
-    assert (recognizer.specialist is not None) == is_asked
+    assert (recognizer.captcha_model is not None) == is_asked
     reading = recognizer.predict(SAMPLE)
     assert set(reading.text) <= set(told.get("charset", reading.text))
 
@@ -84,24 +89,24 @@ def test_the_specialist_is_asked_for_texts_that_it_knows(told, is_asked):
 def test_a_reading_tells_which_model_read_it(engine, torch_threads):
     reading = Recognizer(engine=engine, threads=1).predict(SAMPLE)
     assert (reading.model, reading.text) == ("captcha", "0ZLA")
-    assert Recognizer(SPECIALIST, engine=engine, threads=1).predict(SAMPLE) == reading
+    assert Recognizer(CAPTCHA_PACKAGE_MODEL, engine=engine, threads=1).predict(SAMPLE) == reading
     assert Recognizer(charset="alnum", engine=engine, threads=1).predict(SAMPLE).model == "general"
 
 
-def test_only_images_of_its_own_size_are_shown_to_the_specialist():
+def test_only_images_of_its_own_size_are_shown_to_the_captcha_model():
     with Image.open(SAMPLE) as image:
         wider = image.resize((200, 60))
         models = [reading.model for reading in Recognizer().predict([wider, image, wider])]
     assert models == ["general", "captcha", "general"]
 
 
-def test_where_the_general_model_is_certain_the_specialist_is_not_asked(tmp_path):
+def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_path):
     generate(GeneratorConfig(count=30, seed=0), tmp_path, 1)
     paths = sorted(tmp_path.glob("*.png"))
     recognizer = Recognizer()
     both = recognizer.predict(paths)
     assert {reading.model for reading in both} == {"general", "captcha"}
-    recognizer.specialist = None
+    recognizer.captcha_model = None
     general = recognizer.predict(paths)
     certain = [number for number, reading in enumerate(general) if reading.confidence >= CERTAIN]
     assert certain
@@ -111,7 +116,7 @@ def test_where_the_general_model_is_certain_the_specialist_is_not_asked(tmp_path
 @pytest.mark.parametrize(
     ("charset", "length"), [("ABCDEFGHIJKLMNPQRSTUVWXYZ", 8), ("abdefghjkmnpqrty", 4)]
 )
-def test_texts_that_the_specialist_cannot_know_are_left_to_the_general_model(
+def test_texts_that_the_captcha_model_cannot_know_are_left_to_the_general_model(
     tmp_path, charset, length
 ):
     config = GeneratorConfig(

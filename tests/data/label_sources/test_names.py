@@ -3,7 +3,7 @@ import random
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.names import NameReader
+from captcha_ocr.data.label_sources.names import NameReader
 from captcha_ocr.errors import LabelError
 
 CHOOSE = random.Random(0)
@@ -22,7 +22,7 @@ def read(stems, fits=None):
     reader, found = NameReader(stems, fits), []
     for stem in stems:
         try:
-            found.append(reader.text_of(stem))
+            found.append(reader.find_text(stem))
         except LabelError:
             found.append(None)
     return found
@@ -117,8 +117,8 @@ def test_the_text_is_found_where_the_names_differ_and_do_not_count(name):
 )
 def test_names_that_hold_no_text_are_no_labels(stems):
     assert read(stems) == [None] * len(stems)
-    with pytest.raises(LabelError, match=naming("--label-pattern", r"labels.csv")):
-        NameReader(stems).text_of(stems[0])
+    with pytest.raises(LabelError, match=naming("`label_pattern`", r"labels.csv")):
+        NameReader(stems).find_text(stems[0])
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,10 @@ def test_parts_side_by_side_are_a_text_where_the_alphabet_has_what_stands_betwee
     ],
 )
 def test_a_name_that_can_be_read_in_two_ways_is_never_taken_silently(stem, ways):
-    with pytest.raises(LabelError, match=naming(*map(repr, ways.split()), "--charset", "--length")):
-        NameReader([stem]).text_of(stem)
+    with pytest.raises(
+        LabelError, match=naming(*map(repr, ways.split()), "`charset`", "`lengths`")
+    ):
+        NameReader([stem]).find_text(stem)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.tables import Row, encoding_of, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import Row, detect_encoding, excerpt, read_table
 from captcha_ocr.errors import UsageError
 
 WORDS = [("a.png", "AB"), ("b.png", "é 1")]
@@ -33,7 +33,7 @@ def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding, e
 
 def test_the_mark_of_big_endian_utf_16_is_known(read):
     assert words(read(b"\xfe\xff" + CSV.encode("utf-16-be"))) == WORDS
-    assert [encoding_of(b"a"), encoding_of(b"a", "cp1252")] == ["utf-8", "cp1252"]
+    assert [detect_encoding(b"a"), detect_encoding(b"a", "cp1252")] == ["utf-8", "cp1252"]
 
 
 @pytest.mark.parametrize(

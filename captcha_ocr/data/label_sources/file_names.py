@@ -15,7 +15,10 @@ def in_folder(folder: Path, path: Path) -> str | None:
 
 
 class FileNames:
-    """The names of the images in a folder, as tables write them; beside: the table's folder, relative to it."""
+    """The names of the images in a folder, as tables write them.
+
+    beside: the table's folder, relative to it.
+    """
 
     def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
         self.folder, self.beside, self.files = folder, beside, set(files)
@@ -26,19 +29,18 @@ class FileNames:
         self.by_stem = {stem: file for stem, file in pairs if counts[stem] == 1}
 
     def find(self, name: str) -> str:
-        """Return the file that a name means, or the name, with slashes, if there is no such file."""
+        """Return the file that a name means; the name, with slashes, if there is none."""
         if self.beside in (None, ".") and name in self.files:
             return name
         name = PurePosixPath(name.replace("\\", "/")).as_posix()
-        for path in (f"{self.beside}/{name}", name) if self.beside not in (None, ".") else (name,):
+        paths = [name] if self.beside in (None, ".") else [f"{self.beside}/{name}", name]
+        for path in paths:
+            if path in self.files:
+                return path
             composed = unicodedata.normalize("NFC", path)
-            found = (
-                path
-                if path in self.files
-                else self.composed.get(composed) or self.by_stem.get(composed)
-            )
-            if found is not None:
-                return found
+            file = self.composed.get(composed) or self.by_stem.get(composed)
+            if file is not None:
+                return file
         return name if self.folder is None else file_in_folder(self.folder, name)
 
 
@@ -48,7 +50,9 @@ def without_extension(file: str) -> str:
 
 
 def file_in_folder(folder: Path | None, file: str) -> str:
-    """Return a file name relative to `folder` if it is an absolute one, or one from the current folder, in `folder`."""
+    """Return a file name relative to `folder` if it is an absolute one, or one from the current
+    folder, in `folder`.
+    """
     path = Path(file)
     is_relative = not path.is_absolute() and ".." not in path.parts
     if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):

@@ -1,0 +1,280 @@
+"""The text in the file name of an image: which part it is, and which names hold none."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, takewhile
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from captcha_ocr.errors import LabelError
+
+TextTest = Callable[[str], bool]
+_WORD = (
+    "img|imgs|image|images|captcha|captchas|pic|pics|picture|photo|foto|bild|scan|sample|file"
+    "|frame|page|item|data|dsc|dscn|dscf|gopr|dji|pxl|mvi|mvimg|vid|p|screenshot|screen shot"
+    "|bildschirmfoto|capture|snap|snapshot|download|unnamed|untitled|unbenannt|train|test|val|valid"
+)
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+NO_TEXT = re.compile(
+    rf"(?:{_WORD})(?:[ .]*\(?\d+\)?)?"  # browsers and scripts: captcha, captcha17, image (3)
+    r"|(?:img|pxl|mvimg|vid|screenshot|screen shot|bildschirmfoto)[-_ ]*(?:19|20)\d\d.*"
+    # A date, perhaps with a time
+    r"|(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:\D*(?:[01]\d|2[0-3])[-_.:h]?[0-5]\d.*)?"
+    rf"|{_UUID}"
+    # A hash, a long identifier
+    r"|(?=.*\d)(?=.*[a-f])[0-9a-f]{16,}|(?=.*\d)(?=.*[a-z])[0-9a-z]{20,}",
+    re.IGNORECASE,
+)
+_WHOLE = re.compile(  # separators within these separate nothing
+    rf"(?<![^\W_])(?:{_UUID}|(?:19|20)\d\d([-_.])[01]\d\1[0-3]\d"
+    r"|[0-3]?\d([-_.])[01]?\d\2(?:19|20)\d\d)(?![^\W_])",
+    re.IGNORECASE,
+)
+_COPY = re.compile(  # names that a browser or a file manager gives to a copy
+    r"(.+\S) ?\(\d{1,2}\)"
+    r"|(?:copy|kopie|copie)(?: \(?\d+\)?)? (?:of|von|de) (.+)"
+    r"|(\S.*?)(?: -)? (?:copy|kopie|copie)(?: \d+)?",
+    re.IGNORECASE,
+)
+_GENERATED = re.compile(r"\d{5,}-(.+)")  # a name that `generate` gives
+_SECONDS = range(1_400_000_000, 2_100_000_000)  # since 1970: from 2014 to 2036
+_SHARE = 20  # such names are no accident if 1 in 20 matches
+# Numbers count the images if they fill as much of the range from the least to the greatest
+_FULL = 0.9
+_FEW_VALUES = 10  # a part with fewer different values than 1 in 10 names may be a counter of copies
+_ENOUGH = 20  # names for such a share
+_SHORT = 2  # digits of a counter of copies, beside a longer part
+_AROUND_PARTS = "_. ,;#@~—–()[]{}"
+_SEPARATORS = frozenset("-" + _AROUND_PARTS)
+_SEPARATOR = re.compile(r"(?<=[^-{0}])([-{0}]+)(?=[^-{0}])".format(re.escape(_AROUND_PARTS)))
+HINT = "say which part is the text with `label_pattern`, or name the texts in a labels.csv"
+
+
+class _Parts(NamedTuple):
+    """A name's parts and what stands between them; a part that is a date or a UUID is empty."""
+
+    values: list[str]
+    separators: tuple[str, ...]
+
+    def text(self, first: int, last: int) -> str:
+        """Return the parts from one to another, with what stands between them."""
+        between = (*self.separators[first:last], "")
+        return "".join(map("".join, zip(self.values[first : last + 1], between, strict=True)))
+
+
+class NameReader:
+    """Find the texts in the names of one folder's images.
+
+    stems: all their names, without folders and extensions: what recurs in them, or counts them, is
+    no text.
+    fits: whether the alphabet and the lengths that the user named allow a text; None if they name
+    neither.
+    """
+
+    def __init__(self, stems: Sequence[str], fits: TextTest | None = None) -> None:
+        self.fits = fits
+        self.is_text = _make_text_test(stems, 10)
+        names = defaultdict[tuple[str, ...], list[list[str]]](list)
+        for stem in stems:
+            parts = _split_parts(stem)
+            names[parts.separators].append(parts.values)
+        self.rules = {
+            separators: _PartRules(separators, values)
+            for separators, values in names.items()
+            if separators
+        }
+
+    def find_text(self, stem: str) -> str:
+        """Return the text in a name.
+
+        LabelError if there is none, or if the name can be read in two ways.
+        """
+        allowed = self.fits is not None and self.fits(stem)
+        copy = _COPY.fullmatch(stem)
+        if copy and not allowed:
+            return self.find_text(copy[1] or copy[2] or copy[3])
+        if generated := _GENERATED.fullmatch(stem):
+            return generated[1]
+        parts = _split_parts(stem)
+        if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
+            raise LabelError(
+                f"its name holds a number, a date or an identifier instead of a text; {HINT}"
+            )
+        if allowed:
+            return stem
+        if not parts.separators:
+            return stem.strip("_. ")
+        # The name of a copy may have other separators than all names.
+        rules = self.rules.get(parts.separators) or _PartRules(parts.separators, [parts.values])
+        possible = rules.find_possible(parts.values)
+        if not possible:
+            content = "no text"
+            if rules.are_numbered:
+                content = "a word and a number, which may count the images"
+            raise LabelError(f"its name holds {content}; {HINT}")
+        clear = [place for place in possible if place in rules.clear] or possible
+        texts = self._find_fitting(parts, clear) or self._find_fitting(parts, possible)
+        texts = texts or [parts.values[place] for place in clear]
+        if len(texts) == 1:
+            return texts[0]
+        ways = " or ".join(map(repr, dict.fromkeys([*texts, stem])))
+        way_out = "name the alphabet with `charset` or `lengths`, or "
+        if self.fits:
+            way_out = "neither `charset` nor `lengths` decides; "
+        raise LabelError(f"its name can be read as {ways}; {way_out}{HINT}")
+
+    def _find_fitting(self, parts: _Parts, places: Sequence[int]) -> list[str]:
+        """Return the parts that fit, the longest of those side by side as one: 7-3."""
+        if self.fits is None:
+            return []
+        fitting, last = dict[str, None](), -1
+        for start in places:
+            end = start
+            while end + 1 in places:
+                end += 1
+            while last < start <= end:
+                text = parts.text(start, end)
+                if self.fits(text):
+                    fitting[text], last = None, end
+                end -= 1
+        return list(fitting)
+
+
+class _PartRules:
+    """Which parts of names with the same separators can be the text.
+
+    clear: the places of these parts, without numbers of copies. are_numbered: whether the names are
+    words and a number.
+    """
+
+    def __init__(self, separators: tuple[str, ...], names: Sequence[Sequence[str]]) -> None:
+        columns = list(zip(*names, strict=True))
+        self.tests = [_make_text_test(column, 3) for column in columns]
+        if set(separators) == {"."} and all(map(_are_numbers, columns)):
+            self.tests = [str.isdecimal for _ in columns]  # 0.399 may be a number
+        candidates = [
+            place for place, column in enumerate(columns) if any(map(self.tests[place], column))
+        ]
+        others = [column for place, column in enumerate(columns) if place not in candidates]
+        self.are_numbered = (
+            len(candidates) == 1
+            and all(map(_is_word, others))
+            and _are_numbers(columns[candidates[0]])
+        )
+        self.clear = set(candidates)
+        # 0037_7: the text may be 0037 or 7.
+        if any(_may_count(columns[place]) for place in candidates):
+            return
+        for place in candidates:
+            if _counts_copies(columns, place, candidates, separators):
+                self.clear.remove(place)
+
+    def find_possible(self, values: Sequence[str]) -> list[int]:
+        """Return the places of a name's parts that can be its text."""
+        if self.are_numbered:
+            return []
+        return [place for place, value in enumerate(values) if value and self.tests[place](value)]
+
+
+def _split_parts(stem: str) -> _Parts:
+    """Return a name's parts; a minus at its start is no separator."""
+    parts = _SEPARATOR.split(_WHOLE.sub("\0", stem.strip(_AROUND_PARTS)))
+    values = [re.sub(".*\0.*", "", part, flags=re.DOTALL) for part in parts[::2]]
+    return _Parts(values, tuple(parts[1::2]))
+
+
+def _make_text_test(values: Sequence[str], least: int) -> TextTest:
+    """Return a function that tells a text from what stands in the same place of other names.
+
+    No text is a value that all names share, one of numbers that count the names or are times, a
+    number or a text after the same word, or a usual name of a camera or program. least: how many
+    numbers make a count.
+    """
+    numbers = sorted(int(value) for value in values if value.isdecimal())
+    are_most = len(numbers) >= least and 2 * len(numbers) >= len(values)
+    are_distinct = are_most and len(set(numbers)) == len(numbers)
+    counts = are_distinct and _FULL * (numbers[-1] - numbers[0]) < len(numbers)
+    times = are_most and all(number in _SECONDS or number // 1000 in _SECONDS for number in numbers)
+    usual = _SHARE * sum(NO_TEXT.fullmatch(value) is not None for value in values) >= len(values)
+    recurs = len(values) >= 3 and (len(set(values)) == 1 or _have_same_word(values))
+
+    def is_text(value: str) -> bool:
+        if not value or recurs or ((counts or times) and value.isdecimal()):
+            return False
+        return not (usual and NO_TEXT.fullmatch(value))
+
+    return is_text
+
+
+def _have_same_word(values: Sequence[str]) -> bool:
+    """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
+    distinct = set(values)
+    pairs = zip(min(distinct), max(distinct), strict=False)
+    common = "".join(first for first, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    word = common.rstrip("0123456789")
+    fewest = 3 if len(word) > 1 else _FEW_VALUES
+    has_letter = any(map(str.isalnum, word)) and not _SEPARATORS.intersection(word)
+    if not has_letter or len(distinct) < fewest:
+        return False
+    return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
+
+
+def _is_word(values: Sequence[str]) -> bool:
+    """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
+    names = all(NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values)
+    return names or (len(set(values)) == 1 and values[0].isalpha())
+
+
+def _may_count(values: Sequence[str]) -> bool:
+    """Tell whether values may be numbers that count the images, some of which are elsewhere."""
+    are_long = all(value.isdecimal() and len(value) > _SHORT for value in values)
+    return are_long and len(set(values)) == len(values)
+
+
+def _are_numbers(values: Sequence[str]) -> bool:
+    return all(map(str.isdecimal, values))
+
+
+def _is_short(values: Sequence[str]) -> bool:
+    """Tell whether all values are numbers of one or two digits."""
+    return all(value.isdecimal() and len(value) <= _SHORT for value in values)
+
+
+def _counts_copies(
+    columns: Sequence[Sequence[str]],
+    place: int,
+    candidates: Sequence[int],
+    separators: Sequence[str],
+) -> bool:
+    """Tell whether a part numbers the copies of each text: the short number in AB12_1.
+
+    After a minus, which may belong to a sum (45-7), its values must be few, and the other parts
+    have letters.
+    """
+    values, others = columns[place], [columns[other] for other in candidates if other != place]
+    if place == 0 or not others or not _is_short(values):
+        return False
+    if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
+        return False
+    are_few = _FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
+    have_letters = not any(map(_are_numbers, others))
+    return "-" not in "".join(separators) or (are_few and have_letters)
+
+
+def recur_in_folders(files: list[str], stems: list[str]) -> bool:
+    """Tell whether most names recur in other folders, and are few or numbers: AB12/1, CD34/1."""
+    folders = defaultdict[str, set[str]](set)
+    for file, stem in zip(files, stems, strict=True):
+        folders[stem].add(str(PurePosixPath(file).parent))
+    most_recur = 2 * sum(len(folders[stem]) > 1 for stem in stems) > len(stems)
+    return most_recur and (3 * len(folders) <= len(stems) or _is_short(tuple(folders)))
+
+
+def describe_place(stem: str, text: str) -> str:
+    """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
+    place = 0 if stem.startswith(text) else stem.rfind(text)
+    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
+    start = f"anything{before}" if before else ""
+    end = f"{after}anything" if after else ""
+    return f"{start}TEXT{end}"

@@ -1,0 +1,275 @@
+"""Read tables of file names and texts that people and other programs write: CSV, JSON, lists."""
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from captcha_ocr.errors import UsageError
+from captcha_ocr.system.files import open_regular
+
+_ENCODINGS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_COLUMN_NAMES = {  # the usual names of a column, in one word
+    "filename": {
+        "filename",
+        "filepath",
+        "file",
+        "path",
+        "image",
+        "imagename",
+        "imagepath",
+        "images",
+    }
+    | {"img", "id", "name"},
+    "text": {
+        "text",
+        "label",
+        "labels",
+        "word",
+        "words",
+        "transcription",
+        "code",
+        "captcha",
+        "solution",
+        "answer",
+    }
+    | {"target", "groundtruth", "gt"},
+    "split": {"split", "subset", "set"},
+    "confidence": {"confidence"},  # in a table that `eval` wrote
+}
+_FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGNORECASE)
+# Ends of names of other columns with texts
+_OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
+_WEAK_NAMES = {"id", "name"}  # of a column of numbers, beside one of file names
+_INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
+_EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
+# ="0012" and '0012: how people make a spreadsheet keep zeros
+_EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')
+_Key = TypeVar("_Key")
+_MAX_EXCERPT = 100  # characters of foreign text in a message
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: a file name, its text and its split, or the reason why the row cannot be
+    used.
+
+    is_reading: whether the table has a column of confidences, as those of `eval`.
+    """
+
+    number: int
+    filename: str = ""
+    text: str = ""
+    split: str = ""
+    problem: str | None = None
+    is_reading: bool = False
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a text, for a message."""
+    return text if len(text) <= _MAX_EXCERPT else text[:_MAX_EXCERPT] + "…"
+
+
+def detect_encoding(start: bytes, default: str = "utf-8") -> str:
+    """Return the encoding that the byte-order mark at the start of a file names.
+
+    The default without a mark.
+    """
+    return next(
+        (encoding for mark, encoding in _ENCODINGS.items() if start.startswith(mark)), default
+    )
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8, or in the encoding of its byte-order mark.
+
+    UsageError for any other file.
+    """
+    try:
+        with open_regular(path) as stream:
+            data = stream.read()
+        text = data.decode(detect_encoding(data))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        what = (
+            "is a spreadsheet: save it as CSV"
+            if data.startswith(b"PK")
+            else f"is not text in UTF-8 ({error.reason})"
+        )
+        raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
+    if "\0" in text:
+        raise UsageError(f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8")
+    return text
+
+
+def read_table(path: Path) -> list[Row]:
+    """Read the rows of a table; UsageError, with its first line, if it is not understood.
+
+    CSV with commas, semicolons or tabs, with a header (see COLUMNS) or rows of a file name and a
+    text; a file name, a blank and a text a line; JSON: a list of objects, an object a line, or one
+    object {file name: text}. `eval --csv` and `eval --json` write such tables.
+    """
+    text = read_text(path)
+    try:
+        rows = list(_read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_csv(text))
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise UsageError(f"{path} cannot be read as a labels file: {error}") from None
+    return rows
+
+
+def _read_json(text: str) -> Iterator[Row]:
+    """Yield the rows of a JSON document, or of a document a line.
+
+    Results of `eval` without a text are left out.
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=_refuse_repetition)
+    except json.JSONDecodeError as error:
+        if not error.msg.startswith("Extra data"):
+            raise
+        content = [json.loads(line) for line in io.StringIO(text, newline=None) if line.strip()]
+    documents = content if isinstance(content, list) else [content]
+    if isinstance(content, dict):
+        lists = [value for value in content.values() if isinstance(value, list)]
+        if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
+            documents = lists[0]  # {"images": [{…}, {…}]}
+        elif not _find_columns({key: key for key in content}):
+            content.pop("summary", None)
+            documents = [{"filename": name, "text": text} for name, text in content.items()]
+    for number, document in enumerate(documents, 1):
+        if not isinstance(document, dict):
+            raise ValueError(f"item {number} is no JSON object")
+        keys = _find_columns({key: key for key in document})
+        values = {column: document[key] for column, key in keys.items()}
+        if not {"error", "summary"} & document.keys() and values.get("text", "") is not None:
+            yield _make_row(number, values)
+
+
+def _refuse_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object.
+
+    ValueError if it has a key twice, of which the json module would keep the last.
+    """
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        if document.setdefault(key, value) != value:
+            raise ValueError(f"it gives {excerpt(key)!r} twice, with different values")
+    return document
+
+
+def _find_columns(names: Mapping[_Key, str]) -> dict[str, _Key]:
+    """Return the key of each column whose name is known.
+
+    ValueError if two of them mean the same.
+    """
+    columns: dict[str, _Key] = {}
+    normal = {key: re.sub(r"[\s_-]", "", name.lower()) for key, name in names.items()}
+    for column, known in _COLUMN_NAMES.items():
+        keys = [key for key, name in normal.items() if name in known]
+        keys = [key for key in keys if normal[key] not in _WEAK_NAMES] or keys
+        exact = [key for key in keys if normal[key] == column]
+        if len(keys) > 1 and len(exact) != 1:
+            both = " and ".join(repr(names[key]) for key in keys)
+            raise ValueError(f"its columns {both} both mean the {column}")
+        if keys:
+            columns[column] = (exact or keys)[0]
+    others = [key for key, name in normal.items() if name.endswith(_OTHER_TEXTS)]
+    others = [key for key in others if normal[key] not in _COLUMN_NAMES["text"]]
+    if "text" in columns and others:  # a class beside the text, or a text beside its correction
+        both = f"{names[columns['text']]!r} and {names[others[0]]!r}"
+        raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
+    return columns
+
+
+def _make_row(number: int, values: dict[str, Any]) -> Row:
+    """Return the row of a table's values; texts that are no texts are its problem."""
+    words = {}
+    is_reading = values.pop("confidence", None) is not None
+    for column, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
+            return Row(
+                number,
+                excerpt(str(values.get("filename", ""))),
+                problem=f"its {column} is no text: {excerpt(str(value))}",
+            )
+        words[column] = "" if value is None else str(value).strip().strip(_INVISIBLE).strip()
+    return Row(number, **words, is_reading=is_reading)
+
+
+def to_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as a document of CSV."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
+
+
+def mark_text(text: str) -> str:
+    """Return a text as a field of CSV that `_unmark_text` returns unchanged."""
+    return f'="{text}"' if _EXCEL_TEXT.fullmatch(text) else text
+
+
+def _unmark_text(field: str) -> str:
+    """Return the text in a field of CSV, without the marks that keep a spreadsheet from changing
+    it.
+    """
+    found = _EXCEL_TEXT.fullmatch(field)
+    return (found[1] or found[2] or "") if found else field
+
+
+def _read_csv(text: str) -> Iterator[Row]:
+    """Yield the rows of a CSV document, or of lines with a file name, a blank and a text."""
+    if separator_line := _EXCEL_SEPARATOR.match(text):
+        text = "\n" + text[separator_line.end() :]
+    stripped = [line.strip() for line in io.StringIO(text, newline=None)]
+    first = next(filter(None, stripped), "")
+    separator = max(",;\t", key=first.count)  # spreadsheets use the separator of the user's country
+    if separator in first:
+        reader = csv.reader(
+            io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True
+        )
+        lines = [(reader.line_num, list(map(str.strip, line))) for line in reader]
+    else:
+        lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]
+    lines = [(number, fields) for number, fields in lines if any(fields)]
+    columns, has_header = _read_header(lines[0][1] if lines else [])
+    if not columns:
+        raise ValueError(
+            "it needs a first line with filename,text (and, if wanted, split), or rows of a file "
+            f"name and a text; its first line is {excerpt(first)!r}"
+        )
+    width = len(lines[0][1])
+    for number, fields in lines[has_header:]:
+        if len(fields) > width:
+            yield Row(
+                number,
+                fields[columns["filename"]],
+                problem=f"it has {len(fields)} fields instead of {width}: "
+                f"put a text that contains {separator!r} in quotes",
+            )
+        else:
+            fields += [""] * (width - len(fields))
+            values = {column: fields[place] for column, place in columns.items()}
+            yield _make_row(number, {**values, "text": _unmark_text(values["text"])})
+
+
+def _read_header(fields: list[str]) -> tuple[dict[str, int], bool]:
+    """Return each column's place by a table's first line, and whether that is a header."""
+    columns = _find_columns(dict(enumerate(fields)))
+    if {"filename", "text"} <= columns.keys():
+        return columns, True
+    files = [place for place, field in enumerate(fields) if _FILE_NAME.fullmatch(field)]
+    if len(fields) == 2 and len(files) == 1:
+        return {"filename": files[0], "text": 1 - files[0]}, False
+    return {}, False

@@ -1,0 +1,77 @@
+"""The second model in the package: it reads the images of the `captcha` package, and is asked
+beside the general one.
+
+It is sure of foreign images, too, and knows capitals alone. So it answers only where the general
+model reads nearly the same, and nothing that it cannot know: lab notebook, 2026-11-26.
+"""
+
+from captcha_ocr.config import Lengths
+from captcha_ocr.errors import UsageError
+from captcha_ocr.inference.decoding import Reading, allowed_classes
+from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
+
+CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
+# Of the models in the package, in Reading.model
+MODEL_NAMES = {PRETRAINED: "general", CAPTCHA_PACKAGE_MODEL: "captcha"}
+CERTAIN = 0.97  # confidence of the general model from which this one never knew better
+# Between the texts of both models; 1 where the general one reads the longest text that the other
+# knows
+_MAX_EDITS = 2
+_ALIKE_IN_BOTH_CASES = "cosvwxz"
+_SURE_LETTER = 0.6  # confidence from which a lower-case letter is one
+
+
+def is_asked(charset: str | None, lengths: Lengths | None, fold_case: bool) -> bool:
+    """Tell whether the specialist is asked, where the general model was told this.
+
+    It is not if it does not know all these characters and lengths. Nor if case is folded: whether a
+    text has lower-case letters is then unknown.
+    """
+    try:
+        allowed_classes(read_model_config(CAPTCHA_PACKAGE_MODEL), charset, lengths)
+    except UsageError:
+        return False
+    return not fold_case
+
+
+def choose_reading(general: Reading, specialist: Reading, longest: int) -> Reading:
+    """Return the specialist's reading of an image if it is surer and nearly the same, else the
+    general one.
+
+    longest: the longest text that the specialist knows. It does not know lower-case letters either.
+    """
+    if (
+        specialist.confidence <= general.confidence
+        or len(general.text) > longest
+        or _has_lower_case(general)
+    ):
+        return general
+    max_edits = _MAX_EDITS if len(general.text) < longest else 1
+    return specialist if count_edits(general.text, specialist.text) <= max_edits else general
+
+
+def _has_lower_case(reading: Reading) -> bool:
+    """Tell whether a reading has a lower-case letter that is sure, and no capital's twin."""
+    return any(
+        each.character.islower()
+        and each.character not in _ALIKE_IN_BOTH_CASES
+        and each.confidence >= _SURE_LETTER
+        for each in reading.characters
+    )
+
+
+def count_edits(one: str, other: str) -> int:
+    """Return how many characters to insert, delete or replace between two texts, case folded
+    (Levenshtein 1966).
+    """
+    one, other = one.casefold(), other.casefold()
+    row = list(range(len(other) + 1))
+    for number, character in enumerate(one, 1):
+        above, row = row, [number]
+        for place, character_there in enumerate(other):
+            row.append(
+                min(
+                    above[place + 1] + 1, row[-1] + 1, above[place] + (character != character_there)
+                )
+            )
+    return row[-1]
