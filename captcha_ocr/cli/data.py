@@ -404,7 +404,7 @@ def inspect_images(
         from captcha_ocr.data.labels import LABELS_FILE
         from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
-        from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
+        from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import unused, writing_to
@@ -478,8 +478,8 @@ def list_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
-    from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
+    from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
     from captcha_ocr.system.console import ProgressBar
     from captcha_ocr.system.memory import keep_freed_memory
 

@@ -201,7 +201,7 @@ def train(
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr.diagnostics import cross_validation
+        from captcha_ocr.experiments import cross_validation
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run import TrainOptions
         from captcha_ocr.training.run_folder import BEST
@@ -343,7 +343,7 @@ def curve(
     from dataclasses import asdict
 
     with deferred():
-        from captcha_ocr.diagnostics import learning_curve as curves
+        from captcha_ocr.experiments import learning_curve as curves
         from captcha_ocr.training.run import TrainOptions
 
     def recipe_for(number: int) -> TrainConfig:

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.charset import split_characters
-from captcha_ocr.diagnostics.contact_sheet import (
+from captcha_ocr.pictures.contact_sheet import (
     COLUMNS,
     GAP,
     INDENT,

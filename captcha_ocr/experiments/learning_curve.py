@@ -100,7 +100,7 @@ def learning_curve(
     recipe: returns the configuration for a number of images. A number close to all of them is left out. The run folders
     are `out`/images-100 …; finished runs are left as they are. Writes curve.json and curve.png to `out`.
     """
-    from captcha_ocr.training.plots import draw_learning_curve, save_figure
+    from captcha_ocr.pictures.plots import draw_learning_curve, save_figure
 
     dataset = read_dataset([data])
     available = dataset.count("train")

@@ -7,7 +7,7 @@ from PIL import Image
 
 from captcha_ocr.config import PRESETS
 from captcha_ocr.metrics import Scores
-from captcha_ocr.training.plots import (
+from captcha_ocr.pictures.plots import (
     MAX_BARS,
     MAX_CELLS,
     draw_confusions,
