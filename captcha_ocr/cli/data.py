@@ -486,7 +486,7 @@ def list_wrong(
     keep_freed_memory()
     with ProgressBar("read", quiet) as bar:
         wrong = read_wrong(recognizer, found, bar.show)
-    rows = [(each.file, each.label, each.reading.text, each.reading.confidence) for each in wrong]
+    rows = [(label.file, label.text, reading.text, reading.confidence) for label, reading in wrong]
     lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
     lines += [
         f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}"

@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.options.declaration import words
 
 
 class Stopped(CaptchaOcrError):
@@ -30,15 +31,13 @@ class ChildRuns:
     ) -> None:
         """Run a command until it ends; options: by the names of their fields, such as `max_bytes`.
 
-        True stands for an option without a value. CaptchaOcrError with the last line of a command
-        that fails; Stopped if `stop` ended it.
+        CaptchaOcrError with the last line of a command that fails; Stopped if `stop` ended it.
         """
-        words = [name, *map(str, arguments), *_list_words(options)]
         with self.lock:
             if self.is_stopped:
                 raise Stopped("stopped")
             process = subprocess.Popen(
-                [sys.executable, "-m", "captcha_ocr", *words],
+                [sys.executable, "-m", "captcha_ocr", name, *map(str, arguments), *words(options)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -60,11 +59,3 @@ class ChildRuns:
             self.is_stopped = True
             for process in self.processes:
                 process.terminate()
-
-
-def _list_words(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield the words of options on a command line."""
-    for name, value in options.items():
-        yield f"--{name.replace('_', '-')}"
-        if value is not True:
-            yield str(value)

@@ -1,4 +1,4 @@
-"""Accuracy against the number of training images, and an extrapolation: how many more images a target needs."""
+"""Accuracy against the number of training images, and how many more images a target needs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,17 +19,17 @@ from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.run import TrainOptions
 from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
 
-IMAGE_COUNTS = tuple(
-    digit * 10**power for power in range(2, 8) for digit in (1, 3)
-)  # 100, 300, 1,000, …
-TARGETS = (0.95, 0.99)
-MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
-MAX_EXTRAPOLATION = 100  # times the largest number of images
+# 100, 300, 1,000, …
+IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))
 RESAMPLES = 200  # of the points, for the interval of the law
-MIN_STEP = 1.5  # ratio of all images to the next smaller number of them
 PLAN = Table({"images": 10, "epochs": 8, "preset": 10, "expected": 14})
 POINTS = Table({"images": 10, "exact match": 13, "tested": 9, "95 % interval": 20})
-CURVE_FILE, PICTURE_FILE, CURVE_FORMAT = "curve.json", "curve.png", "captcha-ocr curve"
+PICTURE_FILE = "curve.png"
+_CURVE_FILE, _CURVE_FORMAT = "curve.json", "captcha-ocr curve"
+_TARGETS = (0.95, 0.99)
+_MIN_LEARNT = 0.2  # exact match, below which a point says nothing about the next ones
+_MAX_EXTRAPOLATION = 100  # times the largest number of images
+_MIN_STEP = 1.5  # ratio of all images to the next smaller number of them
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,8 @@ class Point:
 
     def __str__(self) -> str:
         low, high = self.interval
-        interval = f"{low:.2%} to {high:.2%}"
-        return POINTS.row(
-            f"{self.images:,}", f"{self.exact_match:.2%}", f"{self.tested:,}", interval
-        )
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run of a learning curve: its training images, its epochs, and the seconds it is expected to take."""
-
-    images: int
-    epochs: int
-    preset: str
-    seconds: float
-
-    def __str__(self) -> str:
-        expected = duration(self.seconds) if self.seconds else "finished"
-        return PLAN.row(f"{self.images:,}", self.epochs, self.preset, expected)
+        cells = (f"{self.exact_match:.2%}", f"{self.tested:,}", f"{low:.2%} to {high:.2%}")
+        return POINTS.row(f"{self.images:,}", *cells)
 
 
 @dataclass(frozen=True)
@@ -95,125 +79,112 @@ def learning_curve(
     counts: Sequence[int] = (),
     options: TrainOptions = TrainOptions(),
 ) -> list[Point]:
-    """Train on the first 100, 300, 1,000, … images of the shards in `data`, or on `counts` of them, and test each run.
+    """Train on the first 100, 300, 1,000, … images of shards, or on `counts` of them, and test.
 
-    recipe: returns the configuration for a number of images. A number close to all of them is left out. The run folders
-    are `out`/images-100 …; finished runs are left as they are. Writes curve.json and curve.png to `out`.
+    recipe: returns the configuration for a number of images. A number close to all of them is left
+    out. The run folders are `out`/images-100 …; finished runs are left as they are. Writes
+    curve.json and curve.png to `out`.
     """
-    from captcha_ocr.pictures.plots import draw_learning_curve, save_figure
-
     dataset = read_dataset([data])
     available = dataset.count("train")
     check(dataset.count("test") > 0, f"{data} has no test set")
-    fewer = takewhile(lambda count: count * MIN_STEP <= available, IMAGE_COUNTS)
+    fewer = takewhile(lambda count: count * _MIN_STEP <= available, IMAGE_COUNTS)
     counts = sorted(set(counts)) or [*fewer, available]
-    check(
-        counts[-1] <= available,
-        f"{data} has only {counted(available, 'training image')}; use fewer --images",
-    )
+    images = counted(available, "training image")
+    check(counts[-1] <= available, f"{data} has only {images}; use fewer `images`")
     points = []
     with writing_to(out):
         runs = {out / f"images-{count}": recipe(count) for count in counts}
-        finished_runs = [
-            is_finished(folder, dataset, config, options) for folder, config in runs.items()
-        ]
+        finished_runs = [_is_finished(*run, dataset, options) for run in runs.items()]
         if not options.quiet:
-            tell_plan(plan(dataset, list(runs.values()), finished_runs, options))
+            tell_plan(dataset, list(runs.values()), finished_runs, options)
         for count, (folder, config) in zip(counts, runs.items(), strict=True):
             finished = train([data], folder, config, replace(options, advise=False))
             assert finished.test is not None, "there is a test set"
             points.append(Point(count, finished.test["exact"], finished.test["images"]))
             say(f"{POINTS.header}\n{points[-1]}", options.quiet)
-        law = fit_power_law(points)
-        found = {
-            "points": [asdict(point) for point in points],
-            "law": None if law is None else asdict(law),
-        }
-        write_atomic(out / CURVE_FILE, sealed({"format": CURVE_FORMAT, "version": 1, **found}))
-        marks = [(point.images, point.exact_match, point.interval) for point in points]
-        laws = [] if law is None else [law, *resampled_laws(points)]
-        figure = draw_learning_curve(marks, [each.exact_match for each in laws], TARGETS)
-        save_figure(figure, out / PICTURE_FILE)
+        _write_curve(out, points)
     return points
 
 
-def is_finished(folder: Path, dataset: Dataset, config: TrainConfig, options: TrainOptions) -> bool:
-    """Tell whether a run folder holds this run, finished; errors as `train`, such as for another run."""
+def _write_curve(out: Path, points: Sequence[Point]) -> None:
+    from captcha_ocr.pictures.plots import draw_learning_curve, save_figure  # slow: matplotlib
+
+    law = fit_power_law(points)
+    facts = {
+        "points": list(map(asdict, points)),
+        "law": None if law is None else asdict(law),
+    }
+    write_atomic(out / _CURVE_FILE, sealed({"format": _CURVE_FORMAT, "version": 1, **facts}))
+    marks = [(point.images, point.exact_match, point.interval) for point in points]
+    laws = [] if law is None else [law, *resampled_laws(points)]
+    figure = draw_learning_curve(marks, [law.exact_match for law in laws], _TARGETS)
+    save_figure(figure, out / PICTURE_FILE)
+
+
+def _is_finished(
+    folder: Path, config: TrainConfig, dataset: Dataset, options: TrainOptions
+) -> bool:
+    """Tell whether a run folder holds this run, finished; errors as `train`."""
     with ExitStack() as lock:
-        return (
-            inspect_folder(folder, dataset, config, options.starting(config), lock).finished
-            is not None
-        )
+        state = inspect_folder(folder, dataset, config, options.starting(config), lock)
+        return state.finished is not None
 
 
-def plan(
+def tell_plan(
     dataset: Dataset,
     configs: Sequence[TrainConfig],
     finished: Sequence[bool],
     options: TrainOptions,
-) -> list[Planned]:
-    """Return what each run of a curve takes; the rate of a preset is measured once, 0 s are left of a finished run."""
+) -> None:
+    """Print the runs of a curve, and how long all of them take; nothing for a finished run.
+
+    The rate of a preset is measured once.
+    """
     rates: dict[str, float] = {}
-    planned = []
+    lines, whole = [PLAN.header], 0.0
     for config, is_done in zip(configs, finished, strict=True):
-        images, seconds = config.images or dataset.count("train"), 0.0
+        images, expected = config.images or dataset.count("train"), "finished"
         epochs = derive_epochs(config, images) or PRESETS[config.preset].max_epochs
         if not is_done:
             if config.preset not in rates:
                 rates[config.preset] = measure_rate_of(dataset, config, options)
             seconds = epochs * epoch_seconds(images, dataset.count("val"), rates[config.preset])
-        planned.append(Planned(images, epochs, config.preset, seconds))
-    return planned
-
-
-def tell_plan(runs: Sequence[Planned]) -> None:
-    """Print the runs of a curve, and how long all of them take."""
-    whole = duration(sum(run.seconds for run in runs))
-    say(
-        "\n".join(
-            [
-                PLAN.header,
-                *map(str, runs),
-                f"expected   about {whole} for {counted(len(runs), 'run')}",
-            ]
-        )
-    )
+            whole, expected = whole + seconds, duration(seconds)
+        lines.append(PLAN.row(f"{images:,}", epochs, config.preset, expected))
+    lines.append(f"expected   about {duration(whole)} for {counted(len(configs), 'run')}")
+    say("\n".join(lines))
 
 
 def fit_power_law(points: Sequence[Point]) -> PowerLaw | None:
-    """Return the law that fits the points best; None if there are too few, or more images bring no gain.
+    """Return the law that fits the points best.
 
-    It fits a line to the logarithms, each weighted by the number of errors, which determines its precision.
+    None if there are too few, or more images bring no gain. It fits a line to the logarithms, each
+    weighted by the number of errors, which determines its precision.
     """
-    usable = [point for point in points if point.exact_match >= MIN_LEARNT]
+    usable = [point for point in points if point.exact_match >= _MIN_LEARNT]
     if len(usable) < 2:
         return None
-    errors = np.array(
-        [point.tested - point.exact + 0.5 for point in usable]
-    )  # + 0.5: 0 has no logarithm
-    shares = errors / np.array([point.tested + 1 for point in usable])
-    slope, height = np.polyfit(
-        np.log([point.images for point in usable]), np.log(shares), 1, w=np.sqrt(errors)
-    )
+    images, exact, tested = np.array([(p.images, p.exact, p.tested) for p in usable]).T
+    errors = tested - exact + 0.5  # + 0.5: 0 has no logarithm
+    shares = errors / (tested + 1)
+    slope, height = np.polyfit(np.log(images), np.log(shares), 1, w=np.sqrt(errors))
     return PowerLaw(math.exp(height), -float(slope)) if slope < -0.05 else None
 
 
 def resampled_laws(points: Sequence[Point]) -> list[PowerLaw]:
-    """Return the laws of points that are as likely, for an interval of what to expect (parametric bootstrap).
+    """Return the laws of points that are as likely: an interval of what to expect.
 
-    The exact match of each is drawn from its distribution given the tested images, with Jeffreys' prior.
+    The exact match of each is drawn from its distribution given the tested images, with Jeffreys'
+    prior (parametric bootstrap).
     """
     random = np.random.default_rng(0)
-    laws = []
-    for _ in range(RESAMPLES):
-        matches = [
-            random.beta(point.exact + 0.5, point.tested - point.exact + 0.5) for point in points
-        ]
-        drawn = [
-            Point(point.images, round(match * point.tested), point.tested)
-            for point, match in zip(points, matches, strict=True)
-        ]
-        laws.append(fit_power_law(drawn))
+
+    def resample(point: Point) -> Point:
+        match = random.beta(point.exact + 0.5, point.tested - point.exact + 0.5)
+        return replace(point, exact=round(match * point.tested))
+
+    laws = [fit_power_law([*map(resample, points)]) for _ in range(RESAMPLES)]
     return [law for law in laws if law is not None]
 
 
@@ -221,17 +192,16 @@ def outlook(points: Sequence[Point]) -> list[str]:
     """Return a sentence for every target: reached, or how many more images it needs."""
     law, largest = fit_power_law(points), points[-1].images
     sentences = []
-    for target in TARGETS:
+    for target in _TARGETS:
         reached = [point.images for point in points if point.exact_match >= target]
         needed = math.inf if law is None else law.images_for(target)
         if reached:
             sentence = f"reached with {counted(reached[0], 'image')}"
-        elif needed > MAX_EXTRAPOLATION * largest:
+        elif needed > _MAX_EXTRAPOLATION * largest:
             sentence = "cannot be extrapolated from these points"
         else:
-            more = max(
-                1, int(float(f"{max(0.0, needed - largest):.1e}"))
-            )  # two digits: it is not more precise
-            sentence = f"about {counted(more, 'more training image')}, extrapolated by a power law"
+            more = float(f"{needed - largest:.1e}")  # two digits: it is not more precise
+            images = counted(max(1, int(more)), "more training image")
+            sentence = f"about {images}, extrapolated by a power law"
         sentences.append(f"exact match {target:.0%}: {sentence}")
     return sentences

@@ -1,4 +1,7 @@
-"""A contact sheet: many small images in one picture, each with its name and text, or with what was read instead."""
+"""A contact sheet: many small images in one picture, each with its name and its text.
+
+Where a model reads another text, both stand below one another, and what differs is marked.
+"""
 
 import io
 from collections.abc import Sequence
@@ -6,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import chain, groupby, zip_longest
+from itertools import accumulate, chain, groupby, zip_longest
 from pathlib import Path
 
 from matplotlib.font_manager import FontEntry, findfont
@@ -22,20 +25,21 @@ from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 COLUMNS, ROWS = 6, 12
 TILE = (190, 72)  # pixels, width and height, for an image
 GAP = 10  # pixels between tiles
-NAME_SIZE, TEXT_SIZE = 12, 16  # pixels, of fonts
-LEADING = 1.3  # height of a line, in sizes of its font
-INDENT = 46  # pixels, for the words before texts
-GREY, MARK = (
-    "#555555",
-    "#FFC45C",
-)  # what differs stands on orange and is underlined: it takes no eye for colours
+_INDENT = 46  # pixels, for the words before texts
+_NAME_SIZE, _TEXT_SIZE = 12, 16  # pixels, of fonts
+_LEADING = 1.3  # height of a line, in sizes of its font
+_GREY = "#555555"
+_MARK = "#FFC45C"  # what differs is also underlined: it takes no eye for colours
 
 Fonts = dict[str, FontEntry]
 
 
 @dataclass(frozen=True)
 class Tile:
-    """An image or its file, the name to show, and its text. read: what a model reads instead, with its confidence."""
+    """An image or its file, the name to show, and its text.
+
+    read: what a model reads instead, with its confidence.
+    """
 
     image: Path | Image.Image
     name: str
@@ -45,168 +49,169 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Text below an image, in columns: each holds the characters that stand below one another, one or two.
+class TextBlock:
+    """Text below an image, in columns: each holds one character, or two below one another.
 
     A column of two different characters is marked. before: a word before each line.
     """
 
     columns: Sequence[tuple[str, ...]]
-    size: int = TEXT_SIZE
+    size: int = _TEXT_SIZE
     colour: str = "black"
     before: tuple[str, ...] = ()
+
+    @property
+    def height(self) -> int:
+        """The height in pixels, for a block that is no wider than a tile."""
+        return round(_LEADING * self.size) * len(self.columns[0])
+
+    @property
+    def indent(self) -> int:
+        """The pixels before the first column."""
+        return _INDENT if self.before else 0
 
 
 def draw_sheet(
     tiles: Sequence[Tile], path: Path, max_bytes: int = MAX_BYTES, rows: int = ROWS
 ) -> None:
-    """Write a PNG of the first tiles, as many as fit; the image stays empty if its file cannot be read."""
+    """Write a PNG of the first tiles, as many as fit; one whose file cannot be read stays empty."""
     tiles = tiles[: COLUMNS * rows]
-    blocks = [blocks_of(tile) for tile in tiles]
-    fonts = fonts_for(
-        {
-            *chain.from_iterable(
-                "".join(column) for tile in blocks for each in tile for column in each.columns
-            )
-        }
-    )
-    pieces = [[piece for each in tile for piece in wrap(each, fonts)] for tile in blocks]
-    lines = [
-        range(first, min(first + COLUMNS, len(tiles))) for first in range(0, len(tiles), COLUMNS)
-    ]
-    heights = [
-        TILE[1] + max(sum(map(height_of, pieces[number])) for number in line) + GAP
-        for line in lines
-    ]
-    sheet = Image.new("RGB", (len(lines[0]) * (TILE[0] + GAP) + GAP, sum(heights) + GAP), "white")
-    draw = ImageDraw.Draw(sheet)
-    y = GAP
-    for line, height in zip(lines, heights, strict=True):
-        for column, number in enumerate(line):
-            x = GAP + column * (TILE[0] + GAP)
-            draw.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
-            with suppress(ImageError):
-                source = tiles[number].image
-                image = fit(
-                    flatten(open_image(source, max_bytes), "RGB")
-                    if isinstance(source, Path)
-                    else source
-                )
-                sheet.paste(
-                    image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
-                )
-            below = y + TILE[1] + 2
-            for piece in pieces[number]:
-                write(draw, x, below, piece, fonts)
-                below += height_of(piece)
-        y += height
+    fonts = find_fonts(tiles)
+    texts = [lay_out_texts(tile, fonts) for tile in tiles]
+    heights = [TILE[1] + GAP + sum(block.height for block in blocks) for blocks in texts]
+    starts = range(0, len(tiles), COLUMNS)
+    tops = list(accumulate((max(heights[n : n + COLUMNS]) for n in starts), initial=GAP))
+    width = min(COLUMNS, len(tiles)) * (TILE[0] + GAP) + GAP
+    sheet = Image.new("RGB", (width, tops[-1]), "white")
+    canvas = ImageDraw.Draw(sheet)
+    for number, tile in enumerate(tiles):
+        x, y = GAP + number % COLUMNS * (TILE[0] + GAP), tops[number // COLUMNS]
+        canvas.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
+        with suppress(ImageError):
+            image = _load_image(tile.image, max_bytes)
+            place = (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
+            sheet.paste(image, place)
+        y += TILE[1] + 2
+        for block in texts[number]:
+            _write(canvas, x, y, block, fonts)
+            y += block.height
     picture = io.BytesIO()
     sheet.save(picture, format="PNG")
     write_atomic(path, picture.getvalue())
 
 
-def fit(image: Image.Image) -> Image.Image:
-    """Resize an image to the size of a tile; its proportions stay."""
-    scale = min(TILE[0] / image.width, TILE[1] / image.height)
-    return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+def find_fonts(tiles: Sequence[Tile]) -> Fonts:
+    """Return a font for each character below these tiles that a font has."""
+    characters = {*"confidence 0.123456789"}
+    for tile in tiles:
+        characters |= {*tile.name, *tile.text, *(tile.read or "")}
+    return fonts_for(characters)
 
 
-def blocks_of(tile: Tile) -> list[Block]:
-    """Return what stands below an image: its name and its text, or its label above what was read."""
-    name = Block([(cluster,) for cluster in split_characters(tile.name)], NAME_SIZE, GREY)
+def lay_out_texts(tile: Tile, fonts: Fonts) -> list[TextBlock]:
+    """Return what stands below an image, from top to bottom; no block is wider than a tile.
+
+    That is its name and its text, or its name, its label above what was read, and the confidence.
+    """
+    blocks = [_make_line(tile.name, _NAME_SIZE, _GREY)]
     if tile.read is None:
-        return [name, Block([(cluster,) for cluster in split_characters(tile.text)])]
-    confidence = Block(
-        [(character,) for character in f"confidence {tile.confidence:.2f}"], NAME_SIZE, GREY
-    )
-    return [name, Block(align(tile.text, tile.read), before=("label", "read")), confidence]
+        blocks.append(_make_line(tile.text, _TEXT_SIZE, "black"))
+    else:
+        blocks.append(TextBlock(align(tile.text, tile.read), before=("label", "read")))
+        blocks.append(_make_line(f"confidence {tile.confidence:.2f}", _NAME_SIZE, _GREY))
+    return [piece for block in blocks for piece in _wrap(block, fonts)]
+
+
+def _make_line(text: str, size: int, colour: str) -> TextBlock:
+    return TextBlock([(cluster,) for cluster in split_characters(text)], size, colour)
 
 
 def align(label: str, read: str) -> list[tuple[str, str]]:
-    """Return the characters of two texts in pairs, as seen from left to right; where a text has none, it is empty.
+    """Return the characters of two texts in pairs, as seen from left to right.
 
-    Texts of one length are compared position by position.
+    Where a text has none, it is empty. Texts of one length are compared position by position.
     """
-    one, other = split_characters(label), split_characters(read)
-    pairs = [*zip_longest(one, other, fillvalue="")]
-    if len(one) != len(other):
-        steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-        parts = (zip_longest(one[a:b], other[c:d], fillvalue="") for _, a, b, c, d in steps)
-        pairs = [*chain.from_iterable(parts)]
+    labelled, predicted = split_characters(label), split_characters(read)
+    pairs = [*zip_longest(labelled, predicted, fillvalue="")]
+    if len(labelled) != len(predicted):
+        pairs = []
+        steps = SequenceMatcher(None, labelled, predicted, autojunk=False).get_opcodes()
+        for _, a, b, c, d in steps:
+            pairs += zip_longest(labelled[a:b], predicted[c:d], fillvalue="")
     # What stands in a column: of two characters the one from right to left, if there is one.
     columns = [max(filter(None, pair), key=has_right_to_left) for pair in pairs]
     return [pairs[number] for number in visual_order(columns)]
 
 
-def wrap(block: Block, fonts: Fonts) -> list[Block]:
+def _wrap(block: TextBlock, fonts: Fonts) -> list[TextBlock]:
     """Break a block into pieces that are no wider than a tile, in characters that fonts have."""
-    room = TILE[0] - INDENT * bool(block.before)
     pieces: list[list[tuple[str, ...]]] = []
-    left = 0.0
-    for column in block.columns:
-        column = tuple(drawable(cluster, fonts) for cluster in column)
-        width = width_of(column, block.size, fonts)
-        if width > left:
+    room = 0.0
+    for clusters in block.columns:
+        column = tuple(_make_drawable(cluster, fonts) for cluster in clusters)
+        width = measure_width(column, block.size, fonts)
+        if width > room:
             pieces.append([])
-            left = room
+            room = TILE[0] - block.indent
         pieces[-1].append(column)
-        left -= width
+        room -= width
     return [replace(block, columns=piece) for piece in pieces]
 
 
-def drawable(cluster: str, fonts: Fonts) -> str:
-    """Return a character with its marks, or what stands for it if it is invisible or no font has it."""
+def _make_drawable(cluster: str, fonts: Fonts) -> str:
+    """Return a character with its marks, or what stands for what is invisible or has no font."""
     has_all = cluster.isprintable() and all(character in fonts for character in cluster)
     if cluster == " " or (len(cluster) > 1 and has_all):
         return cluster
     return "".join(visible(character, fonts) for character in cluster)
 
 
-def height_of(piece: Block) -> int:
-    """Return the height of a piece, in pixels."""
-    return round(LEADING * piece.size) * len(piece.columns[0])
-
-
-def width_of(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
+def measure_width(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
     """Return the width of a column, in pixels."""
-    return max(font_of(text, size, fonts).getlength(text) for text in column)
+    return max(_choose_font(text, size, fonts).getlength(text) for text in column)
 
 
-def font_of(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
+def _choose_font(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    return load_font(
-        fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0]), size
-    )
+    if text and text[0] in fonts:
+        return _load_font(fonts[text[0]].fname, size)
+    return _load_font(findfont(OWN_FONTS[0]), size)
 
 
-load_font = lru_cache(ImageFont.truetype)
+_load_font = lru_cache(ImageFont.truetype)
 
 
-def write(draw: ImageDraw.ImageDraw, x: int, y: int, piece: Block, fonts: Fonts) -> None:
-    """Write a piece of a block, with its upper left corner at (x, y)."""
-    line = round(LEADING * piece.size)
-    baselines = [y + number * line + round(0.75 * line) for number in range(len(piece.columns[0]))]
-    for word, baseline in zip(piece.before, baselines, strict=False):
-        draw.text((x, baseline), word, fill=GREY, font=font_of(word, NAME_SIZE, fonts), anchor="ls")
-    columns = piece.columns
-    if (
-        len(baselines) == 1
-    ):  # written together: the characters of many scripts are joined, or run from right to left
-        runs = groupby(
-            (text for (text,) in columns), key=lambda text: font_of(text, piece.size, fonts)
-        )
+def _load_image(image: Path | Image.Image, max_bytes: int) -> Image.Image:
+    """Return an image in the size of a tile; its proportions stay."""
+    if isinstance(image, Path):
+        image = flatten(open_image(image, max_bytes), "RGB")
+    scale = min(TILE[0] / image.width, TILE[1] / image.height)
+    return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+
+
+def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts: Fonts) -> None:
+    """Write a block that is no wider than a tile, with its upper left corner at (x, y)."""
+    columns = block.columns
+    line = round(_LEADING * block.size)
+    baselines = [y + number * line + round(0.75 * line) for number in range(len(columns[0]))]
+    for word, baseline in zip(block.before, baselines, strict=False):
+        font = _choose_font(word, _NAME_SIZE, fonts)
+        canvas.text((x, baseline), word, fill=_GREY, font=font, anchor="ls")
+    if len(baselines) == 1:
+        # Characters of many scripts are joined, or run from right to left: write them together.
+        texts = chain.from_iterable(columns)
+        runs = groupby(texts, key=lambda text: _choose_font(text, block.size, fonts))
         columns = [("".join(run),) for _, run in runs]
-    left = float(x + INDENT * bool(piece.before))
+    left = float(x + block.indent)
     for column in columns:
-        width = width_of(column, piece.size, fonts)
-        if len(set(column)) > 1:
-            draw.rectangle((left, y + 1, left + width - 1, y + height_of(piece) - 1), fill=MARK)
+        width = measure_width(column, block.size, fonts)
+        right, differs = left + width - 1, len(set(column)) > 1
+        if differs:
+            canvas.rectangle((left, y + 1, right, y + block.height - 1), fill=_MARK)
         for text, baseline in zip(column, baselines, strict=True):
-            font = font_of(text, piece.size, fonts)
+            font = _choose_font(text, block.size, fonts)
             start = left + (width - font.getlength(text)) / 2
-            draw.text((start, baseline), text, fill=piece.colour, font=font, anchor="ls")
-            if len(set(column)) > 1:
-                draw.line(
-                    (left, baseline + 3, left + width - 1, baseline + 3), fill="black", width=2
-                )
+            canvas.text((start, baseline), text, fill=block.colour, font=font, anchor="ls")
+            if differs:
+                canvas.line((left, baseline + 3, right, baseline + 3), fill="black", width=2)
         left += width

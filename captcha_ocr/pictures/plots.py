@@ -18,20 +18,17 @@ from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
-BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"  # also for the colour-blind (Okabe and Ito 2008)
-MAX_MARKED = 40  # epochs; the points of more make one thick line
 MAX_BARS = 20  # confusions
-MIN_CELLS, MAX_CELLS = (
-    8,
-    36,
-)  # rows, and columns, that the confusion matrix has room for, and that it shows
-CELL, BARS_WIDTH = (
-    0.25,
-    4.5,
-)  # inches: the side of a cell, and the width of all bars with their labels
-LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
-MOST_EXPECTED = 0.9998  # exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest
-MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
+MAX_CELLS = 36  # rows, and columns, that the confusion matrix shows
+_BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#666666"  # also for the colour-blind (Okabe, Ito 2008)
+_MAX_MARKED = 40  # epochs; the points of more make one thick line
+_MIN_CELLS = 8  # rows, and columns, that the confusion matrix has room for
+_CELL = 0.25  # inches: the side of a cell
+_BARS_WIDTH = 4.5  # inches: all bars with their labels
+_LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
+# Exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest.
+_MOST_EXPECTED = 0.9998
+_MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -42,68 +39,75 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainConfig) -> Figure:
-    """Draw loss and exact match in training and validation over the epochs, from the rows of metrics of epochs."""
+    """Draw loss and exact match over the epochs, in training and validation.
+
+    rows: the metrics of the epochs.
+    """
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    epochs, best = (
-        [row["epoch"] for row in rows],
-        next(row for row in rows if row["epoch"] == best_epoch),
-    )
-    for axes, what, title, value in (
-        (left, "loss", "loss (log scale)", f"{best['validation_loss']:.3g}"),
-        (right, "exact", "exact match (log scale of the error)", f"{best['validation_exact']:.2%}"),
-    ):
-        for kind, colour, line, size in (("training", RED, "--", 5), ("validation", BLUE, "-", 3)):
-            values = [row[f"{kind}_{what}"] for row in rows]
-            marker = "o" if len(rows) <= MAX_MARKED else ""
-            style: dict[str, Any] = {
-                "color": colour,
-                "linestyle": line,
-                "marker": marker,
-                "markersize": size,
-            }
-            axes.plot(epochs, values, label=kind, clip_on=False, **style)
-        axes.axvline(
-            best_epoch, color=GREY, linestyle=":", label=f"best epoch {best_epoch}: {value}"
-        )
-        axes.set_title(title)
-        axes.set_xlabel("epoch")
-        axes.set_xlim(0.5, epochs[-1] + 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
-        axes.grid(alpha=0.3)
-        axes.legend()
-    if any(
-        row["training_loss"] > 0 for row in rows
-    ):  # the loss of an alphabet of one character is 0
+    best = next(row for row in rows if row["epoch"] == best_epoch)
+    loss, exact = f"{best['validation_loss']:.3g}", f"{best['validation_exact']:.2%}"
+    _draw_metric(left, rows, "loss", f"best epoch {best_epoch}: {loss}", best_epoch)
+    _draw_metric(right, rows, "exact", f"best epoch {best_epoch}: {exact}", best_epoch)
+    left.set_title("loss (log scale)")
+    right.set_title("exact match (log scale of the error)")
+    # The loss of an alphabet of one character is 0.
+    if any(row["training_loss"] > 0 for row in rows):
         left.set_yscale("log")
         low, high = left.get_ylim()
         subs = (1, 2, 5) if high > 10 * low else range(1, 10)
         left.yaxis.set_major_locator(LogLocator(subs=subs) if high > 4 * low else AutoLocator())
         left.yaxis.set_major_formatter("{x:g}")
         left.yaxis.set_minor_locator(NullLocator())
-    scale_by_error(
-        right, [row[f"{kind}_exact"] for row in rows for kind in ("training", "validation")]
-    )
+    matches = [(row["training_exact"], row["validation_exact"]) for row in rows]
+    _scale_by_error(right, chain.from_iterable(matches))
     if best["training_loss"] > best["validation_loss"]:
-        figure.supxlabel(textwrap.fill(why_training_loss_is_higher(config), 130), fontsize=9)
+        figure.supxlabel(textwrap.fill(_explain_training_loss(config), 130), fontsize=9)
     return figure
 
 
-def why_training_loss_is_higher(config: TrainConfig) -> str:
-    """Explain a training loss above the validation loss by what only training images and labels go through."""
-    reasons = ["training images are augmented"] * config.augment
-    reasons += [f"training labels are smoothed (by {config.smoothing:g})"] * (config.smoothing > 0)
-    reasons += ["in training the characters that are hard to read count more"] * (config.focus > 0)
-    reasons += ["training loss is the mean over an epoch, and validation follows at its end"]
+def _draw_metric(
+    axes: Axes, rows: Sequence[dict[str, Any]], name: str, best: str, best_epoch: int
+) -> None:
+    """Draw a metric in training and validation over the epochs, and mark the best epoch."""
+    epochs = [row["epoch"] for row in rows]
+    for kind, colour, line, size in (("training", _RED, "--", 5), ("validation", _BLUE, "-", 3)):
+        axes.plot(
+            epochs,
+            [row[f"{kind}_{name}"] for row in rows],
+            label=kind,
+            clip_on=False,
+            color=colour,
+            linestyle=line,
+            marker="o" if len(rows) <= _MAX_MARKED else "",
+            markersize=size,
+        )
+    axes.axvline(best_epoch, color=_GREY, linestyle=":", label=best)
+    axes.set(xlabel="epoch", xlim=(0.5, epochs[-1] + 0.5))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _explain_training_loss(config: TrainConfig) -> str:
+    """Explain a training loss above the validation loss by what only training goes through."""
+    reasons = []
+    if config.augment:
+        reasons.append("training images are augmented")
+    if config.smoothing > 0:
+        reasons.append(f"training labels are smoothed (by {config.smoothing:g})")
+    if config.focus > 0:
+        reasons.append("in training the characters that are hard to read count more")
+    reasons.append("training loss is the mean over an epoch, and validation follows at its end")
     return f"Training loss is higher than validation loss: {'; '.join(reasons)}."
 
 
-def scale_by_error(axes: Axes, matches: Iterable[float]) -> None:
-    """Let an axis of exact match (0 to 1) grow with the logarithm of the error, and label it in percent.
+def _scale_by_error(axes: Axes, matches: Iterable[float]) -> None:
+    """Let an axis of exact match (0 to 1) grow with the logarithm of the error; label in percent.
 
     An error of 0 has no logarithm: 100 % stands at half of the smallest error.
     """
-    least = min([LEAST_ERROR, *((1 - match) / 2 for match in matches if match < 1)])
+    least = min([_LEAST_ERROR, *((1 - match) / 2 for match in matches if match < 1)])
     axes.set_yscale(
         "function", functions=(lambda y: -np.log10(np.maximum(1 - y, least)), lambda v: 1 - 10**-v)
     )
@@ -116,8 +120,9 @@ def scale_by_error(axes: Axes, matches: Iterable[float]) -> None:
 def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     """Draw the most frequent confusions as bars, and the matrix of the misread characters.
 
-    characters: the alphabet, in the order of rows and columns; an empty one is the text's end. The matrix has no
-    empty rows and columns; if it is too large, it has those of the most frequent confusions.
+    characters: the alphabet, in the order of rows and columns; an empty one is the text's end. The
+    matrix has no empty rows and columns; if it is too large, it has those of the most frequent
+    confusions.
     """
     wrong = {(true, read): count for true, read, count in scores.worst(len(scores.pairs))}
     title = f"wrong characters: {sum(wrong.values()):,} of {scores.pairs.total():,}"
@@ -125,32 +130,26 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
         figure = Figure(figsize=(6, 1))
         figure.text(0.5, 0.5, title, ha="center", va="center", fontsize=12)
         return figure
-    rows, columns = set[str](), set[str]()
-    for true, read in wrong:
-        if max(len(rows | {true}), len(columns | {read})) <= MAX_CELLS:
-            rows.add(true)
-            columns.add(read)
+    rows, columns = _choose_cells(list(wrong))
     bars = dict(islice(wrong.items(), MAX_BARS))
     shown = rows | columns | {*chain.from_iterable(bars)}
     fonts = fonts_for(shown - {""})
-    names = {
-        character: visible(character, fonts) if character else "nothing" for character in shown
-    }
+    names = {character: visible(character, fonts) for character in shown} | {"": "nothing"}
     families = [*dict.fromkeys(font.name for font in fonts.values()), *OWN_FONTS]
-    width, height = (CELL * max(MIN_CELLS, len(side)) + 1 for side in (columns, rows))
-    figure = Figure(
-        figsize=(BARS_WIDTH + width, max(height, CELL * len(bars)) + 1), layout="constrained"
-    )
+    width = _CELL * max(_MIN_CELLS, len(columns)) + 1
+    height = max(_CELL * max(_MIN_CELLS, len(rows)) + 1, _CELL * len(bars)) + 1
+    figure = Figure(figsize=(_BARS_WIDTH + width, height), layout="constrained")
     figure.suptitle(title)
-    left, right = figure.subplots(1, 2, width_ratios=(BARS_WIDTH, width))
+    left, right = figure.subplots(1, 2, width_ratios=(_BARS_WIDTH, width))
     # The marks (U+200E) keep true before read between characters of scripts from right to left.
     labels = [f"\u200e{names[true]} → \u200e{names[read]}" for true, read in bars]
-    draw_bars(left, labels, list(bars.values()), families)
-    across, down = ([c for c in characters if c in side] for side in (columns, rows))
-    matrix = np.array([[wrong.get((true, read), 0) for read in across] for true in down])
-    draw_matrix(
-        right, matrix, [names[true] for true in down], [names[read] for read in across], families
-    )
+    _draw_bars(left, labels, list(bars.values()), families)
+    down = [character for character in characters if character in rows]
+    across = [character for character in characters if character in columns]
+    cells = [wrong.get((true, read), 0) for true in down for read in across]
+    matrix = np.array(cells).reshape(len(down), len(across))
+    shown_names = names.__getitem__
+    _draw_matrix(right, matrix, [*map(shown_names, down)], [*map(shown_names, across)], families)
     misread = len({true for true, _ in wrong})
     part = f"{len(rows)} of " if len(rows) < misread else ""
     errors = counted(int(matrix.sum()), "error")
@@ -158,28 +157,38 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     return figure
 
 
-def draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[str]) -> None:
+def _choose_cells(confusions: Sequence[tuple[str, str]]) -> tuple[set[str], set[str]]:
+    """Return the rows and the columns of a matrix that holds the first of these confusions."""
+    rows, columns = set[str](), set[str]()
+    for true, read in confusions:
+        if max(len(rows | {true}), len(columns | {read})) <= MAX_CELLS:
+            rows.add(true)
+            columns.add(read)
+    return rows, columns
+
+
+def _draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[str]) -> None:
     """Draw horizontal bars with their counts, the first on top."""
-    bars = axes.barh(range(len(counts)), counts, color=BLUE, height=0.7)
+    bars = axes.barh(range(len(counts)), counts, color=_BLUE, height=0.7)
     axes.bar_label(bars, [f"{count:,}" for count in counts], padding=3, fontsize=9)
     axes.set_yticks(range(len(counts)), labels, fontsize=10, family=families)
-    axes.set_ylim(max(len(counts), MIN_CELLS) - 0.5, -0.5)
+    axes.set_ylim(max(len(counts), _MIN_CELLS) - 0.5, -0.5)
     axes.set_title("most frequent confusions (true → read)", fontsize=10)
     axes.margins(x=0.12)
     axes.xaxis.set_visible(False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
 
-def draw_matrix(
+def _draw_matrix(
     axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[str], families: list[str]
 ) -> None:
     """Draw the counts of a matrix in square cells, the first row on top."""
+    most = matrix.max()
     axes.pcolormesh(
-        matrix, cmap="Blues", vmin=0, vmax=1.2 * matrix.max(), edgecolors="lightgrey", linewidth=0.5
+        matrix, cmap="Blues", vmin=0, vmax=1.2 * most, edgecolors="lightgrey", linewidth=0.5
     )
     axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(0, max(len(columns), MIN_CELLS))
-    axes.set_ylim(max(len(rows), MIN_CELLS), 0)
+    axes.set(xlim=(0, max(len(columns), _MIN_CELLS)), ylim=(max(len(rows), _MIN_CELLS), 0))
     axes.spines[:].set_visible(False)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -191,17 +200,15 @@ def draw_matrix(
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=9, family=families)
     axes.tick_params(length=0)
     for row, column in zip(*matrix.nonzero(), strict=True):
-        count = matrix[row, column]
-        colour = "white" if count > 0.8 * matrix.max() else "black"
-        size = min(8, 24 / len(str(count)))
+        count = str(matrix[row, column])
         axes.text(
             column + 0.5,
             row + 0.5,
-            str(count),
+            count,
             ha="center",
             va="center",
-            fontsize=size,
-            color=colour,
+            fontsize=min(8, 24 / len(count)),
+            color="white" if matrix[row, column] > 0.8 * most else "black",
         )
 
 
@@ -210,67 +217,70 @@ def draw_learning_curve(
     laws: Sequence[Callable[[float], float]],
     targets: Sequence[float],
 ) -> Figure:
-    """Draw exact match against the number of images, from points (images, exact match, its 95 % interval).
+    """Draw exact match against the number of images.
 
-    laws: the exact match to expect of a number of images, and the same from points that are as likely; none if there is
-    no law. targets: exact matches to mark. All shares are 0 to 1.
+    points: (images, exact match, its 95 % interval). laws: the exact match to expect of a number
+    of images, and the same from points that are as likely; none if there is no law. targets: exact
+    matches to mark. All shares are 0 to 1.
     """
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     images, matches, intervals = zip(*points, strict=True)
     lows, highs = zip(*intervals, strict=True)
-    shown = [*matches]
-    axes.plot(images, matches, color=BLUE, marker="o", label="measured", clip_on=False)
-    axes.vlines(images, lows, highs, color=BLUE)  # the band of a single point has no width
+    axes.plot(images, matches, color=_BLUE, marker="o", label="measured", clip_on=False)
+    axes.vlines(images, lows, highs, color=_BLUE)  # the band of a single point has no width
     axes.fill_between(
         images,
         lows,
         highs,
-        color=BLUE,
+        color=_BLUE,
         alpha=0.2,
         linewidth=0,
         label="95 % interval of the measured",
     )
+    shown, end = [*matches], images[-1]
     if laws:
-        counts = np.geomspace(images[0], 10 * images[-1], 100)
-        expected = np.array([[law(count) for count in counts] for law in laws])
+        end = 10 * images[-1]
+        counts = np.geomspace(images[0], end, 100)
+        expected = np.array([[*map(law, counts)] for law in laws])
         low, high = np.percentile(expected, (2.5, 97.5), axis=0)
         axes.plot(
-            counts, expected[0], color=RED, linestyle="--", label="extrapolated by a power law"
+            counts, expected[0], color=_RED, linestyle="--", label="extrapolated by a power law"
         )
         axes.fill_between(
-            counts, low, high, color=RED, alpha=0.15, linewidth=0, label="95 % interval of the law"
+            counts, low, high, color=_RED, alpha=0.15, linewidth=0, label="95 % interval of the law"
         )
-        shown.append(min(expected[0].max(), MOST_EXPECTED))
-    beside = axes.get_yaxis_transform()
+        shown.append(min(expected[0].max(), _MOST_EXPECTED))
     for target in targets:
-        axes.axhline(target, linewidth=1, linestyle=":", color=GREY)
+        axes.axhline(target, linewidth=1, linestyle=":", color=_GREY)
         axes.text(
             1.01,
             target,
             f"target {100 * target:g} %",
-            transform=beside,
+            transform=axes.get_yaxis_transform(),
             va="center",
             fontsize=9,
-            color=GREY,
+            color=_GREY,
         )
-    scale_by_error(axes, shown)
+    _scale_by_error(axes, shown)
     axes.set_xscale("log")
-    axes.set_xticks(ticks_at(images, 10 * images[-1] if laws else images[-1]))
+    axes.set_xticks(_place_ticks(images, end))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("training images")
-    axes.set_ylabel("exact match (log scale of the error)")
+    axes.set(xlabel="training images", ylabel="exact match (log scale of the error)")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
-def ticks_at(counts: Sequence[int], end: float) -> list[float]:
-    """Return the ticks of a log axis: counts, then 1, 3, 10, … times a power of ten up to `end`, if they have room."""
-    beyond = LogLocator(subs=(1, 3)).tick_values(counts[-1], end) if end > counts[-1] else ()
-    ticks: list[float] = []
-    for tick in (*counts, *(tick for tick in beyond if counts[-1] < tick <= end)):
-        if not ticks or np.log(tick / ticks[-1]) > MIN_BETWEEN_TICKS * np.log(end / counts[0]):
+def _place_ticks(counts: Sequence[int], end: float) -> list[float]:
+    """Return the ticks of a log axis that have room: counts, then 1, 3, 10, … up to `end`."""
+    places: list[float] = [*counts]
+    if end > counts[-1]:
+        beyond = LogLocator(subs=(1, 3)).tick_values(counts[-1], end)
+        places += [tick for tick in beyond if counts[-1] < tick <= end]
+    ticks = places[:1]
+    for tick in places[1:]:
+        if np.log(tick / ticks[-1]) > _MIN_BETWEEN_TICKS * np.log(end / counts[0]):
             ticks.append(tick)
     return ticks

@@ -100,7 +100,7 @@ def test_a_number_of_images_close_to_all_of_them_is_left_out(
         raise InterruptedError
 
     monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (10, 30, 100))
-    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.plan", stop)
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.tell_plan", stop)
     monkeypatch.setattr("captcha_ocr.data.shards.Dataset.count", lambda self, split: available)
     with pytest.raises(InterruptedError):
         learning_curve(shards, tmp_path, lambda number: TrainConfig(images=number), (), LOUD)
