@@ -89,7 +89,6 @@ def _encode_png(image: Image.Image) -> bytes:
 
 
 def _measure_reading(recognizer: Recognizer, files: list[bytes]) -> float:
-    """Return the images per second, after a warm-up."""
     with closing(recognizer.read_all(cycle(files))) as readings:
         list(islice(readings, DRAWN))
         started, count = time.perf_counter(), 0

@@ -154,5 +154,4 @@ def _format_model(model: dict[str, Any]) -> str:
 
 
 def _format_variables(variables: dict[str, str]) -> str:
-    """Format environment variables as a shell sets them."""
     return ", ".join(f"{name}={value}" for name, value in variables.items())

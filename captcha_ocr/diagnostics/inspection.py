@@ -143,7 +143,6 @@ class Inspection:
         return "\n".join([f"{name:14}{in_one_line(words)}" for name, words in rows if words])
 
     def _describe_texts(self) -> list[tuple[str, str]]:
-        """Return what the labels hold, for people; nothing without labels."""
         if not self.texts:
             return []
         lengths = [f"{length} {count:,}" for length, count in self.lengths.items()]
@@ -237,7 +236,6 @@ def _name_with_text(label: Label) -> str:
 
 
 def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
-    """Describe the network's input for images like `seen`, and why it is grey or in colour."""
     config = with_preset(config, selected, seen)
     size = config.input_size(derived_size(seen, selected.lengths.longest))
     before = f"{seen.width}x{seen.height}"
@@ -250,7 +248,6 @@ def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) 
 
 
 def _shorten_list(words: Sequence[str], rest: str = "more") -> list[str]:
-    """Return the first words, and how many more there are."""
     if len(words) <= _MAX_LISTED:
         return [*words]
     return [*words[:_MAX_LISTED], f"{len(words) - _MAX_LISTED:,} {rest}"]
@@ -268,16 +265,22 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     advice += _advise_on_typing_errors(inspection)
     rare = "".join(character for character, count in characters.items() if count < _MIN_TEXTS)
     if rare:
-        few = f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}"
-        advice.append(f"{few}: add more, or they will be misread")
+        advice.append(
+            f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}: "
+            "add more, or they will be misread"
+        )
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
     if both:
-        what = f"{shorten(both)} occur in both cases: prepare reads them as one case"
-        advice.append(f"{what}; `case_sensitive` keeps both")
+        advice.append(
+            f"{shorten(both)} occur in both cases: prepare reads them as one case; "
+            "`case_sensitive` keeps both"
+        )
     if inspection.conflicts:
         times = counted(len(inspection.conflicts), "time")
-        what = f"the same image has different labels, {times}: correct them"
-        advice.append(f"{what}; prepare leaves the image out")
+        advice.append(
+            f"the same image has different labels, {times}: correct them; "
+            "prepare leaves the image out"
+        )
     proportions = [width / height for width, height in inspection.sizes]
     if max(proportions) > _MAX_STRETCH * min(proportions):
         advice.append("the images have different proportions: all are stretched to one size")
@@ -288,23 +291,25 @@ def advice_on_images(inspection: Inspection) -> list[str]:
 
 def _advise_labelling(contents: Found) -> str:
     file, reason = next(iter(contents.problems.items()))
-    write = "write the texts into a labels.csv with the columns filename,text"
-    draft = "the next command writes a draft, a model's readings, for you to correct"
     why = "; ".join([f"{file}: {reason}", *contents.hints])
-    return f"no image has a label ({why}): {write}; {draft}"
+    return (
+        f"no image has a label ({why}): write the texts into a labels.csv with the columns "
+        "filename,text; the next command writes a draft, a model's readings, for you to correct"
+    )
 
 
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
     """Return what to do with texts that a spreadsheet or a model may have written."""
     advice = advice_on_spreadsheet(texts) if contents.has_table else []
     if contents.readings:
-        checked = "check every row, then delete the column confidence of the table"
-        advice.append(f"{counted(contents.readings, 'text')} are a model's readings: {checked}")
+        advice.append(
+            f"{counted(contents.readings, 'text')} are a model's readings: check every row, "
+            "then delete the column confidence of the table"
+        )
     return advice
 
 
 def _advise_on_typing_errors(inspection: Inspection) -> list[str]:
-    """Name the characters that a single text has among many, with their files."""
     if len(inspection.labels) < _MANY_LABELS:
         return []
     counts, places = inspection.characters, dict[str, str]()
@@ -312,18 +317,18 @@ def _advise_on_typing_errors(inspection: Inspection) -> list[str]:
         for character in split_characters(label.text):
             if counts[character] == 1:
                 places[character] = f"{character!r} ({label.file})"
-    if not places:
-        return []
-    named = [place for _, place in sorted(places.items())]
-    return [f"one text alone has {_join_first(named)}: a typing error?"]
+    named = [places[character] for character in sorted(places)]
+    return [f"one text alone has {_join_first(named)}: a typing error?"] if named else []
 
 
 def advice_on_wrong(wrong: int, labels: int) -> list[str]:
     """Return what it means that a model reads nearly all images differently from their labels."""
     if wrong < _NEARLY_ALL * labels:
         return []
-    why = "the labels do not belong to the images, or the model is for another design"
-    return [f"{wrong:,} of {labels:,} images are read differently from their labels: {why}"]
+    return [
+        f"{wrong:,} of {labels:,} images are read differently from their labels: "
+        "the labels do not belong to the images, or the model is for another design"
+    ]
 
 
 def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
@@ -337,13 +342,15 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     shorter = sum(len(text) < longest for text in numbers)
     if are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9):
         few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
-        what = f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros"
-        advice.append(f"{what}; {again}")
+        advice.append(
+            f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}"
+        )
     rewritten = list(dict.fromkeys(filter(_REWRITTEN.fullmatch, texts)))
     are_few = len(rewritten) < _MAX_SHARE_REWRITTEN * len(set(texts))
     if rewritten and (are_few or all(text.endswith(".0") for text in rewritten)):
-        what = f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts"
-        advice.append(f"{what}; {again}")
+        advice.append(
+            f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}"
+        )
     return advice
 
 

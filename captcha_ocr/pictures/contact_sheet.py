@@ -182,7 +182,6 @@ _load_font = lru_cache(ImageFont.truetype)
 
 
 def _load_image(image: Path | Image.Image, max_bytes: int) -> Image.Image:
-    """Return an image in the size of a tile; its proportions stay."""
     if isinstance(image, Path):
         image = flatten(open_image(image, max_bytes), "RGB")
     scale = min(TILE[0] / image.width, TILE[1] / image.height)
@@ -190,7 +189,6 @@ def _load_image(image: Path | Image.Image, max_bytes: int) -> Image.Image:
 
 
 def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts: Fonts) -> None:
-    """Write a block that is no wider than a tile, with its upper left corner at (x, y)."""
     columns = block.columns
     line = round(_LEADING * block.size)
     baselines = [y + number * line + round(0.75 * line) for number in range(len(columns[0]))]

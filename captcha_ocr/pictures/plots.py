@@ -69,7 +69,6 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
 def _draw_metric(
     axes: Axes, rows: Sequence[dict[str, Any]], name: str, best: str, best_epoch: int
 ) -> None:
-    """Draw a metric in training and validation over the epochs, and mark the best epoch."""
     epochs = [row["epoch"] for row in rows]
     for kind, colour, line, size in (("training", _RED, "--", 5), ("validation", _BLUE, "-", 3)):
         axes.plot(
@@ -90,7 +89,6 @@ def _draw_metric(
 
 
 def _explain_training_loss(config: TrainConfig) -> str:
-    """Explain a training loss above the validation loss by what only training goes through."""
     reasons = []
     if config.augment:
         reasons.append("training images are augmented")
@@ -168,7 +166,6 @@ def _choose_cells(confusions: Sequence[tuple[str, str]]) -> tuple[set[str], set[
 
 
 def _draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[str]) -> None:
-    """Draw horizontal bars with their counts, the first on top."""
     bars = axes.barh(range(len(counts)), counts, color=_BLUE, height=0.7)
     axes.bar_label(bars, [f"{count:,}" for count in counts], padding=3, fontsize=9)
     axes.set_yticks(range(len(counts)), labels, fontsize=10, family=families)
@@ -182,7 +179,6 @@ def _draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[
 def _draw_matrix(
     axes: Axes, matrix: np.ndarray, rows: list[str], columns: list[str], families: list[str]
 ) -> None:
-    """Draw the counts of a matrix in square cells, the first row on top."""
     most = matrix.max()
     axes.pcolormesh(
         matrix, cmap="Blues", vmin=0, vmax=1.2 * most, edgecolors="lightgrey", linewidth=0.5

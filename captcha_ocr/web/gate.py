@@ -98,11 +98,9 @@ class Gate:
 
     @cached_property
     def _endpoints(self) -> frozenset[str]:
-        """The paths that the log and the figures name."""
         return frozenset(route.path for route in self.app.routes if isinstance(route, Route))
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """Count a request, and write its line into the log."""
         endpoint = scope["path"] if scope["path"] in self._endpoints else _OTHER_ENDPOINT
         self.metrics.observe(endpoint, status, seconds)
         if self.log is None:

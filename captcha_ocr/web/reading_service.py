@@ -4,11 +4,11 @@ import asyncio
 import json
 import re
 import threading
-from dataclasses import dataclass
+from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from starlette.applications import Starlette
@@ -51,23 +51,12 @@ _MAX_WAITING = 40  # images that wait for each thread; more get 503
 _RETRY_AFTER_S = 1
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """An image that waits to be read by a recognizer, which may have the options of one request."""
 
     recognizer: Recognizer
     image: Source
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Reading | ImageError]"
-
-    def finish(self, result: Reading | ImageError | BaseException) -> None:
-        """Give the result to who waits for it; called in the thread of the event loop."""
-        if self.future.done():  # the client went away
-            return
-        if isinstance(result, (Reading, ImageError)):
-            self.future.set_result(result)
-        else:
-            self.future.set_exception(result)
+    result: "Future[Reading | ImageError]"
 
 
 class _ReadingThreads:
@@ -87,35 +76,34 @@ class _ReadingThreads:
 
     async def read(self, recognizer: Recognizer, image: Source) -> Reading | ImageError:
         """Return what a recognizer reads, or the ImageError; the event loop goes on meanwhile."""
-        loop = asyncio.get_running_loop()
-        job = _Job(recognizer, image, loop, loop.create_future())
+        job = _Job(recognizer, image, Future())
         self.waiting.put(job)
-        return await job.future
+        return await asyncio.wrap_future(job.result)
 
     def _work(self) -> None:
-        """Read what waits, for ever."""
         while True:
             jobs = self._take_jobs()
             for recognizer in {job.recognizer for job in jobs}:
                 _read_together([job for job in jobs if job.recognizer is recognizer])
 
     def _take_jobs(self) -> list[_Job]:
-        """Wait for a job, and take it with those behind it."""
+        """Wait for a job, and take it with those behind it; none whose client went away."""
         with self.lock:
             first = self.waiting.get()
             following = min(_MAX_AT_ONCE - 1, self.waiting.qsize())
-            return [first, *(self.waiting.get_nowait() for _ in range(following))]
+            jobs = [first, *(self.waiting.get_nowait() for _ in range(following))]
+        return [job for job in jobs if job.result.set_running_or_notify_cancel()]
 
 
 def _read_together(jobs: list[_Job]) -> None:
-    """Read images with the one recognizer that all of these jobs have."""
-    results: list[Reading | ImageError | BaseException]
     try:
         results = list(jobs[0].recognizer.read_all([job.image for job in jobs]))
     except BaseException as error:
-        results = [error] * len(jobs)
+        for job in jobs:
+            job.result.set_exception(error)
+        return
     for job, result in zip(jobs, results, strict=True):
-        job.loop.call_soon_threadsafe(job.finish, result)
+        job.result.set_result(result)
 
 
 class ReadingService:

@@ -35,7 +35,6 @@ class _TimedProtocol(H11Protocol):
             min(self.connections, key=_due_time).transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; the deadline holds until the request is complete."""
         super().data_received(data)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._set_deadline()
@@ -43,12 +42,10 @@ class _TimedProtocol(H11Protocol):
             self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self._cancel_deadline()
         super().connection_lost(exc)
 
     def _set_deadline(self) -> None:
-        """Disconnect the client unless the request is here in time."""
         if self.deadline is None:
             self.deadline = self.loop.call_later(REQUEST_S, self.transport.abort)
 
@@ -59,7 +56,6 @@ class _TimedProtocol(H11Protocol):
 
 
 def _due_time(connection: object) -> float:
-    """Return when a request must have arrived, on the clock of the event loop."""
     if isinstance(connection, _TimedProtocol) and connection.deadline is not None:
         return connection.deadline.when()
     return math.inf

@@ -58,7 +58,6 @@ class Guesser:
             self.worker.join()
 
     def _read(self, numbers: list[int], stopped: threading.Event) -> None:
-        """Read images until the end, or until `stopped` is set."""
         for first in range(0, len(numbers), _AT_ONCE):
             part = numbers[first : first + _AT_ONCE]
             results = self.recognizer.read_all([self.paths[number] for number in part])

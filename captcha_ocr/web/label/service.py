@@ -86,12 +86,10 @@ class _LabelService:
         return {"saved": saved, **self._view_next()}
 
     def _undo(self, _: dict[str, Any]) -> dict[str, Any]:
-        """Take the last label back, and return its image."""
         number = self.session.store.undo().number
         return {"image": self.session.view(number), "progress": self.session.progress()}
 
     def _view_next(self) -> dict[str, Any]:
-        """Return the next image, None at the end, and the progress."""
         number = self.session.next_number()
         image = None if number is None else self.session.view(number)
         return {"image": image, "progress": self.session.progress()}
@@ -100,7 +98,6 @@ class _LabelService:
         return JSONResponse(await run_in_threadpool(self._view_next))
 
     async def _show_image(self, request: Request) -> Response:
-        """Answer with an image that was labelled before, or is to be labelled later."""
         number = request.path_params["number"]
         return JSONResponse(await run_in_threadpool(self.session.view, number))
 

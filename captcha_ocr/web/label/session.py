@@ -64,7 +64,6 @@ class LabelSession:
         return [entry.number for entry in self.store.entries if entry.text is None]
 
     def _tested_numbers(self) -> list[int]:
-        """Return the numbers of the labelled test images."""
         entries = self.store.entries
         return [entry.number for entry in entries if entry.text and entry.split == "test"]
 
@@ -125,7 +124,6 @@ class LabelSession:
         return entry
 
     def _note(self, entry: Entry) -> None:
-        """Append what a label took to the journal: seconds, and what its guess was worth."""
         guess = self.guesser.guesses.get(entry.number)
         shown_at = self.shown_at.pop(entry.number, None)
         line = {
@@ -148,7 +146,6 @@ class LabelSession:
             self.guesser.start(self.open_numbers(), trained)
 
     def _count_right(self, recognizer: Recognizer) -> int:
-        """Return how many of the validation images a model reads as they are labelled."""
         labels = [
             Label(entry.file, entry.text)
             for entry in self.store.entries
@@ -181,7 +178,6 @@ class LabelSession:
         return result
 
     def _score_model(self) -> tuple[int, int]:
-        """Return how many test images the model reads right, and how many it was tested on."""
         if self.points:
             return self.points[-1].exact, self.points[-1].tested
         guesses = self.guesser.guesses

@@ -131,7 +131,6 @@ class LabelStore:
         return csv_of([_COLUMNS, *rows]).encode()
 
     def _write(self, number: int, text: str | None) -> Entry:
-        """Write the table with one text changed."""
         if self._read_stamp() != self.stamp:
             self._load()
             raise Conflict(f"another program changed {self.table}; it was read again")
