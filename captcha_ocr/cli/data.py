@@ -38,6 +38,7 @@ from captcha_ocr.cli.options import (
     size_option,
     workers_option,
 )
+from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.config import (
     FEWEST,
     MAX_FOLDS,
@@ -426,7 +427,7 @@ def inspect_images(
     )
     lines = [str(found), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
-    advice = facts["advice"]
+    advice = facts["advice"] = list(map(with_flags, facts["advice"]))
     with writing_to(out):
         tiles = [
             Tile(folder / label.file, label.file, label.text)

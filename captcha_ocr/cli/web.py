@@ -22,6 +22,7 @@ from captcha_ocr.cli.options import (
     quiet_option,
     reading_model_option,
 )
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import (
@@ -179,17 +180,18 @@ def label(
         click.echo(f"page       http://127.0.0.1:{port}/#token={token}", err=True)
         session.start()
         try:
-            run(guard_labelling(session, hosts, token), listener)
+            run(guard_labelling(session, hosts, token, word_command), listener)
         finally:
             session.stop()
         progress = session.progress()
+        commands = list(map(word_command, session.next_commands()))
         people = session.score_answers() if blind else ""
     if not quiet:
         click.echo(
             f"labelled   {progress['labelled']:,} of {progress['images']:,} images", err=True
         )
-        if progress["commands"]:
-            click.echo("next       " + "\n           ".join(progress["commands"]), err=True)
+        if commands:
+            click.echo("next       " + "\n           ".join(commands), err=True)
     if people:
         click.echo(people)
 

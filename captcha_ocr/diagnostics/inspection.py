@@ -5,7 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, filterfalse
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ class Inspection:
     @property
     def texts(self) -> list[str]:
         """The labels' texts; none without labels."""
-        return [label.text for label in self.labels] if self.contents.labels else []
+        labels = self.labels if self.contents.labels else []
+        return [label.text for label in labels]
 
     @property
     def lengths(self) -> Counter[int]:
@@ -181,10 +183,12 @@ def inspect(
         files += results
         options.progress(len(files), len(labels))
     readable: list[Label] = []
+    images: list[_File] = []
     groups: dict[str, list[Label]] = {}
     for label, file in zip(labels, files, strict=True):
         if file.reason is None:
             readable.append(label)
+            images.append(file)
             groups.setdefault(file.sha256, []).append(label)
         else:
             problems[label.file] = file.reason
@@ -201,11 +205,11 @@ def inspect(
         labels=readable,
         problems=problems,
         contents=contents,
-        sizes=Counter(file.size for file in files if file.reason is None),
-        modes=Counter(file.mode for file in files if file.reason is None),
-        oddities=Counter(chain.from_iterable(file.oddities for file in files)),
-        copies=[group for group in same if _has_one_text(group)],
-        conflicts=[group for group in same if not _has_one_text(group)],
+        sizes=Counter(map(attrgetter("size"), images)),
+        modes=Counter(map(attrgetter("mode"), images)),
+        oddities=Counter(chain.from_iterable(map(attrgetter("oddities"), images))),
+        copies=list(filter(_has_one_text, same)),
+        conflicts=list(filterfalse(_has_one_text, same)),
         input_size=input_size,
     )
 

@@ -63,7 +63,7 @@ def find_folds(data: Path) -> list[Path]:
 
 
 def _advise_folds(data: Path) -> str:
-    """Return the command that makes folds, of the images of the shards in `data` if there are any."""
+    """Return the command that makes folds, of the images of the shards in `data` if it has some."""
     if not (data / MANIFEST_FILE).exists():
         return command_line("prepare", "--folds", "5", "--out", str(data))
     manifest = read_manifest(data)

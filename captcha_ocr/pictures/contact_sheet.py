@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate, chain, groupby, zip_longest
+from operator import attrgetter
 from pathlib import Path
 
 from matplotlib.font_manager import FontEntry, findfont
@@ -78,7 +79,7 @@ def draw_sheet(
     tiles = tiles[: COLUMNS * rows]
     fonts = find_fonts(tiles)
     texts = [lay_out_texts(tile, fonts) for tile in tiles]
-    heights = [TILE[1] + GAP + sum(block.height for block in blocks) for blocks in texts]
+    heights = [TILE[1] + GAP + sum(map(attrgetter("height"), blocks)) for blocks in texts]
     starts = range(0, len(tiles), COLUMNS)
     tops = list(accumulate((max(heights[n : n + COLUMNS]) for n in starts), initial=GAP))
     width = min(COLUMNS, len(tiles)) * (TILE[0] + GAP) + GAP

@@ -70,6 +70,7 @@ def _draw_metric(
     axes: Axes, rows: Sequence[dict[str, Any]], name: str, best: str, best_epoch: int
 ) -> None:
     epochs = [row["epoch"] for row in rows]
+    marker = "o" if len(rows) <= _MAX_MARKED else ""
     for kind, colour, line, size in (("training", _RED, "--", 5), ("validation", _BLUE, "-", 3)):
         axes.plot(
             epochs,
@@ -78,7 +79,7 @@ def _draw_metric(
             clip_on=False,
             color=colour,
             linestyle=line,
-            marker="o" if len(rows) <= _MAX_MARKED else "",
+            marker=marker,
             markersize=size,
         )
     axes.axvline(best_epoch, color=_GREY, linestyle=":", label=best)

@@ -33,7 +33,8 @@ def make_application(routes: Sequence[Route], statuses: Mapping[type[Exception],
         kind: _answer_with(status) for kind, status in statuses.items()
     }
     handlers[HTTPException] = _answer_http_error
-    handlers[ClientDisconnect] = _answer_nobody
+    # Nobody gets this answer: the log and the figures count the request.
+    handlers[ClientDisconnect] = _answer_with(400)
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
@@ -48,11 +49,6 @@ def _answer_with(status: int) -> ErrorHandler:
 
 async def _answer_http_error(_: Request, error: HTTPException) -> Response:
     return error_response(error.status_code, error.detail, **(error.headers or {}))
-
-
-async def _answer_nobody(_: Request, __: ClientDisconnect) -> Response:
-    # The log and the figures count the request, though its client went away before it was complete.
-    return error_response(400, "the request is not complete")
 
 
 def make_page_routes(name: str) -> list[Route]:

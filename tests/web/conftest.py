@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.web.label.service import guard_labelling
@@ -70,5 +71,5 @@ def session(folder, tmp_path):
 def labelling(session) -> TestClient:
     """The client of a page that labels."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
-    app = guard_labelling(session, frozenset({HOST}), TOKEN)
+    app = guard_labelling(session, frozenset({HOST}), TOKEN, word_command)
     return TestClient(app, base_url=f"http://{HOST}", headers=headers)

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from captcha_ocr.data.images import open_image
-from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError
 from captcha_ocr.web.gate import Gate
 from captcha_ocr.web.http import (
     JSON_TYPE,
@@ -43,6 +43,7 @@ class _LabelService:
 
     session: LabelSession
     origins: frozenset[str]
+    word_command: Callable[[Command], str]
     page: list[Route] = field(default_factory=partial(make_page_routes, "label"))
 
     def make_app(self) -> Starlette:
@@ -87,12 +88,16 @@ class _LabelService:
 
     def _undo(self, _: dict[str, Any]) -> dict[str, Any]:
         number = self.session.store.undo().number
-        return {"image": self.session.view(number), "progress": self.session.progress()}
+        return {"image": self.session.view(number), "progress": self._progress()}
 
     def _view_next(self) -> dict[str, Any]:
         number = self.session.next_number()
         image = None if number is None else self.session.view(number)
-        return {"image": image, "progress": self.session.progress()}
+        return {"image": image, "progress": self._progress()}
+
+    def _progress(self) -> dict[str, Any]:
+        commands = list(map(self.word_command, self.session.next_commands()))
+        return self.session.progress() | {"commands": commands}
 
     async def _show_next(self, _: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self._view_next))
@@ -108,7 +113,7 @@ class _LabelService:
         return Response(data, media_type="image/png")
 
     async def _show_progress(self, _: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(self.session.progress))
+        return JSONResponse(await run_in_threadpool(self._progress))
 
 
 def _convert_to_png(path: Path) -> bytes:
@@ -118,10 +123,13 @@ def _convert_to_png(path: Path) -> bytes:
     return stream.getvalue()
 
 
-def guard_labelling(session: LabelSession, hosts: frozenset[str], token: str) -> Gate:
+def guard_labelling(
+    session: LabelSession, hosts: frozenset[str], token: str, word_command: Callable[[Command], str]
+) -> Gate:
     """Return the application with the gate around it.
 
-    Its pages come without the token, which is in their address.
+    Its pages come without the token, which is in their address. word_command: returns a command as
+    the page shows it.
     """
-    service = _LabelService(session, frozenset(f"http://{host}" for host in hosts))
+    service = _LabelService(session, frozenset(f"http://{host}" for host in hosts), word_command)
     return Gate(service.make_app(), hosts, token, [route.path for route in service.page])

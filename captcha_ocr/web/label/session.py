@@ -11,12 +11,12 @@ from typing import Any
 
 from captcha_ocr.data.answers import ANSWERS_JOURNAL, read_journal
 from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.errors import Command
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.model_folder import describe_model
 from captcha_ocr.metrics import score_texts, wilson_interval
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.console import command_line
 from captcha_ocr.web.label.guesses import Guesser
 from captcha_ocr.web.label.store import SEED, Entry, LabelStore
 from captcha_ocr.web.label.training import BackgroundTraining, next_milestone
@@ -164,18 +164,25 @@ class LabelSession:
             "training": self.training.is_running,
             "next_training": self.milestone,
             "problem": self.training.problem,
-            "outlook": outlook(self.points) if self.points else [],
+            "outlook": [],
         }
+        if self.points:
+            result["outlook"] = outlook(self.points)
         right, tested = self._score_model()
         if tested:
             interval = wilson_interval(right, tested)
             result["accuracy"] = {"right": right, "images": tested, "interval": interval}
-        to_learn = sum(bool(entry.text) and entry.split == "train" for entry in entries)
-        result |= {"to_learn": to_learn, "commands": []}
-        if to_learn and not self.store.is_blind:
-            prepare = command_line("prepare", str(self.store.folder))
-            result["commands"] = [prepare, command_line("train")]
+        result["to_learn"] = self._count_to_learn()
         return result
+
+    def _count_to_learn(self) -> int:
+        return sum(bool(entry.text) and entry.split == "train" for entry in self.store.entries)
+
+    def next_commands(self) -> list[Command]:
+        """Return the commands that train on the labels; none before there are some to learn."""
+        if self.store.is_blind or not self._count_to_learn():
+            return []
+        return [Command("prepare", (self.store.folder,)), Command("train")]
 
     def _score_model(self) -> tuple[int, int]:
         if self.points:

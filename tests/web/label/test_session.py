@@ -64,7 +64,7 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert re.search(r"seconds an image +0\.\d  \(median\)", session.score_answers())
     assert (folder / "labels.csv").read_text() == labels
     assert "4.png,ABCD" in (tmp_path / "answers.csv").read_text()
-    assert session.progress()["commands"] == []
+    assert session.next_commands() == []
 
 
 def test_one_image_in_twenty_is_shown_without_a_guess(session):
