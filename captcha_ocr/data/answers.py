@@ -9,6 +9,5 @@ ANSWERS_FILE, ANSWERS_JOURNAL = "answers.csv", "answers.jsonl"  # of `label --bl
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a journal: file, seconds (None if unknown), and more; none without it."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return list(map(json.loads, lines))

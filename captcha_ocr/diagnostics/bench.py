@@ -1,6 +1,5 @@
 """Measure how fast this machine trains and reads: images per second on each device."""
 
-import io
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -8,11 +7,10 @@ from itertools import cycle, islice
 
 import numpy as np
 import torch
-from PIL import Image
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
-from captcha_ocr.data.images import to_array
+from captcha_ocr.data.images import encode_png, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.input_size import GENERATED
@@ -78,14 +76,8 @@ def measure_speed(
     for seconds in (SECONDS / 6, SECONDS):
         rate = run_epoch(round(seconds * rate / training.batch_size))
     recognizer = Recognizer(TorchEngine(trainer.model, device))
-    reading = _measure_reading(recognizer, [_encode_png(drawing.image) for drawing in drawings])
+    reading = _measure_reading(recognizer, [encode_png(drawing.image) for drawing in drawings])
     return Speed(describe_device(device), rate, reading)
-
-
-def _encode_png(image: Image.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format="PNG")
-    return stream.getvalue()
 
 
 def _measure_reading(recognizer: Recognizer, files: list[bytes]) -> float:

@@ -144,9 +144,8 @@ def _format_device(device: dict[str, Any]) -> str:
 
 
 def _format_model(model: dict[str, Any]) -> str:
-    folder = model["folder"]
-    if folder == str(PRETRAINED.resolve()):
-        folder = "the one in the package"
+    is_packaged = model["folder"] == str(PRETRAINED.resolve())
+    folder = "the one in the package" if is_packaged else model["folder"]
     if "error" in model:
         return f"{folder} cannot be used: {model['error']}"
     texts = f"texts of {model['length']} of {shorten(model['charset'])}"

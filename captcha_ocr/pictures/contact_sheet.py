@@ -3,7 +3,6 @@
 Where a model reads another text, both stand below one another, and what differs is marked.
 """
 
-import io
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.charset import has_right_to_left, split_characters, visual_order
 from captcha_ocr.config import MAX_BYTES
-from captcha_ocr.data.images import flatten, open_image
+from captcha_ocr.data.images import encode_png, flatten, open_image
 from captcha_ocr.errors import ImageError
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
@@ -96,9 +95,7 @@ def draw_sheet(
         for block in texts[number]:
             _write(canvas, x, y, block, fonts)
             y += block.height
-    picture = io.BytesIO()
-    sheet.save(picture, format="PNG")
-    write_atomic(path, picture.getvalue())
+    write_atomic(path, encode_png(sheet))
 
 
 def find_fonts(tiles: Sequence[Tile]) -> Fonts:
@@ -174,9 +171,8 @@ def measure_width(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
 
 def _choose_font(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    if text and text[0] in fonts:
-        return _load_font(fonts[text[0]].fname, size)
-    return _load_font(findfont(OWN_FONTS[0]), size)
+    file = fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0])
+    return _load_font(file, size)
 
 
 _load_font = lru_cache(ImageFont.truetype)

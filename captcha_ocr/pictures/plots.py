@@ -90,15 +90,15 @@ def _draw_metric(
 
 
 def _explain_training_loss(config: TrainConfig) -> str:
-    reasons = []
-    if config.augment:
-        reasons.append("training images are augmented")
-    if config.smoothing > 0:
-        reasons.append(f"training labels are smoothed (by {config.smoothing:g})")
-    if config.focus > 0:
-        reasons.append("in training the characters that are hard to read count more")
-    reasons.append("training loss is the mean over an epoch, and validation follows at its end")
-    return f"Training loss is higher than validation loss: {'; '.join(reasons)}."
+    # What only training images and labels go through.
+    causes = {
+        "training images are augmented": config.augment,
+        f"training labels are smoothed (by {config.smoothing:g})": config.smoothing > 0,
+        "in training the characters that are hard to read count more": config.focus > 0,
+        "training loss is the mean over an epoch, and validation follows at its end": True,
+    }
+    reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)
+    return f"Training loss is higher than validation loss: {reasons}."
 
 
 def _scale_by_error(axes: Axes, matches: Iterable[float]) -> None:
@@ -143,8 +143,8 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     # The marks (U+200E) keep true before read between characters of scripts from right to left.
     labels = [f"\u200e{names[true]} → \u200e{names[read]}" for true, read in bars]
     _draw_bars(left, labels, list(bars.values()), families)
-    down = [character for character in characters if character in rows]
-    across = [character for character in characters if character in columns]
+    down = list(filter(rows.__contains__, characters))
+    across = list(filter(columns.__contains__, characters))
     cells = [wrong.get((true, read), 0) for true in down for read in across]
     matrix = np.array(cells).reshape(len(down), len(across))
     shown_names = names.__getitem__

@@ -53,8 +53,11 @@ async def _answer_http_error(_: Request, error: HTTPException) -> Response:
 
 def make_page_routes(name: str) -> list[Route]:
     """Return the routes of the files of a page."""
-    files = {f"/{file}": file for file in (f"{name}.js", "style.css", "icon.svg")}
-    return [_make_file_route(*item) for item in [("/", f"{name}.html"), *files.items()]]
+    files = (f"{name}.js", "style.css", "icon.svg")
+    return [
+        _make_file_route("/", f"{name}.html"),
+        *(_make_file_route(f"/{file}", file) for file in files),
+    ]
 
 
 def _make_file_route(path: str, file: str) -> Route:

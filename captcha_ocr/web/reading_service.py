@@ -34,7 +34,7 @@ from captcha_ocr.web.http import (
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 
 MAX_JSON = 3_000_000  # bytes of a request for one image
-MAX_IMAGES = 64  # of a request
+MAX_BATCH_IMAGES = 64  # of a request
 _MAX_BATCH = 16_000_000  # bytes of a request for several images
 _LIMITS = {"/v1/read": MAX_JSON, "/v1/read/batch": _MAX_BATCH}
 _STATUSES: dict[type[Exception], int] = {
@@ -156,8 +156,8 @@ class ReadingService:
         if kind not in (JSON_TYPE, ""):
             raise HTTPException(415, f"send JSON, not {kind[:100]!r}")
         images = parse_object(await request.body()).get("images")
-        if not isinstance(images, list) or not 0 < len(images) <= MAX_IMAGES:
-            raise UsageError(f"images must be 1 to {MAX_IMAGES} texts")
+        if not isinstance(images, list) or not 0 < len(images) <= MAX_BATCH_IMAGES:
+            raise UsageError(f"images must be 1 to {MAX_BATCH_IMAGES} texts")
         self._check_room(len(images))
 
         async def read(text: object) -> dict[str, Any]:
@@ -179,8 +179,10 @@ class ReadingService:
         query = dict(request.query_params)
         check(len(query) == len(request.query_params.multi_items()), "a parameter is given twice")
         for name in query:
-            known = ", ".join(_PARAMETERS)
-            check(name in _PARAMETERS, f"unknown parameter {name!r}; there are {known}")
+            check(
+                name in _PARAMETERS,
+                f"unknown parameter {name!r}; there are {', '.join(_PARAMETERS)}",
+            )
         fold_case, least = query.get("fold_case", "false"), query.get("min_confidence", "0")
         check(
             fold_case in ("true", "false"),

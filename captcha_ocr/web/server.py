@@ -56,9 +56,8 @@ class _TimedProtocol(H11Protocol):
 
 
 def _due_time(connection: object) -> float:
-    if isinstance(connection, _TimedProtocol) and connection.deadline is not None:
-        return connection.deadline.when()
-    return math.inf
+    deadline = getattr(connection, "deadline", None)
+    return math.inf if deadline is None else deadline.when()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,6 +1,5 @@
 """The service behind the page of `captcha-ocr label`."""
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from captcha_ocr.data.images import open_image
+from captcha_ocr.data.images import encode_png, open_image
 from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError
 from captcha_ocr.web.gate import Gate
 from captcha_ocr.web.http import (
@@ -109,18 +108,16 @@ class _LabelService:
     async def _send_image(self, request: Request) -> Response:
         """Send the file of an image: by its number, never by a path."""
         entry = self.session.store.entry(request.path_params["number"])
-        data = await run_in_threadpool(_convert_to_png, self.session.store.folder / entry.file)
+        data = await run_in_threadpool(_read_as_png, self.session.store.folder / entry.file)
         return Response(data, media_type="image/png")
 
     async def _show_progress(self, _: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self._progress))
 
 
-def _convert_to_png(path: Path) -> bytes:
-    """Return an image as the model gets it: a browser shows no TIFF, and moves an animation."""
-    stream = io.BytesIO()
-    open_image(path).save(stream, "PNG")
-    return stream.getvalue()
+def _read_as_png(path: Path) -> bytes:
+    # An image as the model gets it: a browser shows no TIFF, and moves an animation.
+    return encode_png(open_image(path))
 
 
 def guard_labelling(
