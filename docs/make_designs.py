@@ -12,12 +12,12 @@ import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.cli.app import main as captcha_ocr
-from captcha_ocr.diagnostics.contact_sheet import COLUMNS, Tile, draw_sheet
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.design import design_names, parse_design
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.operators.registry import OPERATORS
 from captcha_ocr.generation.renderer import draw
+from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
 DOCS = Path(__file__).parent
 FONT = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

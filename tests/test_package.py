@@ -23,6 +23,7 @@ LAYERS = (
         "system",
         "scores",
         "data",
+        "pictures",
         "generation",
         "inference",
         "network",
@@ -30,6 +31,7 @@ LAYERS = (
     *(
         "recognizer",
         "training",
+        "experiments",
         "diagnostics",
         "web",
         "audit",
@@ -39,7 +41,7 @@ LAYERS = (
         "pyinstaller",
     ),
 )
-WITHOUT_TORCH = ("system", "data", "generation", "inference")
+WITHOUT_TORCH = ("system", "data", "pictures", "generation", "inference")
 
 
 def layer(module: str) -> str:

@@ -1,16 +1,15 @@
 """How well people read the same images: the answers of `label --blind`."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from captcha_ocr.data.answers import ANSWERS_FILE, ANSWERS_JOURNAL, read_journal
 from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import check
 from captcha_ocr.scores import wilson_interval
-from captcha_ocr.web.label_session import ANSWERS_FILE, ANSWERS_JOURNAL
 
 
 def people_in(folder: Path | None, labels: Sequence[Label]) -> dict[str, Any] | None:
@@ -30,9 +29,8 @@ def people_in(folder: Path | None, labels: Sequence[Label]) -> dict[str, Any] | 
         if file in answers
     ]
     check(bool(judged), f"{path} has no answers to the images of this audit")
-    journal = folder / ANSWERS_JOURNAL
-    lines = journal.read_text("utf-8").splitlines() if journal.exists() else []
-    seconds = [row["seconds"] for row in map(json.loads, lines) if row.get("seconds") is not None]
+    lines = read_journal(folder / ANSWERS_JOURNAL)
+    seconds = [line["seconds"] for line in lines if line.get("seconds") is not None]
     return {
         "images": len(judged),
         "right": sum(judged),

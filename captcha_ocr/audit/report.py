@@ -43,7 +43,7 @@ from captcha_ocr.audit.verdict import (
     money,
     sentence,
 )
-from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
+from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.system.console import duration
 
 STYLE = Path(__file__).parent / "page.css"

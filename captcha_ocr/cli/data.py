@@ -390,7 +390,7 @@ def inspect_images(
         from captcha_ocr.data.labels import LABELS_FILE
         from captcha_ocr.data.prepare import PrepareOptions
         from captcha_ocr.diagnostics import inspection
-        from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
+        from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import find_unused, writing_to
@@ -465,15 +465,15 @@ def list_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
-    from captcha_ocr.diagnostics.contact_sheet import Tile, draw_sheet
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
+    from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
     from captcha_ocr.system.console import ProgressBar
     from captcha_ocr.system.memory import keep_freed_memory
 
     keep_freed_memory()
     with ProgressBar("read", quiet) as bar:
         wrong = read_wrong(recognizer, found, bar.show)
-    rows = [(each.file, each.label, each.reading.text, each.reading.confidence) for each in wrong]
+    rows = [(label.file, label.text, reading.text, reading.confidence) for label, reading in wrong]
     lines = [f"{'read wrong':14}{len(wrong):,} of {len(found.labels):,}, most confident first"]
     lines += [
         f"{escape(file)}\t{label}\tread as {text}\t{confidence:.4f}"

@@ -48,8 +48,8 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
     Example: captcha-ocr design preview mine.toml --count 60
     """
     with deferred():
-        from captcha_ocr.diagnostics.contact_sheet import COLUMNS, Tile, draw_sheet
         from captcha_ocr.generation.drawing import drawer_of
+        from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
         from captcha_ocr.system.console import counted
 
     options["design"] = name

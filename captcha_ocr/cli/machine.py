@@ -7,7 +7,9 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import MODEL, RUN, json_option, option, threads_option
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.config import PRESETS
+from captcha_ocr.errors import Command
 from captcha_ocr.inference.model_folder import default_model
 from captcha_ocr.system.signals import deferred
 
@@ -62,7 +64,12 @@ def doctor(model_folder: Path | None, as_json: bool) -> None:
     Example: captcha-ocr doctor --json
     """
     with deferred():
-        from captcha_ocr.diagnostics.doctor import examine, format_facts
+        from captcha_ocr.diagnostics.doctor import examine_machine, format_facts
 
-    facts = examine(model_folder or default_model(RUN))
-    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else format_facts(facts))
+    facts = examine_machine(model_folder or default_model(RUN))
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    click.echo(format_facts(facts))
+    if facts["model"] is None:
+        click.echo(f"model      none; make one with: {word_command(Command('train'))}")

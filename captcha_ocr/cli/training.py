@@ -114,7 +114,7 @@ def train(
     """
     with deferred():
         from captcha_ocr.cli.advice import advice_on_run
-        from captcha_ocr.diagnostics import cross_validation
+        from captcha_ocr.experiments import cross_validation
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run_folder import BEST
 
@@ -250,7 +250,7 @@ def curve(
     Example: captcha-ocr curve data/shards --images 100,300,1000
     """
     with deferred():
-        from captcha_ocr.diagnostics import learning_curve as curves
+        from captcha_ocr.experiments import learning_curve as curves
 
     def recipe_for(number: int) -> TrainConfig:
         return recipe([data], init, {"images": number, "epochs": epochs, "seed": seed})

@@ -22,6 +22,7 @@ from captcha_ocr.cli.options import (
     quiet_option,
     reading_model_option,
 )
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import (
@@ -82,7 +83,7 @@ def serve(
         needs_web("serve")
         from captcha_ocr.recognizer import Recognizer
         from captcha_ocr.system.parallel import available_workers
-        from captcha_ocr.web.reading_service import ReadingService, gated
+        from captcha_ocr.web.reading_service import ReadingService, guard_reading
         from captcha_ocr.web.server import listen, run
 
     concurrency = concurrency or available_workers()
@@ -100,7 +101,7 @@ def serve(
         "engine": str(recognizer.engine),
     }
     hosts = None if host in ANY_ADDRESS else hosts_of(host, port)
-    app = gated(ReadingService(recognizer, concurrency, facts), hosts, token, sys.stdout)
+    app = guard_reading(ReadingService(recognizer, concurrency, facts), hosts, token, sys.stdout)
     if not quiet:
         click.echo(f"model      {facts['model']}\ndevice     {recognizer.engine}", err=True)
     shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
@@ -149,10 +150,11 @@ def label(
     """
     with deferred():
         needs_web("label")
+        from captcha_ocr.data.answers import ANSWERS_FILE
         from captcha_ocr.system.files import writing_to
-        from captcha_ocr.web.label_service import gated
-        from captcha_ocr.web.label_session import ANSWERS_FILE, LabelSession
-        from captcha_ocr.web.label_store import LabelStore
+        from captcha_ocr.web.label.service import guard_labelling
+        from captcha_ocr.web.label.session import LabelSession
+        from captcha_ocr.web.label.store import LabelStore
         from captcha_ocr.web.server import listen, run
 
     model_folder = find_model_folder(model_folder or default_model(RUN))
@@ -178,17 +180,18 @@ def label(
         click.echo(f"page       http://127.0.0.1:{port}/#token={token}", err=True)
         session.start()
         try:
-            run(gated(session, hosts, token, None), listener)
+            run(guard_labelling(session, hosts, token, word_command), listener)
         finally:
             session.stop()
         progress = session.progress()
-        people = session.people() if blind else ""
+        commands = list(map(word_command, session.next_commands()))
+        people = session.score_answers() if blind else ""
     if not quiet:
         click.echo(
             f"labelled   {progress['labelled']:,} of {progress['images']:,} images", err=True
         )
-        if progress["commands"]:
-            click.echo("next       " + "\n           ".join(progress["commands"]), err=True)
+        if commands:
+            click.echo("next       " + "\n           ".join(commands), err=True)
     if people:
         click.echo(people)
 

@@ -396,6 +396,13 @@ def _convert_array(pixels: np.ndarray) -> Image.Image:
     return Image.fromarray(pixels)
 
 
+def encode_png(image: Image.Image) -> bytes:
+    """Return an image as a PNG file."""
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
 def flatten(image: Image.Image, mode: str) -> Image.Image:
     """Convert any Pillow mode to `mode` (L or RGB): transparent pixels turn white or black, 16 bits
     become 8.

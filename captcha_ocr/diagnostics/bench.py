@@ -1,6 +1,5 @@
 """Measure how fast this machine trains and reads: images per second on each device."""
 
-import io
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
-from captcha_ocr.data.images import ImageSource, to_array
+from captcha_ocr.data.images import encode_png, to_array
 from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.input_size import GENERATED
@@ -30,7 +29,10 @@ SECONDS = 6.0  # for each measurement, without the warm-up
 
 @dataclass(frozen=True)
 class Speed:
-    """Images per second on one device: `training` as in the metrics of an epoch, `reading` from PNG to text."""
+    """Images per second on one device.
+
+    training: as in the metrics of an epoch. reading: from PNG to text.
+    """
 
     device: str
     training: float
@@ -40,7 +42,10 @@ class Speed:
 def measure_speed(
     device_name: str, preset_name: str = "default", threads: int | None = None
 ) -> Speed:
-    """Train on generated captchas, and read them, for some seconds; UsageError if there is no such device."""
+    """Train on generated captchas, and read them, for some seconds.
+
+    UsageError if there is no such device.
+    """
     set_threads(threads)
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
@@ -48,41 +53,34 @@ def measure_speed(
     size = PrepareConfig(preset=preset_name).input_size(GENERATED)
     characters, lengths = captchas.text_kind
     charset = Charset(characters)
-    drawn = [drawer_of(captchas).draw(index) for index in range(DRAWN)]
-    images = torch.from_numpy(np.stack([to_array(each.image, size) for each in drawn])).to(device)
-    labels = torch.from_numpy(charset.encode([each.text for each in drawn])).long().to(device)
+    drawings = list(map(drawer_of(captchas).draw, range(DRAWN)))
+    pixels = np.stack([to_array(drawing.image, size) for drawing in drawings])
+    images = torch.from_numpy(pixels).to(device)
+    class_ids = charset.encode([drawing.text for drawing in drawings])
+    labels = torch.from_numpy(class_ids).long().to(device)
     config = ModelConfig(charset, lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # which has no last epoch
     partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))
     trainer = Trainer(config, training, partition)
 
-    def run_epoch(count: int) -> float:
+    def run_epoch(steps: int) -> float:
+        count = max(1, steps) * training.batch_size
         rows = torch.arange(count, device=device) % DRAWN
         trainer.partition = replace(partition, total=count)
         row = trainer.run_epoch(ResidentBatches(images[rows], labels[rows]), quiet=True)
         trainer.end_epoch()
         return float(row["images_per_s"])
 
-    rate = run_epoch(4 * training.batch_size)
-    for seconds in (
-        SECONDS / 6,
-        SECONDS,
-    ):  # twice: the first steps are slow, so their rate gives too few images
-        rate = run_epoch(max(1, round(seconds * rate / training.batch_size)) * training.batch_size)
-    files: list[ImageSource] = []
-    for each in drawn:
-        stream = io.BytesIO()
-        each.image.save(stream, format="PNG")
-        files.append(stream.getvalue())
-    return Speed(
-        describe_device(device),
-        rate,
-        reading_speed(Recognizer(TorchEngine(trainer.model, device)), files),
-    )
+    rate = run_epoch(4)
+    # Twice: the first steps are slow, so their rate gives too few images.
+    for seconds in (SECONDS / 6, SECONDS):
+        rate = run_epoch(round(seconds * rate / training.batch_size))
+    recognizer = Recognizer(TorchEngine(trainer.model, device))
+    reading = _measure_reading(recognizer, [encode_png(drawing.image) for drawing in drawings])
+    return Speed(describe_device(device), rate, reading)
 
 
-def reading_speed(recognizer: Recognizer, files: list[ImageSource]) -> float:
-    """Return the images per second, after a warm-up."""
+def _measure_reading(recognizer: Recognizer, files: list[bytes]) -> float:
     with closing(recognizer.read_all(cycle(files))) as readings:
         list(islice(readings, DRAWN))
         started, count = time.perf_counter(), 0

@@ -1,9 +1,10 @@
-"""The devices and versions of this machine and the model that would read: for when something is slow or missing."""
+"""The devices and versions of this machine, and the model that would read."""
 
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,37 +24,41 @@ from captcha_ocr.network.device import (
     set_threads,
 )
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.console import command_line
 from captcha_ocr.system.parallel import available_workers
 
-PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
+_PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
+_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
 
-def examine(model: Path) -> dict[str, Any]:
+def examine_machine(model: Path) -> dict[str, Any]:
     """Return versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
     set_threads()
+    versions = {name: version(name) for name in _PACKAGES}
+    backends = {
+        "nccl": dist.is_nccl_available(),
+        "xccl": dist.is_xccl_available(),
+        "gloo": dist.is_gloo_available(),
+    }
     return {
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in PACKAGES},
-        },
+        "versions": {"python": platform.python_version(), **versions},
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "devices": [examine_device(name) for name in available_devices()],
+        "devices": list(map(_examine_device, available_devices())),
         "threads": torch.get_num_threads(),
         "processors": available_workers(),
-        "backends": [
-            name for name in ("nccl", "xccl", "gloo") if getattr(dist, f"is_{name}_available")()
-        ],
-        "launcher": {name: os.environ[name] for name in LAUNCHER if name in os.environ},
+        "backends": [name for name, is_available in backends.items() if is_available],
+        "launcher": _read_environment(_LAUNCHER),
         "hidden": hidden_devices(),
         "model": examine_model(model),
     }
 
 
-def examine_device(name: str) -> dict[str, Any]:
-    """Return the facts of a device: memory in bytes; capability: the CPU's instructions or the compute capability."""
+def _read_environment(names: Iterable[str]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _examine_device(name: str) -> dict[str, Any]:
+    """Return the facts of a device: memory in bytes; capability: of a GPU, or CPU instructions."""
     device = torch.device(name)
     title, capability = name, ""
     if device.type == "cpu":
@@ -83,30 +88,29 @@ def processor_name() -> str:
 
 
 def hidden_devices() -> dict[str, Any] | None:
-    """Return the variables that hide GPUs, if any, and how many GPUs a process without them has in addition."""
-    hiding = {name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ}
+    """Return the variables that hide GPUs, and how many more GPUs a process without them has."""
+    hiding = _read_environment(VISIBILITY_VARIABLES)
     if not hiding:
         return None
-    environment = {
-        name: value for name, value in os.environ.items() if name not in VISIBILITY_VARIABLES
-    }
+    visible = torch.cuda.device_count()
+    environment = {name: value for name, value in os.environ.items() if name not in hiding}
     command = [sys.executable, "-c", COUNT_DEVICES]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    count = int(result.stdout) if result.returncode == 0 else torch.cuda.device_count()
-    return {"variables": hiding, "devices": count - torch.cuda.device_count()}
+    count = int(result.stdout) if result.returncode == 0 else visible
+    return {"variables": hiding, "devices": count - visible}
 
 
 def examine_model(folder: Path) -> dict[str, Any] | None:
     """Return the folder of the model, and what it reads or its error; None if there is no model."""
-    found = find_model_folder(folder)
-    if not (found / CONFIG_FILE).exists():
+    folder = find_model_folder(folder)
+    if not (folder / CONFIG_FILE).exists():
         return None
-    facts: dict[str, Any] = {"folder": str(found.resolve())}
     try:
-        config = load_model(found).config
+        config = load_model(folder).config
     except CaptchaOcrError as error:
-        return facts | {"error": str(error)}
-    return facts | {
+        return {"folder": str(folder.resolve()), "error": str(error)}
+    return {
+        "folder": str(folder.resolve()),
         "length": str(config.lengths),
         "charset": config.charset.characters,
         "size": str(config.size),
@@ -114,43 +118,39 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
 
 
 def format_facts(facts: dict[str, Any]) -> str:
-    """Format what `examine` returns for people."""
+    """Format what `examine_machine` returns for people; without the line of a missing model."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     lines = [f"versions   {versions}", f"system     {facts['system']}"]
-    for device in facts["devices"]:
-        free = device["free_memory"]
-        memory = f"{device['memory'] / 1e9:.1f} GB" + (
-            "" if free is None else f", {free / 1e9:.1f} GB free"
-        )
-        bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
-        parts = [device["name"], memory, device["capability"], bf16]
-        lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
+    lines += map(_format_device, facts["devices"])
     lines.append(f"threads    {facts['threads']}, of {facts['processors']} processors")
     lines.append(f"processes  torchrun with {', '.join(facts['backends'])}")
     if facts["launcher"]:
-        lines.append(f"launcher   {format_variables(facts['launcher'])}")
+        lines.append(f"launcher   {_format_variables(facts['launcher'])}")
     if facts["hidden"] is not None:
-        hidden = facts["hidden"]
-        lines.append(
-            f"hidden     {format_variables(hidden['variables'])} hides {hidden['devices']} of the GPUs"
-        )
-    model = facts["model"]
-    if model is None:
-        return "\n".join([*lines, f"model      none; make one with: {command_line('train')}"])
-    folder = (
-        "the one in the package"
-        if model["folder"] == str(PRETRAINED.resolve())
-        else model["folder"]
-    )
-    if "error" in model:
-        lines.append(f"model      {folder} cannot be used: {model['error']}")
-    else:
-        lines.append(
-            f"model      {folder}: texts of {model['length']} of {shorten(model['charset'])}, {model['size']}"
-        )
+        variables, devices = facts["hidden"]["variables"], facts["hidden"]["devices"]
+        lines.append(f"hidden     {_format_variables(variables)} hides {devices} of the GPUs")
+    if facts["model"] is not None:
+        lines.append(f"model      {_format_model(facts['model'])}")
     return "\n".join(lines)
 
 
-def format_variables(variables: dict[str, str]) -> str:
-    """Format environment variables as a shell sets them."""
+def _format_device(device: dict[str, Any]) -> str:
+    memory = f"{device['memory'] / 1e9:.1f} GB"
+    if device["free_memory"] is not None:
+        memory += f", {device['free_memory'] / 1e9:.1f} GB free"
+    bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
+    parts = [device["name"], memory, device["capability"], bf16]
+    return f"{device['device']:10} {'; '.join(filter(None, parts))}"
+
+
+def _format_model(model: dict[str, Any]) -> str:
+    is_packaged = model["folder"] == str(PRETRAINED.resolve())
+    folder = "the one in the package" if is_packaged else model["folder"]
+    if "error" in model:
+        return f"{folder} cannot be used: {model['error']}"
+    texts = f"texts of {model['length']} of {shorten(model['charset'])}"
+    return f"{folder}: {texts}, {model['size']}"
+
+
+def _format_variables(variables: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in variables.items())

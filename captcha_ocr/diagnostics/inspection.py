@@ -1,10 +1,12 @@
-"""Inspect a folder of captchas: what it holds before training, and what a model gets wrong afterwards."""
+"""What a folder of captchas holds before training, and what a model gets wrong there afterwards."""
 
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, filterfalse
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from captcha_ocr.data.prepare import (
 )
 from captcha_ocr.data.selection import Selection, select_labels
 from captcha_ocr.errors import ImageError, UsageError, in_one_line
+from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.input_size import ImageKind
 from captcha_ocr.recognizer import Recognizer
@@ -28,50 +31,54 @@ from captcha_ocr.system.console import count_kinds, counted, in_groups
 from captcha_ocr.system.files import sha256
 from captcha_ocr.system.parallel import map_jobs
 
-MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
-MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
-FEW_IMAGES = 300
-MANY_LABELS = 100  # of which one with a character of its own is odd
-MOSTLY = 0.9
 SHEET_FILE, WRONG_FILE = "contact-sheet.png", "read-wrong.png"
-MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
-REWRITTEN = re.compile(
-    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX|ИСТИНА|ЛОЖЬ|NaN|nan|NULL|None|[nN]/[aA]"  # 'true', an empty field
-    r"|\d[.,]\d+E[+-]?\d+|\dE[+-]\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"  # 1.00E+05, 12.0, 1,907
-    r"|\d{1,2}(?:[-./]|\. )[^\W\d_]{3,4}\.?(?:[-./ ]\d{2,4})?|[^\W\d_]{3}[- ]\d{2}"  # 1-Mar, 01. Mär, Mar-24
-    r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}([./])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"  # dates, times
+_MIN_TEXTS = 20  # with a character; with fewer it is hardly learnt
+_MAX_STRETCH = 1.1  # ratio of the widest to the narrowest aspect ratio of one design
+_FEW_IMAGES = 300
+_MANY_LABELS = 100  # of which one with a character of its own is odd
+_NEARLY_ALL = 0.9
+_MIN_NUMBERS = 30  # by chance, none of them starts with 0 once in 24 such tables
+_REWRITTEN = re.compile(
+    # 'true', an empty field
+    r"TRUE|FALSE|WAHR|FALSCH|VRAI|FAUX|ИСТИНА|ЛОЖЬ|NaN|nan|NULL|None|[nN]/[aA]"
+    # 1.00E+05, 12.0, 1,907
+    r"|\d[.,]\d+E[+-]?\d+|\dE[+-]\d+|\d+[.,]0+|\d{1,3}(?:,\d{3})+"
+    # 1-Mar, 01. Mär, Mar-24
+    r"|\d{1,2}(?:[-./]|\. )[^\W\d_]{3,4}\.?(?:[-./ ]\d{2,4})?|[^\W\d_]{3}[- ]\d{2}"
+    # dates, times
+    r"|\d{4}-\d\d-\d\d(?: 00:00:00)?|\d{1,2}([./])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
     r"|#[A-Z/¡]+[!?]?|#{3,}"  # #NAME?, ########
 )
-MAX_SHARE_REWRITTEN = (
-    0.5  # of the different texts; more, and they are the design, but for numbers that end with .0
-)
-MAX_LISTED = 8  # items in a line; the others are counted
+# Of the different texts; more, and they are the design, but for numbers that end with .0.
+_MAX_SHARE_REWRITTEN = 0.5
+_MAX_LISTED = 8  # items in a line; the others are counted
 
 
 @dataclass(frozen=True)
-class File:
-    """An image file: its hash, (width, height), Pillow's mode and what is odd, or the reason why it cannot be read."""
+class _File:
+    """An image file, or the reason why it cannot be read; size: width and height."""
 
     sha256: str = ""
     size: tuple[int, int] = (0, 0)
-    mode: str = ""
+    mode: str = ""  # of Pillow
     oddities: tuple[str, ...] = ()
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a folder holds. copies: groups of byte-identical images. conflicts: such groups with different labels.
+    """What a folder holds.
 
-    labels: of the readable images; if no image has a label, their texts are empty. problems: why files are left out, by
-    name. found: the files and where their labels come from. oddities: how animated or transparent images are read.
-    input_size: the size that `prepare` chooses, for people.
+    labels: of the readable images; if no image has a label, their texts are empty. problems: why
+    files are left out, by name. contents: the files and where their labels come from. oddities: how
+    animated or transparent images are read. copies: groups of byte-identical images. conflicts:
+    such groups with different labels. input_size: what `prepare` chooses, for people.
     """
 
     folder: Path
     labels: list[Label]
     problems: Problems
-    found: Found
+    contents: Found
     sizes: Counter[tuple[int, int]]
     modes: Counter[str]
     oddities: Counter[str]
@@ -82,265 +89,262 @@ class Inspection:
     @property
     def texts(self) -> list[str]:
         """The labels' texts; none without labels."""
-        return [label.text for label in self.labels] if self.found.labels else []
+        labels = self.labels if self.contents.labels else []
+        return [label.text for label in labels]
 
     @property
     def lengths(self) -> Counter[int]:
-        """The number of texts of each length."""
-        return Counter(len(split_characters(text)) for text in self.texts)
+        """The number of texts of each length, the shortest first."""
+        return Counter(sorted(len(split_characters(text)) for text in self.texts))
 
     @property
     def characters(self) -> Counter[str]:
         """The number of texts with each character, in the order of the alphabet."""
-        counts = Counter(
-            character for text in self.texts for character in set(split_characters(text))
-        )
+        counts = Counter[str]()
+        for text in self.texts:
+            counts.update(set(split_characters(text)))
         return Counter(dict(sorted(counts.items())))
 
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
+        sizes = self.sizes.most_common()
         return {
             "images": len(self.labels),
             "labels": len(self.texts),
             "problems": self.problems,
-            "sizes": {
-                f"{width}x{height}": count for (width, height), count in self.sizes.most_common()
-            },
+            "sizes": {f"{width}x{height}": count for (width, height), count in sizes},
             "modes": dict(self.modes.most_common()),
             "oddities": dict(self.oddities.most_common()),
-            "sources": self.found.sources,
-            "other_files": self.found.others,
-            "lengths": {str(length): count for length, count in sorted(self.lengths.items())},
+            "sources": self.contents.sources,
+            "other_files": self.contents.others,
+            "lengths": dict(zip(map(str, self.lengths), self.lengths.values(), strict=True)),
             "characters": dict(self.characters),
-            "copies": [[label.file for label in group] for group in self.copies],
-            "conflicts": [[label.file for label in group] for group in self.conflicts],
+            "copies": list(map(_list_files, self.copies)),
+            "conflicts": list(map(_list_files, self.conflicts)),
             "input": self.input_size,
             "advice": advice_on_images(self),
         }
 
     def __str__(self) -> str:
-        with_label = " with a label" if self.found.labels else ", none with a label"
+        with_label = " with a label" if self.contents.labels else ", none with a label"
+        images = f"{len(self.labels):,} readable{with_label}; {len(self.problems):,} left out"
+        sizes = [f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()]
+        modes = [f"{mode} {count:,}" for mode, count in self.modes.most_common()]
+        copies = [" = ".join(files) for files in map(_list_files, self.copies)]
+        left_out = _shorten_list(in_groups(self.problems), "more reasons")
         rows = [
-            (
-                "images",
-                f"{len(self.labels):,} readable{with_label}; {len(self.problems):,} left out",
-            ),
-            *self.found.rows(),
-            (
-                "sizes",
-                join_first([f"{w}x{h} {count:,}" for (w, h), count in self.sizes.most_common()]),
-            ),
-            (
-                "modes",
-                join_first([f"{mode} {count:,}" for mode, count in self.modes.most_common()]),
-            ),
+            ("images", images),
+            *self.contents.rows(),
+            ("sizes", _join_first(sizes)),
+            ("modes", _join_first(modes)),
             ("odd images", count_kinds(self.oddities)),
-            *(self.rows_on_texts() if self.texts else []),
-            (
-                "copies",
-                join_first([" = ".join(label.file for label in group) for group in self.copies]),
-            ),
-            *(("left out", line) for line in first_of(in_groups(self.problems), "more reasons")),
+            *self._describe_texts(),
+            ("copies", _join_first(copies)),
+            *(("left out", line) for line in left_out),
         ]
-        return "\n".join(f"{name:14}{in_one_line(words)}" for name, words in rows if words)
+        return "\n".join([f"{name:14}{in_one_line(words)}" for name, words in rows if words])
 
-    def rows_on_texts(self) -> list[tuple[str, str]]:
-        """Return what the labels hold, for people."""
-        counts, of = list(self.characters.items()), "the number of texts"
+    def _describe_texts(self) -> list[tuple[str, str]]:
+        if not self.texts:
+            return []
+        lengths = [f"{length} {count:,}" for length, count in self.lengths.items()]
+        counts, what = list(self.characters.items()), "the number of texts"
         if len(counts) > MAX_SHOWN:
-            counts, of = (
-                sorted(counts, key=lambda each: each[1])[:SHOWN],
-                "the rarest and their number of texts",
-            )
-        characters = " ".join(f"{character}:{count:,}" for character, count in counts)
-        groups = (
-            "".join(character for character in self.characters if character in group)
-            for group in LOOKALIKES
-        )
-        conflicts = [
-            " = ".join(f"{label.file} ({label.text})" for label in group)
-            for group in self.conflicts
-        ]
+            counts = sorted(counts, key=lambda item: item[1])[:SHOWN]
+            what = "the rarest and their number of texts"
+        alphabet = " ".join(f"{character}:{count:,}" for character, count in counts)
+        groups = ["".join(filter(group.__contains__, self.characters)) for group in LOOKALIKES]
+        conflicts = [" = ".join(map(_name_with_text, group)) for group in self.conflicts]
         return [
             ("for training", self.input_size),
-            (
-                "lengths",
-                join_first(
-                    [f"{length} {count:,}" for length, count in sorted(self.lengths.items())]
-                ),
-            ),
-            ("alphabet", f"{len(self.characters):,} characters, with {of}: {characters}"),
-            ("look-alikes", join_first([group for group in groups if len(group) > 1])),
-            ("conflicts", join_first(conflicts)),
+            ("lengths", _join_first(lengths)),
+            ("alphabet", f"{len(self.characters):,} characters, with {what}: {alphabet}"),
+            ("look-alikes", _join_first([group for group in groups if len(group) > 1])),
+            ("conflicts", _join_first(conflicts)),
         ]
 
 
 def inspect(
     folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
 ) -> Inspection:
-    """Read every labelled image below `folder`, or every image if none has a label; copies are kept and counted.
+    """Read every labelled image below `folder`, or every image if none has a label.
 
-    Errors are those of `prepare`, but for a folder without labels.
+    Copies are kept and counted. Errors are those of `prepare`, but for a folder without labels.
     """
-    found = find_labels(folder, options.labels_file, options.corrections, config)
-    selected = select_labels(found.labels, config) if found.labels else None
-    labels = selected.labels if selected else [Label(file, "") for file in found.images]
-    blocks = [
-        labels[first : first + IMAGES_PER_JOB] for first in range(0, len(labels), IMAGES_PER_JOB)
-    ]
-    jobs = [(folder, [label.file for label in block], config.max_bytes) for block in blocks]
-    files: list[File] = []
-    for results in map_jobs(read_files, jobs, options.workers):
+    contents = find_labels(folder, options.labels_file, options.corrections, config)
+    labels, problems, selected = [Label(file, "") for file in contents.images], Problems(), None
+    if contents.labels:
+        selected = select_labels(contents.labels, config)
+        labels, problems = selected.labels, contents.problems | selected.problems
+    starts = range(0, len(labels), IMAGES_PER_JOB)
+    jobs = [(folder, labels[n : n + IMAGES_PER_JOB], config.max_bytes) for n in starts]
+    files: list[_File] = []
+    for results in map_jobs(_read_files, jobs, options.workers):
         files += results
         options.progress(len(files), len(labels))
-    unreadable = {
-        label.file: file.reason
-        for label, file in zip(labels, files, strict=True)
-        if file.reason is not None
-    }
-    problems = (found.problems | selected.problems if selected else {}) | unreadable
-    pairs = [
-        (label, file) for label, file in zip(labels, files, strict=True) if file.reason is None
-    ]
-    if not pairs:
-        name, reason = next(iter(unreadable.items()))
-        raise UsageError(f"no image below {folder} can be read; {name}: {reason}")
-    by_hash: dict[str, list[Label]] = {}
-    for label, file in pairs:
-        by_hash.setdefault(file.sha256, []).append(label)
-    groups = [group for group in by_hash.values() if len(group) > 1]
-    readable = [label for label, _ in pairs]
+    readable: list[Label] = []
+    images: list[_File] = []
+    groups: dict[str, list[Label]] = {}
+    for label, file in zip(labels, files, strict=True):
+        if file.reason is None:
+            readable.append(label)
+            images.append(file)
+            groups.setdefault(file.sha256, []).append(label)
+        else:
+            problems[label.file] = file.reason
+    if not readable:
+        raise UsageError(
+            f"no image below {folder} can be read; {labels[0].file}: {files[0].reason}"
+        )
+    same = [group for group in groups.values() if len(group) > 1]
+    input_size = ""
+    if selected is not None:
+        input_size = _describe_size(
+            survey_labelled(folder, readable, config.max_bytes), config, selected
+        )
     return Inspection(
         folder=folder,
         labels=readable,
         problems=problems,
-        found=found,
-        sizes=Counter(file.size for _, file in pairs),
-        modes=Counter(file.mode for _, file in pairs),
-        oddities=Counter(oddity for _, file in pairs for oddity in file.oddities),
-        copies=[group for group in groups if len({label.text for label in group}) == 1],
-        conflicts=[group for group in groups if len({label.text for label in group}) > 1],
-        input_size=describe_size(
-            survey_labelled(folder, readable, config.max_bytes), config, selected
-        )
-        if selected
-        else "",
+        contents=contents,
+        sizes=Counter(map(attrgetter("size"), images)),
+        modes=Counter(map(attrgetter("mode"), images)),
+        oddities=Counter(chain.from_iterable(map(attrgetter("oddities"), images))),
+        copies=list(filter(_has_one_text, same)),
+        conflicts=list(filterfalse(_has_one_text, same)),
+        input_size=input_size,
     )
 
 
-def read_files(job: tuple[Path, list[str], int]) -> list[File]:
-    """Read some files of a folder."""
-    folder, names, max_bytes = job
+def _read_files(job: tuple[Path, list[Label], int]) -> list[_File]:
+    folder, labels, max_bytes = job
     files = []
-    for name in names:
+    for label in labels:
         try:
-            data = read_bytes(folder / name, max_bytes)
+            data = read_bytes(folder / label.file, max_bytes)
             image = open_image(data, max_bytes)
             files.append(
-                File(sha256(data), image.size, image.mode, tuple(describe_oddities(image)))
+                _File(sha256(data), image.size, image.mode, tuple(describe_oddities(image)))
             )
         except ImageError as error:
-            files.append(File(reason=str(error)))
+            files.append(_File(reason=str(error)))
     return files
 
 
-def describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
-    """Describe the network's input for images like `seen`, and why it is grey or in colour."""
+def _has_one_text(labels: Sequence[Label]) -> bool:
+    return len({label.text for label in labels}) == 1
+
+
+def _list_files(labels: Sequence[Label]) -> list[str]:
+    return [label.file for label in labels]
+
+
+def _name_with_text(label: Label) -> str:
+    return f"{label.file} ({label.text})"
+
+
+def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     config = set_preset(config, selected, seen)
     size = config.input_size(derive_size(seen, selected.lengths.longest))
+    before = f"{seen.width}x{seen.height}"
     if config.preset == "finetune":
-        return (
-            f"{seen.width}x{seen.height} resized to {size} (as the model in the package reads them)"
-        )
+        return f"{before} resized to {size} (as the model in the package reads them)"
     why = "colour has contrast that grey lacks" if seen.channels == 3 else "grey keeps the contrast"
-    is_same = (seen.width, seen.height) == (size.width, size.height)
-    change = f"not resized, {size.colours}" if is_same else f"resized to {size}"
-    return f"{seen.width}x{seen.height} {change} ({why})"
+    if (seen.width, seen.height) == (size.width, size.height):
+        return f"{before} not resized, {size.colours} ({why})"
+    return f"{before} resized to {size} ({why})"
 
 
-def first_of(words: Sequence[str], others: str = "more") -> list[str]:
-    """Return the first words, and how many others there are."""
-    more = [f"{len(words) - MAX_LISTED:,} {others}"] if len(words) > MAX_LISTED else []
-    return [*words[:MAX_LISTED], *more]
+def _shorten_list(words: Sequence[str], rest: str = "more") -> list[str]:
+    if len(words) <= _MAX_LISTED:
+        return [*words]
+    return [*words[:_MAX_LISTED], f"{len(words) - _MAX_LISTED:,} {rest}"]
 
 
-def join_first(words: Sequence[str]) -> str:
-    """Join the first words, and count the others; `none` without any."""
-    return "; ".join(first_of(words)) or "none"
+def _join_first(words: Sequence[str]) -> str:
+    return "; ".join(_shorten_list(words)) or "none"
 
 
-def advice_on_images(found: Inspection) -> list[str]:
+def advice_on_images(inspection: Inspection) -> list[str]:
     """Return what to consider before training, one sentence each."""
-    advice = [] if found.found.labels else advice_on_labels(found.found)
-    advice += advice_on_tables(found.found, found.texts)
-    advice += advice_on_typing_errors(found)
-    rare = [character for character, count in found.characters.items() if count < MIN_TEXTS]
+    contents, characters = inspection.contents, inspection.characters
+    advice = [] if contents.labels else [_advise_labelling(contents)]
+    advice += advice_on_tables(contents, inspection.texts)
+    advice += _advise_on_typing_errors(inspection)
+    rare = "".join(character for character, count in characters.items() if count < _MIN_TEXTS)
     if rare:
         advice.append(
-            f"fewer than {MIN_TEXTS} texts contain each of {shorten(''.join(rare))}: add more, or they will be misread"
+            f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}: "
+            "add more, or they will be misread"
         )
-    both = [c for c in found.characters if c.lower() != c and c.lower() in found.characters]
+    both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
     if both:
         advice.append(
-            f"{shorten(''.join(both))} occur in both cases: prepare reads them as one case; --case-sensitive keeps both"
+            f"{shorten(both)} occur in both cases: prepare reads them as one case; "
+            "`case_sensitive` keeps both"
         )
-    if found.conflicts:
-        times = counted(len(found.conflicts), "time")
+    if inspection.conflicts:
+        times = counted(len(inspection.conflicts), "time")
         advice.append(
-            f"the same image has different labels, {times}: correct them; prepare leaves the image out"
+            f"the same image has different labels, {times}: correct them; "
+            "prepare leaves the image out"
         )
-    proportions = [width / height for width, height in found.sizes]
-    if max(proportions) > MAX_STRETCH * min(proportions):
+    proportions = [width / height for width, height in inspection.sizes]
+    if max(proportions) > _MAX_STRETCH * min(proportions):
         advice.append("the images have different proportions: all are stretched to one size")
-    if len(found.labels) < FEW_IMAGES:
-        advice.append(f"only {counted(len(found.labels), 'image')}: add a few hundred")
+    if len(inspection.labels) < _FEW_IMAGES:
+        advice.append(f"only {counted(len(inspection.labels), 'image')}: add a few hundred")
     return advice or ["the images are fit for training"]
 
 
-def advice_on_tables(found: Found, texts: Sequence[str]) -> list[str]:
-    """Return what to do with texts that a spreadsheet may have rewritten, and with labels that a model wrote."""
-    advice = advice_on_spreadsheet(texts) if found.has_table else []
-    if found.readings:
-        checked = "check every row, then delete the column confidence of the table"
-        advice.append(f"{counted(found.readings, 'text')} are a model's readings: {checked}")
+def _advise_labelling(contents: Found) -> str:
+    file, reason = next(iter(contents.problems.items()))
+    why = "; ".join([f"{file}: {reason}", *contents.hints])
+    return (
+        f"no image has a label ({why}): write the texts into a labels.csv with the columns "
+        "filename,text; the next command writes a draft, a model's readings, for you to correct"
+    )
+
+
+def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
+    """Return what to do with texts that a spreadsheet or a model may have written."""
+    advice = advice_on_spreadsheet(texts) if contents.has_table else []
+    if contents.readings:
+        advice.append(
+            f"{counted(contents.readings, 'text')} are a model's readings: check every row, "
+            "then delete the column confidence of the table"
+        )
     return advice
 
 
-def advice_on_labels(found: Found) -> list[str]:
-    """Return what to do about a folder whose images have no labels."""
-    file, reason = next(iter(found.problems.items()))
-    write = "write the texts into a labels.csv with the columns filename,text"
-    draft = "the next command writes a draft, a model's readings, for you to correct"
-    why = "; ".join([f"{file}: {reason}", *found.hints])
-    return [f"no image has a label ({why}): {write}; {draft}"]
-
-
-def advice_on_typing_errors(found: Inspection) -> list[str]:
-    """Return the characters that a single text has among many, with their files."""
-    if len(found.labels) < MANY_LABELS:
+def _advise_on_typing_errors(inspection: Inspection) -> list[str]:
+    if len(inspection.labels) < _MANY_LABELS:
         return []
-    single = {character for character, count in found.characters.items() if count == 1}
-    of = {
-        c: label.file for label in found.labels for c in split_characters(label.text) if c in single
-    }
-    places = [f"{character!r} ({file})" for character, file in sorted(of.items())]
-    return [f"one text alone has {join_first(places)}: a typing error?"] if places else []
+    counts, places = inspection.characters, dict[str, str]()
+    for label in inspection.labels:
+        for character in split_characters(label.text):
+            if counts[character] == 1:
+                places[character] = f"{character!r} ({label.file})"
+    named = [places[character] for character in sorted(places)]
+    return [f"one text alone has {_join_first(named)}: a typing error?"] if named else []
 
 
 def advice_on_wrong(wrong: int, labels: int) -> list[str]:
     """Return what it means that a model reads nearly all images differently from their labels."""
-    if wrong < MOSTLY * labels:
+    if wrong < _NEARLY_ALL * labels:
         return []
-    why = "the labels do not belong to the images, or the model is for another design"
-    return [f"{wrong:,} of {labels:,} images are read differently from their labels: {why}"]
+    return [
+        f"{wrong:,} of {labels:,} images are read differently from their labels: "
+        "the labels do not belong to the images, or the model is for another design"
+    ]
 
 
 def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
-    """Return the signs that a spreadsheet took texts for numbers, truth values or dates and rewrote them."""
+    """Return the signs that a spreadsheet took texts for numbers, truth values or dates."""
     again = "import the column as text, or quote from the source, and save the table again"
-    numbers = [text for text in texts if text.isdecimal()]
     advice = []
-    are_many = len(numbers) >= MIN_NUMBERS and 2 * len(numbers) > len(texts)
+    numbers = [text for text in texts if text.isdecimal()]
+    are_many = len(numbers) >= _MIN_NUMBERS and 2 * len(numbers) > len(texts)
     with_zero = sum(text.startswith("0") and text != "0" for text in numbers)
     longest = max(map(len, numbers), default=0)
     shorter = sum(len(text) < longest for text in numbers)
@@ -349,9 +353,9 @@ def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
         advice.append(
             f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}"
         )
-    rewritten = list(dict.fromkeys(text for text in texts if REWRITTEN.fullmatch(text)))
-    are_some = len(rewritten) < MAX_SHARE_REWRITTEN * len(set(texts))
-    if rewritten and (are_some or all(text.endswith(".0") for text in rewritten)):
+    rewritten = list(dict.fromkeys(filter(_REWRITTEN.fullmatch, texts)))
+    are_few = len(rewritten) < _MAX_SHARE_REWRITTEN * len(set(texts))
+    if rewritten and (are_few or all(text.endswith(".0") for text in rewritten)):
         advice.append(
             f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}"
         )
@@ -363,26 +367,18 @@ def sample(labels: Sequence[Label]) -> list[Label]:
     return random.Random(0).sample(list(labels), len(labels))
 
 
-@dataclass(frozen=True)
-class WrongReading:
-    """An image whose prediction is not its label."""
-
-    file: str
-    label: str
-    reading: Reading
-
-
 def read_wrong(
     recognizer: Recognizer,
-    found: Inspection,
+    inspection: Inspection,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[WrongReading]:
-    """Return the images whose prediction is not their label, most confident first: the first are often wrong labels."""
-    normalize = recognizer.config.charset.normalize
-    wrong = []
-    results = recognizer.read_all(found.folder / label.file for label in found.labels)
-    for number, (label, result) in enumerate(zip(found.labels, results, strict=True), 1):
-        if isinstance(result, Reading) and result.text != normalize(label.text):
-            wrong.append(WrongReading(label.file, label.text, result))
-        progress(number, len(found.labels))
-    return sorted(wrong, key=lambda each: (-each.reading.confidence, each.file))
+) -> list[tuple[Label, Reading]]:
+    """Return the images that a model reads differently from their labels.
+
+    The most confident ones come first: they are often wrong labels.
+    """
+    labels, wrong = inspection.labels, []
+    for number, judged in enumerate(judge(recognizer, inspection.folder, labels), 1):
+        if judged.reading is not None and not judged.is_exact:
+            wrong.append((judged.label, judged.reading))
+        progress(number, len(labels))
+    return sorted(wrong, key=lambda item: (-item[1].confidence, item[0].file))

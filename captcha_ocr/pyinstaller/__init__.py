@@ -1,4 +1,4 @@
-"""What PyInstaller has to know to bundle a program that uses captcha_ocr; it finds this folder by its entry point."""
+"""What PyInstaller has to bundle with captcha_ocr; it finds this folder by its entry point."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bundle the model in the package, the version that doctor prints, and the modules that are imported by name."""
+"""Bundle the models, the version that doctor prints, and modules that are imported by name."""
 
 from PyInstaller.utils.hooks import collect_data_files, copy_metadata
 

@@ -217,7 +217,7 @@ class TrainingLoop:
 
     def write_end(self, finished: Finished, validated: Scores, test: Scores | None) -> None:
         """Complete the card, draw the pictures and write the end into run.json."""
-        from captcha_ocr.training.plots import draw_confusions, draw_curves, save_figure
+        from captcha_ocr.pictures.plots import draw_confusions, draw_curves, save_figure
 
         out, trainer = self.run.out, self.trainer
         card = model_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)

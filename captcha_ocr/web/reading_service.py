@@ -4,17 +4,17 @@ import asyncio
 import json
 import re
 import threading
-from dataclasses import dataclass
+from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from captcha_ocr.config import Lengths
@@ -23,292 +23,242 @@ from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.version import __version__
-from captcha_ocr.web.gate import Gate, error
-from captcha_ocr.web.metrics import CONTENT_TYPE, Metrics
+from captcha_ocr.web.gate import Gate
+from captcha_ocr.web.http import (
+    JSON_TYPE,
+    content_type,
+    make_application,
+    make_page_routes,
+    parse_object,
+)
+from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 
-FOLDER = Path(__file__).parent
-MAX_JSON, MAX_BATCH, MAX_IMAGES = 3_000_000, 16_000_000, 64  # bytes, bytes, images
-LIMITS = {"/v1/read": MAX_JSON, "/v1/read/batch": MAX_BATCH}
-JSON_TYPE, RAW_TYPES = "application/json", re.compile(r"image/.*|application/octet-stream|")
-OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")  # without the token, beside the page
-OPTIONS = ("charset", "length", "fold_case", "min_confidence")
-TOGETHER = 16  # images that one thread reads at once
-WAITING = 40  # images that wait for each thread; more get 503
-RETRY_AFTER_S = 1
+MAX_JSON = 3_000_000  # bytes of a request for one image
+MAX_BATCH_IMAGES = 64  # of a request
+_MAX_BATCH = 16_000_000  # bytes of a request for several images
+_LIMITS = {"/v1/read": MAX_JSON, "/v1/read/batch": _MAX_BATCH}
+_STATUSES: dict[type[Exception], int] = {
+    UsageError: 422,
+    ImageError: 422,
+    CaptchaOcrError: 500,  # the model is at fault
+}
+_RAW_TYPES = re.compile(r"image/.*|application/octet-stream|")
+_OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")  # without the token, beside the page
+_PARAMETERS = ("charset", "length", "fold_case", "min_confidence")
+_SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
+_MAX_AT_ONCE = 16  # images that one thread reads at once
+_MAX_WAITING = 40  # images that wait for each thread; more get 503
+_RETRY_AFTER_S = 1
 
 
-@dataclass(frozen=True)
-class Job:
-    """An image that waits to be read, by a recognizer that may have the options of one request; and its reader."""
+class _Job(NamedTuple):
+    """An image that waits to be read by a recognizer, which may have the options of one request."""
 
     recognizer: Recognizer
     image: ImageSource
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Reading | ImageError]"
-
-    def finish(self, result: Reading | ImageError | BaseException) -> None:
-        """Give the result to who waits for it, if it still does; called in the thread of the event loop."""
-        if self.future.done():
-            return
-        if isinstance(result, BaseException) and not isinstance(result, ImageError):
-            self.future.set_exception(result)
-        else:
-            self.future.set_result(result)
+    result: "Future[Reading | ImageError]"
 
 
-class ReadingThreads:
-    """Threads that read what waits: a thread takes several images at once, which costs less than one by one."""
+class _ReadingThreads:
+    """Threads that read what waits, several images at once: that costs less than one by one."""
 
     def __init__(self, count: int) -> None:
-        self.most = WAITING * count
-        self.waiting: SimpleQueue[Job] = SimpleQueue()
+        self.max_waiting = _MAX_WAITING * count
+        self.waiting: SimpleQueue[_Job] = SimpleQueue()
         self.lock = threading.Lock()
         for _ in range(count):
-            threading.Thread(target=self.work, daemon=True).start()
+            threading.Thread(target=self._work, daemon=True).start()
 
-    def is_full(self, more: int = 1) -> bool:
-        """Tell whether so many more images are too many; any number may come where none waits."""
+    def has_room(self, images: int) -> bool:
+        """Tell whether so many more images may wait; any number may where none waits."""
         waiting = self.waiting.qsize()
-        return waiting > 0 and waiting + more > self.most
+        return waiting == 0 or waiting + images <= self.max_waiting
 
     async def read(self, recognizer: Recognizer, image: ImageSource) -> Reading | ImageError:
-        """Return what a recognizer reads, or the ImageError; the event loop answers others meanwhile."""
-        loop = asyncio.get_running_loop()
-        job = Job(recognizer, image, loop, loop.create_future())
+        """Return what a recognizer reads, or the ImageError; the event loop goes on meanwhile."""
+        job = _Job(recognizer, image, Future())
         self.waiting.put(job)
-        return await job.future
+        return await asyncio.wrap_future(job.result)
 
-    def work(self) -> None:
-        """Read what waits, for ever."""
+    def _work(self) -> None:
         while True:
-            jobs = self.take()
+            jobs = self._take_jobs()
             for recognizer in {job.recognizer for job in jobs}:
-                self.read_together(
-                    recognizer, [job for job in jobs if job.recognizer is recognizer]
-                )
+                _read_together([job for job in jobs if job.recognizer is recognizer])
 
-    def take(self) -> list[Job]:
-        """Wait for a job, and take it with those behind it, TOGETHER at most."""
+    def _take_jobs(self) -> list[_Job]:
+        """Wait for a job, and take it with those behind it; none whose client went away."""
         with self.lock:
             first = self.waiting.get()
-            others = min(TOGETHER - 1, self.waiting.qsize())
-            return [first, *(self.waiting.get_nowait() for _ in range(others))]
+            following = min(_MAX_AT_ONCE - 1, self.waiting.qsize())
+            jobs = [first, *(self.waiting.get_nowait() for _ in range(following))]
+        return [job for job in jobs if job.result.set_running_or_notify_cancel()]
 
-    def read_together(self, recognizer: Recognizer, jobs: list[Job]) -> None:
-        """Read images with one recognizer."""
-        results: list[Reading | ImageError | BaseException]
-        try:
-            results = list(recognizer.read_all([job.image for job in jobs]))
-        except BaseException as error:
-            results = [error] * len(jobs)
-        for job, result in zip(jobs, results, strict=True):
-            job.loop.call_soon_threadsafe(job.finish, result)
+
+def _read_together(jobs: list[_Job]) -> None:
+    try:
+        results = list(jobs[0].recognizer.read_all([job.image for job in jobs]))
+    except BaseException as error:
+        for job in jobs:
+            job.result.set_exception(error)
+        return
+    for job, result in zip(jobs, results, strict=True):
+        job.result.set_result(result)
 
 
 class ReadingService:
-    """Reads images with one recognizer, in `concurrency` threads; facts: what /v1/model tells of the model."""
+    """Reads images in `concurrency` threads; facts: what /v1/model tells of the model."""
 
     def __init__(self, recognizer: Recognizer, concurrency: int, facts: dict[str, Any]) -> None:
         self.recognizer, self.facts, self.metrics = recognizer, facts, Metrics()
-        self.threads = ReadingThreads(concurrency)
+        self.threads = _ReadingThreads(concurrency)
         self.is_ready = False
-        self.page = page_routes("serve")
+        self.page = make_page_routes("serve")
         self.limited_to = lru_cache(maxsize=64)(recognizer.limited_to)
 
-    def app(self) -> Starlette:
+    def make_app(self) -> Starlette:
         """Return the application."""
         routes = [
-            Route("/v1/read", self.read, methods=["POST"], max_body_size=MAX_JSON),
-            Route("/v1/read/batch", self.read_batch, methods=["POST"], max_body_size=MAX_BATCH),
-            Route("/v1/model", self.model),
-            Route("/healthz", self.healthz),
-            Route("/readyz", self.readyz),
-            Route("/metrics", self.show_metrics),
-            Route("/openapi.json", self.openapi),
+            Route("/v1/read", self._read, methods=["POST"], max_body_size=MAX_JSON),
+            Route("/v1/read/batch", self._read_batch, methods=["POST"], max_body_size=_MAX_BATCH),
+            Route("/v1/model", self._show_model),
+            Route("/healthz", self._show_life),
+            Route("/readyz", self._show_readiness),
+            Route("/metrics", self._show_metrics),
+            Route("/openapi.json", self._show_openapi),
             *self.page,
         ]
-        handlers: dict[Any, Any] = {
-            HTTPException: on_http_error,
-            CaptchaOcrError: on_our_error,
-            ClientDisconnect: on_disconnect,
-        }
-        return Starlette(routes=routes, exception_handlers=handlers)
+        return make_application(routes, _STATUSES)
 
-    async def read(self, request: Request) -> Response:
+    async def _read(self, request: Request) -> Response:
         """Read one image: the body, or `image` in base64 in a JSON object."""
-        recognizer, min_confidence = self.options_of(request)
-        kind = type_of(request)
+        recognizer, min_confidence = self._parse_query(request)
+        kind = content_type(request)
         if kind == JSON_TYPE:
-            document = object_in(await request.body())
-            image = image_in(document.get("image"), self.recognizer.max_bytes)
-        elif RAW_TYPES.fullmatch(kind):
+            document = parse_object(await request.body())
+            image = self._decode(document.get("image"))
+        elif _RAW_TYPES.fullmatch(kind):
             image = await request.body()
         else:
             raise HTTPException(415, f"send an image, or JSON, not {kind[:100]!r}")
         if len(image) > self.recognizer.max_bytes:
             raise HTTPException(413, f"an image has at most {self.recognizer.max_bytes:,} bytes")
-        self.check_room(1)
+        self._check_room(1)
         result = await self.threads.read(recognizer, image)
         if isinstance(result, ImageError):
             raise result
-        return JSONResponse(described(result, min_confidence))
+        return JSONResponse(_describe(result, min_confidence))
 
-    async def read_batch(self, request: Request) -> Response:
+    async def _read_batch(self, request: Request) -> Response:
         """Read `images` of a JSON object; each result is a reading or an error, in order."""
-        recognizer, min_confidence = self.options_of(request)
-        kind = type_of(request)
+        recognizer, min_confidence = self._parse_query(request)
+        kind = content_type(request)
         if kind not in (JSON_TYPE, ""):
             raise HTTPException(415, f"send JSON, not {kind[:100]!r}")
-        images = object_in(await request.body()).get("images")
-        check(
-            isinstance(images, list) and 0 < len(images) <= MAX_IMAGES,
-            f"images must be 1 to {MAX_IMAGES} texts",
-        )
-        self.check_room(len(images or ()))
+        images = parse_object(await request.body()).get("images")
+        if not isinstance(images, list) or not 0 < len(images) <= MAX_BATCH_IMAGES:
+            raise UsageError(f"images must be 1 to {MAX_BATCH_IMAGES} texts")
+        self._check_room(len(images))
 
         async def read(text: object) -> dict[str, Any]:
             try:
-                result = await self.threads.read(
-                    recognizer, image_in(text, self.recognizer.max_bytes)
-                )
-            except (ImageError, UsageError) as reason:
-                return {"error": str(reason)}
-            return (
-                {"error": str(result)}
-                if isinstance(result, ImageError)
-                else described(result, min_confidence)
-            )
+                result = await self.threads.read(recognizer, self._decode(text))
+            except (ImageError, UsageError) as error:
+                return {"error": str(error)}
+            if isinstance(result, ImageError):
+                return {"error": str(result)}
+            return _describe(result, min_confidence)
 
-        return JSONResponse({"results": await asyncio.gather(*map(read, images or ()))})
+        return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 
-    def check_room(self, images: int) -> None:
-        """Refuse a request whose images would have to wait too long: HTTPException 503."""
-        if self.threads.is_full(images):
-            self.metrics.refused += 1
-            headers = {"Retry-After": str(RETRY_AFTER_S)}
-            raise HTTPException(503, "too many images wait to be read; try again", headers)
-
-    def options_of(self, request: Request) -> tuple[Recognizer, float]:
+    def _parse_query(self, request: Request) -> tuple[Recognizer, float]:
         """Return the recognizer and the least confidence that the query of a request asks for.
 
         UsageError for a parameter that is unknown or wrong.
         """
         query = dict(request.query_params)
         check(len(query) == len(request.query_params.multi_items()), "a parameter is given twice")
-        unknown = next((name for name in query if name not in OPTIONS), None)
-        check(unknown is None, f"unknown parameter {unknown!r}; there are {', '.join(OPTIONS)}")
+        for name in query:
+            check(
+                name in _PARAMETERS,
+                f"unknown parameter {name!r}; there are {', '.join(_PARAMETERS)}",
+            )
         fold_case, least = query.get("fold_case", "false"), query.get("min_confidence", "0")
         check(
             fold_case in ("true", "false"),
             f"fold_case must be true or false, not {fold_case[:40]!r}",
         )
-        is_share = re.fullmatch(r"0|1|0?\.[0-9]{1,9}|[01]\.0{1,9}|0\.[0-9]{1,9}", least) is not None
-        check(is_share, f"min_confidence must be a number from 0 to 1, not {least[:40]!r}")
+        check(
+            _SHARE.fullmatch(least) is not None,
+            f"min_confidence must be a number from 0 to 1, not {least[:40]!r}",
+        )
         lengths = Lengths.parse(query["length"]) if "length" in query else None
         return self.limited_to(query.get("charset"), lengths, fold_case == "true"), float(least)
 
-    async def model(self, _: Request) -> Response:
-        """Tell which model reads."""
+    def _decode(self, text: object) -> bytes:
+        """Return the image file in base64 or a `data:` URI: never a path of this machine."""
+        check(isinstance(text, str), "image must be a text: base64, or a data: URI")
+        image = from_base64(str(text).encode("ascii", "replace"), self.recognizer.max_bytes)
+        if image is None:
+            raise ImageError("image is neither base64 of an image nor a data: URI")
+        return image
+
+    def _check_room(self, images: int) -> None:
+        """Refuse a request whose images would have to wait too long: HTTPException 503."""
+        if not self.threads.has_room(images):
+            self.metrics.refused += 1
+            headers = {"Retry-After": str(_RETRY_AFTER_S)}
+            raise HTTPException(503, "too many images wait to be read; try again", headers)
+
+    async def _show_model(self, _: Request) -> Response:
         return JSONResponse(self.facts)
 
-    async def healthz(self, _: Request) -> Response:
-        """Answer as long as the process does."""
+    async def _show_life(self, _: Request) -> Response:
         return PlainTextResponse("alive\n")
 
-    async def readyz(self, _: Request) -> Response:
+    async def _show_readiness(self, _: Request) -> Response:
         """Answer 200 after one real reading."""
         if not self.is_ready:
             size = self.recognizer.config.size
-            await self.threads.read(
-                self.recognizer, np.full((size.height, size.width, 3), 255, dtype=np.uint8)
-            )
+            white = np.full((size.height, size.width, 3), 255, dtype=np.uint8)
+            await self.threads.read(self.recognizer, white)
             self.is_ready = True
         return PlainTextResponse("ready\n")
 
-    async def show_metrics(self, _: Request) -> Response:
-        """Return what was counted, for Prometheus."""
+    async def _show_metrics(self, _: Request) -> Response:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
 
-    async def openapi(self, _: Request) -> Response:
-        """Return the document that describes the service."""
-        document = json.loads((FOLDER / "openapi.json").read_text("utf-8"))
+    async def _show_openapi(self, _: Request) -> Response:
+        document = json.loads(Path(__file__).with_name("openapi.json").read_text("utf-8"))
         document["info"]["version"] = __version__
         return JSONResponse(document)
 
 
-def gated(
+def guard_reading(
     service: ReadingService, hosts: frozenset[str] | None, token: str | None, log: TextIO | None
 ) -> Gate:
-    """Return the application with the gate around it."""
-    open_paths = (*OPEN_PATHS, *(route.path for route in service.page))
-    return Gate(service.app(), hosts, token, open_paths, LIMITS, log, service.metrics)
+    """Return the application of a service with the gate around it."""
+    open_paths = (*_OPEN_PATHS, *(route.path for route in service.page))
+    return Gate(service.make_app(), hosts, token, open_paths, _LIMITS, log, service.metrics)
 
 
-def page_routes(name: str) -> list[Route]:
-    """Return the routes of the files of a page."""
-
-    def route(path: str, file: str) -> Route:
-        async def endpoint(_: Request) -> Response:
-            return FileResponse(FOLDER / "pages" / file)
-
-        return Route(path, endpoint)
-
-    return [
-        route("/", f"{name}.html"),
-        *(route(f"/{file}", file) for file in (f"{name}.js", "style.css", "icon.svg")),
-    ]
-
-
-def type_of(request: Request) -> str:
-    """Return the content type of a request, without parameters; empty if it has none."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def object_in(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in the body of a request; UsageError for anything else."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        raise UsageError("the body is not JSON") from None
-    check(isinstance(document, dict), "the body must be a JSON object")
-    return dict(document)
-
-
-def image_in(text: object, max_bytes: int) -> bytes:
-    """Return the image file in a text of base64 or a `data:` URI: never a path of this machine."""
-    check(isinstance(text, str), "image must be a text: base64, or a data: URI")
-    image = from_base64(str(text).encode("ascii", "replace"), max_bytes)
-    if image is None:
-        raise ImageError("image is neither base64 of an image nor a data: URI")
-    return image
-
-
-def described(reading: Reading, min_confidence: float) -> dict[str, Any]:
+def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:
     """Return a reading as JSON types; without text and characters if it is not sure enough."""
-    accepted = reading.confidence >= min_confidence
-    characters = [
-        {"character": each.character, "confidence": each.confidence, "runner_up": each.runner_up}
-        for each in reading.characters
-    ]
-    return {
-        "text": reading.text if accepted else None,
+    facts: dict[str, Any] = {
+        "text": None,
         "confidence": reading.confidence,
-        "characters": characters if accepted else None,
+        "characters": None,
         "model": reading.model or None,
         "elapsed_ms": round(1000 * reading.elapsed_s, 2),
     }
-
-
-async def on_http_error(_: Request, reason: HTTPException) -> Response:
-    """Answer with an error of HTTP, as JSON."""
-    return error(reason.status_code, reason.detail, **(reason.headers or {}))
-
-
-async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
-    """Count a request whose client went away before it was here: nobody gets this answer."""
-    return error(400, "the request is not complete")
-
-
-async def on_our_error(_: Request, reason: CaptchaOcrError) -> Response:
-    """Answer with our sentence: 422 to a request that asks for what cannot be, 500 where the model is at fault."""
-    return error(422 if isinstance(reason, (ImageError, UsageError)) else 500, str(reason))
+    if reading.confidence >= min_confidence:
+        facts["text"] = reading.text
+        facts["characters"] = [
+            {
+                "character": result.character,
+                "confidence": result.confidence,
+                "runner_up": result.runner_up,
+            }
+            for result in reading.characters
+        ]
+    return facts

@@ -211,7 +211,7 @@ def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
     result = read(*some)
     assert (result.exit_code, len(after_device(result.stderr))) == (1, 1)
     assert re.search(naming("cpu", " GB", "--device"), result.stderr)
-    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine", exhausted)
+    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine_machine", exhausted)
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 

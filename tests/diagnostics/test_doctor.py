@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captcha_ocr.diagnostics.doctor import (
-    examine,
+    examine_machine,
     examine_model,
     format_facts,
     hidden_devices,
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 
 def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
-    facts = json.loads(json.dumps(examine(folder)))
+    facts = json.loads(json.dumps(examine_machine(folder)))
     cpu = facts["devices"][-1]
     assert facts["versions"]["torch"] == torch.__version__
     assert cpu["device"] == "cpu"
@@ -47,7 +47,7 @@ def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
 def test_a_damaged_model_is_reported(folder):
     (folder / "best" / "model.safetensors").write_bytes(b"")
     assert "model.safetensors" in examine_model(folder)["error"]
-    assert "model.safetensors" in format_facts(examine(folder))
+    assert "model.safetensors" in format_facts(examine_machine(folder))
 
 
 def test_a_variable_that_hides_devices_is_found(monkeypatch):
@@ -64,14 +64,13 @@ def test_a_missing_model_a_launcher_and_hidden_devices_are_reported(tmp_path, mo
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "x")
     facts = {
-        **examine(tmp_path),
+        **examine_machine(tmp_path),
         "hidden": {"variables": {"CUDA_VISIBLE_DEVICES": "0"}, "devices": 3},
     }
     lines = format_facts(facts).splitlines()
     for named in (
         ["RANK=x", "WORLD_SIZE=2"],
         ["CUDA_VISIBLE_DEVICES=0", "3"],
-        ["captcha-ocr train"],
     ):
         assert any(all(name in line for name in named) for line in lines)
 

@@ -91,7 +91,7 @@ def test_a_folder_without_a_readable_image_is_refused(tmp_path):
 def test_advice_names_every_risk(found):
     advice = advice_on_images(found)
     assert len(advice) == 5
-    for words in (("20", "Bab"), ("B", "--case-sensitive"), ("1",), ("5", "add")):
+    for words in (("20", "Bab"), ("B", "`case_sensitive`"), ("1",), ("5", "add")):
         assert any(all(word in sentence for word in words) for sentence in advice)
 
 
@@ -222,5 +222,7 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     rows = [f"{name},{text}" for name, text in texts.items()]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
     found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))
-    assert [(each.file, each.label) for each in found] == [(name, texts[name]) for name in wrong]
-    assert [each.reading.text for each in found] == [readings[name].text for name in wrong]
+    assert [(label.file, label.text) for label, _ in found] == [
+        (name, texts[name]) for name in wrong
+    ]
+    assert [reading.text for _, reading in found] == [readings[name].text for name in wrong]

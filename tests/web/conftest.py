@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from captcha_ocr.cli.wording import word_command
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.web.label_service import gated as gated_labels
-from captcha_ocr.web.label_session import LabelSession
-from captcha_ocr.web.label_store import LabelStore
-from captcha_ocr.web.reading_service import ReadingService, gated
+from captcha_ocr.web.label.service import guard_labelling
+from captcha_ocr.web.label.session import LabelSession
+from captcha_ocr.web.label.store import LabelStore
+from captcha_ocr.web.reading_service import ReadingService, guard_reading
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 SAMPLE = SAMPLES / "00000-0ZLA.png"
@@ -29,7 +30,7 @@ def served(recognizer):
 
     def serve(hosts=frozenset({"testserver"}), token=None, log=None) -> TestClient:
         service = ReadingService(recognizer, 1, {"model": "the one in the package"})
-        client = TestClient(gated(service, hosts, token, log))
+        client = TestClient(guard_reading(service, hosts, token, log))
         client.service = service
         return client
 
@@ -70,5 +71,5 @@ def session(folder, tmp_path):
 def labelling(session) -> TestClient:
     """The client of a page that labels."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
-    app = gated_labels(session, frozenset({HOST}), TOKEN, None)
+    app = guard_labelling(session, frozenset({HOST}), TOKEN, word_command)
     return TestClient(app, base_url=f"http://{HOST}", headers=headers)

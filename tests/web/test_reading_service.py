@@ -8,7 +8,7 @@ import pytest
 
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.web.reading_service import MAX_IMAGES, MAX_JSON
+from captcha_ocr.web.reading_service import MAX_BATCH_IMAGES, MAX_JSON
 
 from .conftest import SAMPLE, SAMPLES
 
@@ -84,10 +84,10 @@ def test_a_batch_gives_a_reading_or_an_error_for_each_image_in_order(served):
     assert "text" in third["error"]
 
 
-@pytest.mark.parametrize("images", [[], "x", [IN_BASE64] * (MAX_IMAGES + 1)])
+@pytest.mark.parametrize("images", [[], "x", [IN_BASE64] * (MAX_BATCH_IMAGES + 1)])
 def test_a_batch_has_so_many_images(served, images):
     answer = served().post("/v1/read/batch", json={"images": images})
-    assert (answer.status_code, str(MAX_IMAGES) in answer.text) == (422, True)
+    assert (answer.status_code, str(MAX_BATCH_IMAGES) in answer.text) == (422, True)
 
 
 def test_other_endpoints_answer(served):

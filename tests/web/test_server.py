@@ -24,7 +24,7 @@ WAIT_S = 30
 def running(app):
     """Run the server in a thread; yields its address."""
     listener = server.listen("127.0.0.1", 0)
-    made = server.server_of(app)
+    made = server.make_server(app)
     thread = threading.Thread(target=made.run, args=([listener],))
     thread.start()
     try:

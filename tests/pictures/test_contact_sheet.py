@@ -3,21 +3,18 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.charset import split_characters
-from captcha_ocr.diagnostics.contact_sheet import (
+from captcha_ocr.pictures.contact_sheet import (
     COLUMNS,
     GAP,
-    INDENT,
     ROWS,
     TILE,
     Tile,
     align,
-    blocks_of,
     draw_sheet,
-    height_of,
-    width_of,
-    wrap,
+    find_fonts,
+    lay_out_texts,
+    measure_width,
 )
-from captcha_ocr.system.fonts import fonts_for
 
 
 def picture(path, size, colour):
@@ -27,12 +24,12 @@ def picture(path, size, colour):
 
 def lines_below(tile):
     """The lines of text below an image, as they are drawn; every one fits below it."""
-    fonts = fonts_for(tile.name + tile.text + (tile.read or "") + "confidence 0.0123456789")
+    fonts = find_fonts([tile])
     lines = []
-    for piece in (piece for block in blocks_of(tile) for piece in wrap(block, fonts)):
-        width = sum(width_of(column, piece.size, fonts) for column in piece.columns)
-        assert width + INDENT * bool(piece.before) <= TILE[0]
-        lines += ["".join(texts) for texts in zip(*piece.columns, strict=True)]
+    for block in lay_out_texts(tile, fonts):
+        width = sum(measure_width(column, block.size, fonts) for column in block.columns)
+        assert width + block.indent <= TILE[0]
+        lines += ["".join(texts) for texts in zip(*block.columns, strict=True)]
     return lines
 
 
@@ -52,7 +49,7 @@ def test_every_image_fits_its_tile(tmp_path):
 
 def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_path):
     tile = Tile(tmp_path / "none.png", "n", "a")
-    below = sum(height_of(block) for block in blocks_of(tile))
+    below = sum(block.height for block in lay_out_texts(tile, find_fonts([tile])))
     for count in (COLUMNS * ROWS, 1000):
         draw_sheet([tile] * count, tmp_path / "sheet.png")
         with Image.open(tmp_path / "sheet.png") as sheet:

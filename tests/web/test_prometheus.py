@@ -1,4 +1,4 @@
-from captcha_ocr.web.metrics import Metrics
+from captcha_ocr.web.prometheus import Metrics
 
 
 def test_requests_are_counted_by_endpoint_and_status_and_their_seconds_by_bucket():

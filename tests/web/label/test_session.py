@@ -4,9 +4,9 @@ import re
 import pytest
 
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.web.label_session import LabelSession
-from captcha_ocr.web.label_store import LabelStore
-from captcha_ocr.web.label_training import next_milestone
+from captcha_ocr.web.label.session import LabelSession
+from captcha_ocr.web.label.store import LabelStore
+from captcha_ocr.web.label.training import next_milestone
 
 
 def label(session, number, text):
@@ -15,8 +15,8 @@ def label(session, number, text):
 
 def test_the_held_out_images_come_first_then_the_least_sure(session):
     order = []
-    session.guesses.start(session.open_numbers())
-    session.guesses.worker.join()
+    session.guesser.start(session.open_numbers())
+    session.guesser.worker.join()
     while (number := session.next_number()) is not None:
         order.append(number)
         label(session, number, "X")
@@ -26,8 +26,8 @@ def test_the_held_out_images_come_first_then_the_least_sure(session):
 
 def test_among_unsure_images_those_with_rare_characters_come_first(session, monkeypatch):
     session.store.first = []
-    session.guesses.start(session.open_numbers())
-    session.guesses.worker.join()
+    session.guesser.start(session.open_numbers())
+    session.guesser.worker.join()
     session.seen.update("0ZLAYTX5C0KD9GG2USCQ" * 9)  # all but those of image 3, XLTZ
     session.seen["X"] = session.seen["L"] = session.seen["T"] = session.seen["Z"] = 0
     assert session.next_number() == 3
@@ -55,16 +55,16 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     session = LabelSession(
         LabelStore(folder, tmp_path / "answers.csv"), PRETRAINED, tmp_path / "run"
     )
-    assert session.people() == ""
+    assert session.score_answers() == ""
     assert sorted(session.store.first) == list(range(6))
     for number, text in enumerate(("0ZLA", "YTX5", "C0K0", "", "ABCD")):
         session.view(number)
         label(session, number, text)
-    assert re.search(r"exact match +50.00%  \(2 of 4;", session.people())
-    assert re.search(r"seconds an image +0\.\d  \(median\)", session.people())
+    assert re.search(r"exact match +50.00%  \(2 of 4;", session.score_answers())
+    assert re.search(r"seconds an image +0\.\d  \(median\)", session.score_answers())
     assert (folder / "labels.csv").read_text() == labels
     assert "4.png,ABCD" in (tmp_path / "answers.csv").read_text()
-    assert session.progress()["commands"] == []
+    assert session.next_commands() == []
 
 
 def test_one_image_in_twenty_is_shown_without_a_guess(session):
@@ -91,8 +91,8 @@ def test_training_begins_at_these_numbers_of_labels(labels, milestone):
 
 
 def test_the_accuracy_is_that_of_the_test_images_alone(session):
-    session.guesses.start(session.open_numbers())
-    session.guesses.worker.join()
+    session.guesser.start(session.open_numbers())
+    session.guesser.worker.join()
     for number, text in enumerate(("0ZLA", "YTX5", "C0KD", "XLTZ", "9GG2", "USCQ")):
         label(session, number, text)
     accuracy = session.progress()["accuracy"]
@@ -104,11 +104,11 @@ def test_a_damaged_image_is_shown_with_its_problem_and_comes_last(folder, tmp_pa
     (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:200])
     session = LabelSession(LabelStore(folder), PRETRAINED, tmp_path)
     session.store.first = []
-    session.guesses.start(session.open_numbers())
-    session.guesses.worker.join()
+    session.guesser.start(session.open_numbers())
+    session.guesser.worker.join()
     order = []
     while (number := session.next_number()) is not None:
         order.append(number)
         label(session, number, "X")
     assert 2 in order
-    assert session.guesses.of(2).problem
+    assert session.guesser.guess(2).problem

@@ -7,7 +7,8 @@ import pytest
 from conftest import QUIET, naming
 
 from captcha_ocr.config import TrainConfig
-from captcha_ocr.diagnostics.learning_curve import (
+from captcha_ocr.errors import UsageError
+from captcha_ocr.experiments.learning_curve import (
     PLAN,
     POINTS,
     RESAMPLES,
@@ -17,7 +18,6 @@ from captcha_ocr.diagnostics.learning_curve import (
     outlook,
     resampled_laws,
 )
-from captcha_ocr.errors import UsageError
 from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.train import train
 
@@ -99,8 +99,8 @@ def test_a_number_of_images_close_to_all_of_them_is_left_out(
         tried.extend(config.images for config in configs)
         raise InterruptedError
 
-    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.IMAGE_COUNTS", (10, 30, 100))
-    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.plan", stop)
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (10, 30, 100))
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.tell_plan", stop)
     monkeypatch.setattr("captcha_ocr.data.shards.Dataset.count", lambda self, split: available)
     with pytest.raises(InterruptedError):
         learning_curve(shards, tmp_path, lambda number: TrainConfig(images=number), (), LOUD)
@@ -151,7 +151,7 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
         points = learning_curve(shards, tmp_path, recipe, numbers, options=QUIET)
         return [(point.images, point.tested) for point in points]
 
-    monkeypatch.setattr("captcha_ocr.diagnostics.learning_curve.IMAGE_COUNTS", (20, 100))
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (20, 100))
     assert curve() == [(20, 6), (48, 6)]  # up to all images
     runs = [
         json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)

@@ -7,7 +7,7 @@ import pytest
 
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.web.label_store import Conflict, LabelStore
+from captcha_ocr.web.label.store import Conflict, LabelStore
 
 
 def rows(folder):

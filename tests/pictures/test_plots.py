@@ -6,8 +6,7 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.config import PRESETS
-from captcha_ocr.scores import Scores
-from captcha_ocr.training.plots import (
+from captcha_ocr.pictures.plots import (
     MAX_BARS,
     MAX_CELLS,
     draw_confusions,
@@ -15,6 +14,7 @@ from captcha_ocr.training.plots import (
     draw_learning_curve,
     save_figure,
 )
+from captcha_ocr.scores import Scores
 
 
 def rows_of(*exact, loss=1.0):

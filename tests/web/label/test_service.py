@@ -3,7 +3,7 @@ import io
 import pytest
 from PIL import Image
 
-from .conftest import HOST
+from ..conftest import HOST
 
 
 def send(client, number=0, text="A", version=0, **headers):
@@ -117,7 +117,7 @@ def test_a_folder_that_may_not_be_written_is_said(labelling, monkeypatch, sessio
     def refused(*_):
         raise PermissionError(13, "Permission denied", "labels.csv")
 
-    monkeypatch.setattr("captcha_ocr.web.label_store.write_atomic", refused)
+    monkeypatch.setattr("captcha_ocr.web.label.store.write_atomic", refused)
     answer = send(labelling)
     assert (answer.status_code, answer.json()["error"]) == (507, "labels.csv: Permission denied")
 

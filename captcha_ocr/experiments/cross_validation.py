@@ -16,17 +16,19 @@ from captcha_ocr.system.files import find_unused, write_atomic, writing_to
 from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.train import train
 
-FOLDS = Table({"fold": 10, "exact match": 13, "tested": 9, "95 % interval": 20})
-RESULT_FILE, RESULT_FORMAT = "cross-validation.json", "captcha-ocr cross-validation"
+RESULT_FILE = "cross-validation.json"
+_RESULT_FORMAT = "captcha-ocr cross-validation"
+_FOLDS = Table({"fold": 10, "exact match": 13, "tested": 9, "95 % interval": 20})
 
 
 def cross_validate(
     data: Path, out: Path, config: TrainConfig, options: TrainOptions = TrainOptions()
 ) -> Scores:
-    """Train on every fold that `prepare --folds` made in `data`, and add up the scores of their test sets.
+    """Train on every fold that prepare made in `data`, and add up the scores of their test sets.
 
-    Each fold has a run folder, `out`/fold-1 …: finished runs are left as they are, an unfinished one resumes. The total
-    is returned and written to `out`/cross-validation.json. UsageError if `data` holds no complete set of folds.
+    Each fold has a run folder, `out`/fold-1 …: finished runs are left as they are, an unfinished
+    one resumes. The total is returned and written to `out`/cross-validation.json. UsageError if
+    `data` holds no complete set of folds.
     """
     folds = find_folds(data)
     total = Scores(0, 0, Counter())
@@ -38,35 +40,32 @@ def cross_validate(
             scores = Scores.from_counts(finished.test)
             low, high = scores.interval
             cells = (f"{scores.exact_match:.2%}", f"{scores.images:,}", f"{low:.2%} to {high:.2%}")
-            say(f"{FOLDS.header}\n{FOLDS.row(number, *cells)}", options.quiet)
+            say(f"{_FOLDS.header}\n{_FOLDS.row(number, *cells)}", options.quiet)
             total += scores
         result = {"folds": len(folds), "training": config.to_dict(), "test": total.summary()}
-        write_atomic(out / RESULT_FILE, sealed({"format": RESULT_FORMAT, "version": 1, **result}))
+        write_atomic(out / RESULT_FILE, sealed({"format": _RESULT_FORMAT, "version": 1, **result}))
     return total
 
 
 def find_folds(data: Path) -> list[Path]:
-    """Return the folders of the folds in `data`; UsageError if there are none, or not all of them."""
+    """Return the folders of the folds in `data`; UsageError if there are none, or some lack."""
     folds = list_folds(data)
     if not folds:
-        advice = Advice("make some with", command_for_folds(data))
-        raise UsageError(f"{data} holds no folds", advice)
-    manifests = [read_manifest(folder) for folder in folds]
+        raise UsageError(f"{data} holds no folds", Advice("make some with", _advise_folds(data)))
+    manifests = list(map(read_manifest, folds))
     made = [manifest.options.get("fold") for manifest in manifests]
     if made != [[number, len(folds)] for number in range(1, len(folds) + 1)]:
-        advice = Advice("make them again with", prepare_command(manifests[0], folds[0], "default"))
+        again = prepare_command(manifests[0], folds[0], "default")
+        advice = Advice("make them again with", again)
         raise UsageError(f"{data} does not hold all folds of one set", advice)
     return folds
 
 
-def command_for_folds(data: Path) -> Command:
-    """Return the command that makes folds, of the same images as the shards in `data` if there are any."""
+def _advise_folds(data: Path) -> Command:
+    """Return the command that makes folds, of the images of the shards in `data` if it has some."""
     if not (data / MANIFEST_FILE).exists():
         return Command("prepare", (), {"folds": 5, "out": data})
     manifest = read_manifest(data)
-    of_folds = replace(
-        manifest, options=manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)}
-    )
-    return prepare_command(
-        of_folds, find_unused(data.with_name(f"{data.name}-folds")) / "fold-1", "default"
-    )
+    options = manifest.options | {"fold": [1, 5], "split": list(PrepareConfig.split)}
+    folder = find_unused(data.with_name(f"{data.name}-folds")) / "fold-1"
+    return prepare_command(replace(manifest, options=options), folder, "default")

@@ -1,0 +1,215 @@
+"""One person labelling one folder: which image comes next, its guess, the progress."""
+
+import json
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from captcha_ocr.data.answers import ANSWERS_JOURNAL, read_journal
+from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.errors import Command
+from captcha_ocr.experiments.judge import judge
+from captcha_ocr.experiments.learning_curve import Point, outlook
+from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.scores import score_texts, wilson_interval
+from captcha_ocr.web.label.guesses import Guesser
+from captcha_ocr.web.label.store import SEED, Entry, LabelStore
+from captcha_ocr.web.label.training import BackgroundTraining, next_milestone
+
+_WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
+_CANDIDATES = 50  # the least sure images, among which those with rare characters come first
+_JOURNAL = "journal.jsonl"
+
+
+class LabelSession:
+    """The state behind the page of `label`; several threads may use it."""
+
+    def __init__(self, store: LabelStore, model: Path, out: Path, device: str = "auto") -> None:
+        self.store, self.model = store, describe_model(model)
+        self.journal = out / (ANSWERS_JOURNAL if store.is_blind else _JOURNAL)
+        paths = [store.folder / entry.file for entry in store.entries]
+        self.guesser = Guesser(paths, Recognizer(model, device))
+        self.training = BackgroundTraining(store.folder, out, self._take_over)
+        self.points: list[Point] = []
+        self.seen = Counter("".join(entry.text or "" for entry in store.entries))  # characters
+        self.shown_at: dict[int, float] = {}
+        self.milestone = next_milestone(0)
+        if not self.store.is_blind:
+            for run, point in self.training.list_finished():
+                self._take_over(run, point)
+                self.milestone = next_milestone(point.images)
+
+    def start(self) -> None:
+        """Begin to read the images in the background, unless no guess is shown."""
+        if not self.store.is_blind:
+            self.guesser.start([*self._tested_numbers(), *self.open_numbers()])
+
+    def stop(self) -> None:
+        """End what runs in the background."""
+        self.training.stop()
+        self.guesser.stop()
+
+    @property
+    def labelled(self) -> int:
+        """How many images have a label."""
+        return sum(bool(entry.text) for entry in self.store.entries)
+
+    def open_numbers(self) -> list[int]:
+        """Return the numbers of the images without a label that were not skipped."""
+        return [entry.number for entry in self.store.entries if entry.text is None]
+
+    def _tested_numbers(self) -> list[int]:
+        entries = self.store.entries
+        return [entry.number for entry in entries if entry.text and entry.split == "test"]
+
+    def next_number(self) -> int | None:
+        """Return the image to label next.
+
+        The held-out images come in their random order, then the least sure ones.
+        """
+        for number in self.store.first:
+            if self.store.entries[number].text is None:
+                return number
+        numbers, guesses = self.open_numbers(), self.guesser.guesses
+        guessed = [number for number in numbers if number in guesses]
+        if not guessed:
+            return next(iter(numbers), None)
+        # An image that cannot be read comes last.
+        guessed.sort(key=lambda number: (bool(guesses[number].problem), guesses[number].confidence))
+        return max(guessed[:_CANDIDATES], key=self._measure_rarity)
+
+    def _measure_rarity(self, number: int) -> float:
+        """Return how rare the characters of an image are among the labels: unlike images come."""
+        text = self.guesser.guesses[number].text
+        return sum(1 / (1 + self.seen[character]) for character in text) / max(1, len(text))
+
+    def view(self, number: int) -> dict[str, Any]:
+        """Return an image as the page shows it."""
+        entry = self.store.entry(number)
+        self.shown_at[number] = time.monotonic()
+        facts: dict[str, Any] = {"number": number, "file": entry.file, "version": entry.version}
+        facts |= {"text": entry.text, "guess": None, "problem": None}
+        if self.shows_guess(number) and entry.text is None:
+            guess = self.guesser.guess(number)
+            facts["guess"] = {"text": guess.text, "characters": guess.characters}
+            facts["problem"] = guess.problem
+        return facts
+
+    def shows_guess(self, number: int) -> bool:
+        """Tell whether an image is shown with a guess: not with --blind, and not one in twenty."""
+        return (
+            not self.store.is_blind and random.Random(f"{SEED}-{number}").random() >= _WITHOUT_GUESS
+        )
+
+    def save(self, number: int, text: str, version: int) -> Entry:
+        """Write a label, or an empty one for an image that nobody can read.
+
+        Errors are those of `LabelStore.save`.
+        """
+        entry = self.store.save(number, text, version)
+        self.seen.update(entry.text or "")
+        self._note(entry)
+        if (
+            self.labelled >= self.milestone
+            and not self.store.is_blind
+            and not self.training.is_running
+        ):
+            self.training.start(self.store.format_table(self.store.entries), self.labelled)
+            self.milestone = next_milestone(self.labelled)
+        return entry
+
+    def _note(self, entry: Entry) -> None:
+        guess = self.guesser.guesses.get(entry.number)
+        shown_at = self.shown_at.pop(entry.number, None)
+        line = {
+            "file": entry.file,
+            "skipped": entry.text == "",
+            "seconds": None if shown_at is None else round(time.monotonic() - shown_at, 2),
+            "with_guess": self.shows_guess(entry.number),
+            "as_guessed": guess and guess.text == entry.text,
+        }
+        # Without the line the label itself is saved.
+        with suppress(OSError), open(self.journal, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+    def _take_over(self, run: Path, point: Point) -> None:
+        """Guess with a newly trained model, if it reads no fewer of the validation images."""
+        self.points.append(point)
+        trained = Recognizer(run)
+        if self._count_right(trained) >= self._count_right(self.guesser.recognizer):
+            self.model = str(run)
+            self.guesser.start(self.open_numbers(), trained)
+
+    def _count_right(self, recognizer: Recognizer) -> int:
+        labels = [
+            Label(entry.file, entry.text)
+            for entry in self.store.entries
+            if entry.text and entry.split == "val"
+        ]
+        return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
+
+    def progress(self) -> dict[str, Any]:
+        """Return how far the person is, how well the model reads by now, and what comes next."""
+        entries = self.store.entries
+        result: dict[str, Any] = {
+            "images": len(entries),
+            "labelled": self.labelled,
+            "skipped": sum(entry.text == "" for entry in entries),
+            "model": self.model,
+            "training": self.training.is_running,
+            "next_training": self.milestone,
+            "problem": self.training.problem,
+            "outlook": [],
+        }
+        if self.points:
+            result["outlook"] = outlook(self.points)
+        right, tested = self._score_model()
+        if tested:
+            interval = wilson_interval(right, tested)
+            result["accuracy"] = {"right": right, "images": tested, "interval": interval}
+        result["to_learn"] = self._count_to_learn()
+        return result
+
+    def _count_to_learn(self) -> int:
+        return sum(bool(entry.text) and entry.split == "train" for entry in self.store.entries)
+
+    def next_commands(self) -> list[Command]:
+        """Return the commands that train on the labels; none before there are some to learn."""
+        if self.store.is_blind or not self._count_to_learn():
+            return []
+        return [Command("prepare", (self.store.folder,)), Command("train")]
+
+    def _score_model(self) -> tuple[int, int]:
+        if self.points:
+            return self.points[-1].exact, self.points[-1].tested
+        guesses = self.guesser.guesses
+        tested = [number for number in self._tested_numbers() if number in guesses]
+        right = sum(guesses[number].text == self.store.entries[number].text for number in tested)
+        return right, len(tested)
+
+    def score_answers(self) -> str:
+        """Score the answers against the labels of the folder, and tell how long one took.
+
+        A skipped image is wrong.
+        """
+        entries = self.store.entries
+        answers = {entry.file: entry.text for entry in entries if entry.text is not None}
+        labels = find_labels(self.store.folder).labels
+        truths = {label.file: label.text for label in labels if label.file in answers}
+        rows = []
+        if truths:
+            texts = [answers[file] for file in truths]
+            rows.append(str(score_texts(list(truths.values()), texts)))
+        seconds = [
+            line["seconds"]
+            for line in read_journal(self.journal)
+            if line["file"] in answers and line["seconds"] is not None
+        ]
+        if seconds:
+            rows.append(f"seconds an image       {median(seconds):.1f}  (median)")
+        return "\n".join(rows)

@@ -1,0 +1,208 @@
+"""The labels of a folder while a person writes them: on the disk before they are acknowledged.
+
+`labels.csv` has the columns filename, text and split, as `prepare` reads them. An image that nobody
+can read has a row without a text, so that it is not shown again.
+"""
+
+import csv
+import os
+import random
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from captcha_ocr.charset import standard_form
+from captcha_ocr.config import MAX_LENGTH, Split
+from captcha_ocr.data.images import find_images
+from captcha_ocr.data.label_sources.file_names import FileNames
+from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, read_text, to_csv
+from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
+from captcha_ocr.system.files import write_atomic
+
+SEED = 0
+_HELD_OUT = 100  # images drawn at random before all others: half of them validate, half test
+_SHARE_HELD_OUT = 1 / 3  # of the images of a small folder
+_COLUMNS = ("filename", "text", "split")
+
+
+class Conflict(CaptchaOcrError):
+    """A label was given for an image that another tab or another program changed meanwhile."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of an image; text: None if it has no label yet, empty if nobody can read it.
+
+    version: how often it changed.
+    """
+
+    number: int
+    file: str
+    split: Split
+    text: str | None = None
+    version: int = 0
+
+
+class LabelStore:
+    """The images of a folder by number, in the order of their names, and their labels.
+
+    The caller holds the lock of the folder (`writing_to`). answers: a table to write instead of
+    the folder's labels.csv; then all images come in a random order. UsageError if the folder holds
+    no images, or if the table has more than labels.
+    """
+
+    def __init__(self, folder: Path, answers: Path | None = None) -> None:
+        names = find_images(folder).images
+        check(bool(names), f"{folder} holds no images")
+        for name in TABLES:
+            is_hidden = name != LABELS_FILE and answers is None and (folder / name).exists()
+            check(not is_hidden, f"{folder} has labels in {name}: save them as {LABELS_FILE} first")
+        files = list(filter(_fits_table, names))
+        self.left_out = [name for name in names if not _fits_table(name)]
+        self.folder, self.table = folder, answers or folder / LABELS_FILE
+        self.entries = [Entry(number, file, "train") for number, file in enumerate(files)]
+        held_out = min(_HELD_OUT, round(len(files) * _SHARE_HELD_OUT))
+        # The numbers of the images that are shown first.
+        self.first = random.Random(SEED).sample(range(len(files)), held_out)
+        for place, number in enumerate(self.first):
+            self.entries[number] = Entry(number, files[number], ("val", "test")[place % 2])
+        if answers is not None:
+            self.first = random.Random(SEED).sample(range(len(files)), len(files))
+        self.other_rows: list[tuple[str, str, str]] = []  # of files that are no images here
+        self.undoable: list[tuple[int, str | None, str]] = []  # image, text before and after
+        self.stamp: tuple[int, int] | None = None
+        self.lock = threading.Lock()  # of the table
+        self._load()
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether texts are written without guesses: answers, beside the folder's labels."""
+        return self.table != self.folder / LABELS_FILE
+
+    def entry(self, number: int) -> Entry:
+        """Return what is known of an image; UsageError if there is no such number."""
+        check(0 <= number < len(self.entries), f"there is no image {number}")
+        return self.entries[number]
+
+    def save(self, number: int, text: str, version: int) -> Entry:
+        """Write the label of an image, empty if nobody can read it; on return it is on the disk.
+
+        Conflict if the image changed since `version`, or another program changed the table.
+        UsageError if the text cannot be a label. CaptchaOcrError if the disk is full: the older
+        table is complete.
+        """
+        text = standard_form(text.strip())
+        check(
+            len(text) <= MAX_LENGTH and text.isprintable(),
+            f"a label has at most {MAX_LENGTH} printable characters",
+        )
+        with self.lock:
+            before = self.entry(number)
+            if before.version != version:
+                raise Conflict(f"{before.file} was labelled elsewhere meanwhile")
+            entry = self._write(number, text)
+            self.undoable.append((number, before.text, text))
+        return entry
+
+    def undo(self) -> Entry:
+        """Take the last label back, and return its image.
+
+        UsageError if there is none, Conflict if it has changed.
+        """
+        with self.lock:
+            check(bool(self.undoable), "there is nothing to undo")
+            number, text, written = self.undoable[-1]
+            if self.entries[number].text != written:
+                self.undoable.clear()  # what came before it may have changed, too
+                raise Conflict(f"{self.entries[number].file} was labelled elsewhere meanwhile")
+            entry = self._write(number, text)
+            self.undoable.pop()
+        return entry
+
+    def format_table(self, entries: list[Entry]) -> bytes:
+        """Return the table of these entries as CSV."""
+        rows: list[tuple[str, str, str]] = [
+            (entry.file, mark_text(entry.text), entry.split)
+            for entry in entries
+            if entry.text is not None
+        ]
+        rows += [(file, mark_text(text), split or "train") for file, text, split in self.other_rows]
+        return to_csv([_COLUMNS, *rows]).encode()
+
+    def _write(self, number: int, text: str | None) -> Entry:
+        if self._read_stamp() != self.stamp:
+            self._load()
+            raise Conflict(f"another program changed {self.table}; it was read again")
+        before = self.entries[number]
+        entry = replace(before, text=text, version=before.version + 1)
+        entries = [*self.entries[:number], entry, *self.entries[number + 1 :]]
+        write_atomic(self.table, self.format_table(entries))
+        self.entries, self.stamp = entries, self._read_stamp()
+        return entry
+
+    def _load(self) -> None:
+        """Read the table; UsageError if it has what would be lost."""
+        stamp = self._read_stamp()
+        rows = [] if stamp is None else self._read_rows()
+        names = FileNames(self.folder, None, [entry.file for entry in self.entries])
+        files = {entry.file for entry in self.entries}
+        labels: dict[str, Row] = {}
+        other_rows = []
+        for row in rows:
+            file = names.find(row.filename)
+            if file not in files:
+                other_rows.append((row.filename, row.text, row.split))
+                continue
+            is_new = labels.setdefault(file, row).text == row.text
+            check(is_new, f"{self.table} gives {row.filename} two texts; delete one of the rows")
+        has_splits = any(split_named(row.split) in ("val", "test") for row in rows)
+        for number, before in enumerate(self.entries):
+            text, split = None, before.split
+            if before.file in labels:
+                text = labels[before.file].text
+                if has_splits:
+                    split = split_named(labels[before.file].split) or split
+            version = before.version + (text != before.text)
+            self.entries[number] = Entry(number, before.file, split, text, version)
+        self.other_rows, self.stamp = other_rows, stamp
+
+    def _read_rows(self) -> list[Row]:
+        """Return the rows of the table.
+
+        UsageError if it has other columns than filename, text and split.
+        """
+        header = next(csv.reader(read_text(self.table).splitlines()), [])
+        columns = tuple(name.strip().lower() for name in header)
+        check(
+            columns in (_COLUMNS[:2], _COLUMNS),
+            f"{self.table} has other columns than filename,text,split: name it otherwise, "
+            "and start again",
+        )
+        rows = read_table(self.table)
+        for row in rows:
+            place = f"{self.table} row {row.number}"
+            check(row.problem is None, f"{place}: {row.problem}")
+            check(
+                not row.split or split_named(row.split) is not None,
+                f"{place}: split must be train, val or test, not {row.split!r}",
+            )
+        return rows
+
+    def _read_stamp(self) -> tuple[int, int] | None:
+        """Return what changes when another program writes the table: its time and its inode.
+
+        None if there is no table.
+        """
+        try:
+            status = os.stat(self.table)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"{self.table} cannot be read: {error.strerror}") from None
+        return status.st_mtime_ns, status.st_ino
+
+
+def _fits_table(file: str) -> bool:
+    """Tell whether a table can name a file: it has no blank at an end, and bytes that are text."""
+    return file == file.strip() and file.isprintable()
