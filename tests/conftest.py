@@ -26,7 +26,7 @@ from captcha_ocr.generation.folder import generate
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.run.spec import TrainOptions
 
 torch.set_num_threads(
     1

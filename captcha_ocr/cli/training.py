@@ -203,8 +203,8 @@ def train(
     with deferred():
         from captcha_ocr.diagnostics import cross_validation
         from captcha_ocr.training import train as training
-        from captcha_ocr.training.run import TrainOptions
-        from captcha_ocr.training.run_folder import BEST
+        from captcha_ocr.training.run.folder import BEST
+        from captcha_ocr.training.run.spec import TrainOptions
 
     if cross_validate and (
         len(data) > 1 or rank_and_world_size()[1] > 1 or resume not in ("auto", "never")
@@ -344,7 +344,7 @@ def curve(
 
     with deferred():
         from captcha_ocr.diagnostics import learning_curve as curves
-        from captcha_ocr.training.run import TrainOptions
+        from captcha_ocr.training.run.spec import TrainOptions
 
     def recipe_for(number: int) -> TrainConfig:
         return recipe(None, [data], init, {"images": number, "epochs": epochs, "seed": seed})

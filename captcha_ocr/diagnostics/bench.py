@@ -20,9 +20,9 @@ from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
-from captcha_ocr.training.batches import BatchPartition, ResidentBatches
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.samples.batches import BatchPartition, ResidentBatches
+from captcha_ocr.training.step.trainer import Trainer
 
 DRAWN = 256  # different images, which are used again and again
 SECONDS = 6.0  # for each measurement, without the warm-up

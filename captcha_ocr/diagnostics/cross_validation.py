@@ -13,7 +13,7 @@ from captcha_ocr.metrics import Scores
 from captcha_ocr.system.console import Table, command_line, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import unused, write_atomic, writing_to
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.run.spec import TrainOptions
 from captcha_ocr.training.train import train
 
 FOLDS = Table({"fold": 10, "exact match": 13, "tested": 9, "95 % interval": 20})

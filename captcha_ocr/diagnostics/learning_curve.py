@@ -16,7 +16,7 @@ from captcha_ocr.metrics import wilson_interval
 from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.run.spec import TrainOptions
 from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
 
 IMAGE_COUNTS = tuple(

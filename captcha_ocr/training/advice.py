@@ -17,9 +17,9 @@ from captcha_ocr.system.console import command_line, counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import unused
 from captcha_ocr.training.draw_options import MAX_DRAWINGS, DrawOptions, draw_option
-from captcha_ocr.training.drawing import DrawnData, TrainingData
-from captcha_ocr.training.run import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
-from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
+from captcha_ocr.training.run.folder import RUN_FILE, RUN_FORMAT, Finished, read_run
+from captcha_ocr.training.run.spec import OPTIONS, RUN_VERSION, RunSpec, TrainOptions
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
 MAX_GAP = (

@@ -23,15 +23,11 @@ from captcha_ocr.network.weights import load_model, save_model
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, Table, counted, duration
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.advice import Origin, advice
-from captcha_ocr.training.batches import Batches, Samples, load_split
-from captcha_ocr.training.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.interruption import Interruption
-from captcha_ocr.training.model_card import model_card
-from captcha_ocr.training.run import Run
-from captcha_ocr.training.run_folder import (
+from captcha_ocr.training.run.checkpoint import save_checkpoint, save_last
+from captcha_ocr.training.run.folder import (
     BEST,
     CONFUSION_FILE,
     CURVES_FILE,
@@ -41,8 +37,12 @@ from captcha_ocr.training.run_folder import (
     kept_checkpoint,
     write_metrics,
 )
-from captcha_ocr.training.tensorboard import TensorBoardLogger
-from captcha_ocr.training.trainer import Progress, Trainer
+from captcha_ocr.training.run.model_card import model_card
+from captcha_ocr.training.run.spec import Run
+from captcha_ocr.training.run.tensorboard import TensorBoardLogger
+from captcha_ocr.training.samples.batches import Batches, Samples, load_split
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
+from captcha_ocr.training.step.trainer import Progress, Trainer
 from captcha_ocr.version import __version__
 
 TRAINING_BATCHES = 4  # of training images, to score for comparison

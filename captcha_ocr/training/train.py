@@ -20,16 +20,11 @@ from captcha_ocr.network.resnet import columns_of, count_parameters
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.memory import keep_freed_memory
-from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
 from captcha_ocr.training.draw_options import DrawOptions
-from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.loop import TrainingLoop
-from captcha_ocr.training.optim import make_optimizer, make_scaler
-from captcha_ocr.training.resume import resume
-from captcha_ocr.training.run import Run, RunSpec, TrainOptions, model_for
-from captcha_ocr.training.run_folder import (
+from captcha_ocr.training.run.folder import (
     BEST,
     REPLACED,
     Finished,
@@ -38,8 +33,13 @@ from captcha_ocr.training.run_folder import (
     origin_of,
     start_run,
 )
-from captcha_ocr.training.tensorboard import TensorBoardLogger
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.run.resume import resume
+from captcha_ocr.training.run.spec import Run, RunSpec, TrainOptions, model_for
+from captcha_ocr.training.run.tensorboard import TensorBoardLogger
+from captcha_ocr.training.samples.batches import Batches, BatchPartition, load_split, slices_of
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
+from captcha_ocr.training.step.optim import make_optimizer, make_scaler
+from captcha_ocr.training.step.trainer import Trainer
 
 TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to estimate how long a run takes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.system.files import remove_stale, write_atomic
-from captcha_ocr.training.run_folder import read_run
+from captcha_ocr.training.run.folder import read_run
 
 FIRST, STEP = (
     150,

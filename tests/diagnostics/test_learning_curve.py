@@ -18,7 +18,7 @@ from captcha_ocr.diagnostics.learning_curve import (
     resampled_laws,
 )
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.run.spec import TrainOptions
 from captcha_ocr.training.train import train
 
 LOUD = TrainOptions(device="cpu")

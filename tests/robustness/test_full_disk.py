@@ -22,8 +22,8 @@ import captcha_ocr.network.onnx_export
 import captcha_ocr.training.loop
 import captcha_ocr.training.train
 from captcha_ocr.config import PRESETS
-from captcha_ocr.training.checkpoint import find_last
-from captcha_ocr.training.run_folder import REPLACED, check_best, read_run
+from captcha_ocr.training.run.checkpoint import find_last
+from captcha_ocr.training.run.folder import REPLACED, check_best, read_run
 
 COMMANDS = {
     "prepare": "prepare WORK/images --out WORK/shards --preset tiny --seed 1 --force --quiet --workers 1",

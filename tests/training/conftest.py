@@ -7,15 +7,15 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.training import drawing
 from captcha_ocr.training import train as training
-from captcha_ocr.training.batches import BatchPartition, load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.draw_options import DrawOptions
-from captcha_ocr.training.run import RunSpec, model_for
-from captcha_ocr.training.run_folder import start_run
+from captcha_ocr.training.run.folder import start_run
+from captcha_ocr.training.run.spec import RunSpec, model_for
+from captcha_ocr.training.samples import dataset as drawing
+from captcha_ocr.training.samples.batches import BatchPartition, load_split
+from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
-from captcha_ocr.training.trainer import Trainer
 
 ALONE = ProcessGroup(torch.device("cpu"))
 OPTIONS = (

@@ -11,9 +11,9 @@ from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.metrics import score_texts
 from captcha_ocr.training.advice import Origin, advice, advice_on_run, read_origin
-from captcha_ocr.training.drawing import DrawnData
-from captcha_ocr.training.run import RunSpec, TrainOptions
-from captcha_ocr.training.run_folder import Finished, read_run
+from captcha_ocr.training.run.folder import Finished, read_run
+from captcha_ocr.training.run.spec import RunSpec, TrainOptions
+from captcha_ocr.training.samples.dataset import DrawnData
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:

@@ -14,13 +14,13 @@ import torch
 from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.batches import BatchPartition
 from captcha_ocr.training.distributed import (
     ProcessGroup,
     is_connection_error,
     local_device,
     process_group,
 )
+from captcha_ocr.training.samples.batches import BatchPartition
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -30,7 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 import conftest
 from captcha_ocr.training import loop, train as training
-from captcha_ocr.training.run import TrainOptions
+from captcha_ocr.training.run.spec import TrainOptions
 from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.training.distributed import ProcessGroup

@@ -13,11 +13,11 @@ from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.training import loop
 from captcha_ocr.training import train as training
-from captcha_ocr.training.batches import load_split
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
 from captcha_ocr.training.loop import EPOCHS, EPOCHS_EXPLAINED, ending_rule, epoch_row, is_better
-from captcha_ocr.training.trainer import Progress, Trainer
+from captcha_ocr.training.samples.batches import load_split
+from captcha_ocr.training.step.trainer import Progress, Trainer
 
 
 @pytest.fixture

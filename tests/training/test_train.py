@@ -17,10 +17,10 @@ from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.training import loop
-from captcha_ocr.training.batches import DrawnBlocks
 from captcha_ocr.training.draw_options import DrawOptions
+from captcha_ocr.training.samples.batches import DrawnBlocks
+from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
-from captcha_ocr.training.trainer import Trainer
 
 from .conftest import rows_of
 

@@ -19,11 +19,11 @@ from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.transfer import blend, copy_matching_weights
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
-from captcha_ocr.training.augment import augment, change_views
-from captcha_ocr.training.batches import Batches, BatchPartition
-from captcha_ocr.training.optim import make_optimizer, make_scaler, make_schedule
-from captcha_ocr.training.replicas import Replicas, count_parts
-from captcha_ocr.training.step_graph import StepGraph
+from captcha_ocr.training.samples.augment import augment, change_views
+from captcha_ocr.training.samples.batches import Batches, BatchPartition
+from captcha_ocr.training.step.batch_split import Replicas, count_parts
+from captcha_ocr.training.step.cuda_graph import StepGraph
+from captcha_ocr.training.step.optim import make_optimizer, make_scaler, make_schedule
 
 ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
 

@@ -5,8 +5,8 @@ from conftest import TINY
 
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.metrics import Scores
-from captcha_ocr.training.drawing import DrawnData
-from captcha_ocr.training.model_card import model_card
+from captcha_ocr.training.run.model_card import model_card
+from captcha_ocr.training.samples.dataset import DrawnData
 
 
 def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from captcha_ocr.training.step_graph import REPEATS, StepGraph
+from captcha_ocr.training.step.cuda_graph import REPEATS, StepGraph
 
 
 class Recorded:

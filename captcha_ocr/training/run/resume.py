@@ -10,11 +10,17 @@ from captcha_ocr.inference.model_folder import current_path
 from captcha_ocr.metrics import loss_or_infinity
 from captcha_ocr.network.weights import load_into
 from captcha_ocr.system.console import counted, say
-from captcha_ocr.training.checkpoint import LAST, PREVIOUS, Checkpoint, find_checkpoint, find_last
-from captcha_ocr.training.optim import make_schedule
-from captcha_ocr.training.run import Run
-from captcha_ocr.training.run_folder import BEST, check_best, has_lost_its_checkpoints
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.run.checkpoint import (
+    LAST,
+    PREVIOUS,
+    Checkpoint,
+    find_checkpoint,
+    find_last,
+)
+from captcha_ocr.training.run.folder import BEST, check_best, has_lost_its_checkpoints
+from captcha_ocr.training.run.spec import Run
+from captcha_ocr.training.step.optim import make_schedule
+from captcha_ocr.training.step.trainer import Trainer
 
 
 def resume(trainer: Trainer, run: Run) -> Path | None:

@@ -20,7 +20,13 @@ from captcha_ocr.network.device import memory_of
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import Results, Workers, available_workers, map_jobs
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.drawing import DRAWINGS_PER_JOB, DrawnData, Job, TrainingData, draw_images
+from captcha_ocr.training.samples.dataset import (
+    DRAWINGS_PER_JOB,
+    DrawnData,
+    Job,
+    TrainingData,
+    draw_images,
+)
 
 NICENESS = 19  # of the processes that draw, since all threads of the training wait for one that shares its processor
 PART_BYTES = 100_000_000  # of a stream, shuffled together; up to four times as much is in memory

@@ -1,6 +1,6 @@
 import torch
 
-from captcha_ocr.training.augment import augment, mixup, random_affine, random_gamma
+from captcha_ocr.training.samples.augment import augment, mixup, random_affine, random_gamma
 
 
 def generator() -> torch.Generator:

@@ -3,7 +3,7 @@
 from captcha_ocr.charset import shorten
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.metrics import Scores
-from captcha_ocr.training.drawing import DrawnData, TrainingData
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 from captcha_ocr.version import __version__
 
 

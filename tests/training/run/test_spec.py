@@ -6,8 +6,8 @@ from conftest import TINY, naming
 from captcha_ocr.config import PRESETS
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.run import RunSpec
-from captcha_ocr.training.run_folder import find_run
+from captcha_ocr.training.run.folder import find_run
+from captcha_ocr.training.run.spec import RunSpec
 
 
 def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(

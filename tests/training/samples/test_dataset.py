@@ -16,7 +16,7 @@ from captcha_ocr.generation.drawing import drawer_of
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.draw_options import DrawOptions
-from captcha_ocr.training.drawing import DrawnData, draw_images
+from captcha_ocr.training.samples.dataset import DrawnData, draw_images
 
 DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 

@@ -28,7 +28,7 @@ from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.draw_options import draw_option
-from captcha_ocr.training.drawing import DrawnData, TrainingData
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 RUN_VERSION = 4  # of run.json and state.json
 OPTIONS = {  # of train, by the name of their field

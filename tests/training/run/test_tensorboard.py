@@ -2,8 +2,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training import tensorboard as board
-from captcha_ocr.training.tensorboard import TensorBoardLogger
+from captcha_ocr.training.run import tensorboard as board
+from captcha_ocr.training.run.tensorboard import TensorBoardLogger
 
 STEP = {
     "by": "step",

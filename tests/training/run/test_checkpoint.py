@@ -5,7 +5,7 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.checkpoint import Checkpoint, find_last
+from captcha_ocr.training.run.checkpoint import Checkpoint, find_last
 
 
 def test_everything_a_run_needs_comes_back(run, trainer_of):

@@ -12,10 +12,10 @@ from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.training import loop
-from captcha_ocr.training.batches import BatchPartition, DrawnBlocks
 from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.samples.batches import BatchPartition, DrawnBlocks
 
-from .conftest import rows_of
+from ..conftest import rows_of
 
 DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from captcha_ocr.training.trainer import RunningMetrics
+from captcha_ocr.training.step.trainer import RunningMetrics
 
-from .conftest import ALONE
+from ..conftest import ALONE
 
 
 def test_convolutions_stay_unchanged_while_they_are_frozen(trainer_of, samples):

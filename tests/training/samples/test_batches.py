@@ -13,15 +13,15 @@ from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.training.batches import (
+from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.samples.batches import (
     BatchPartition,
     DrawnBatches,
     ResidentBatches,
     StreamedBatches,
     load_split,
 )
-from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.drawing import DrawnData, draw_images
+from captcha_ocr.training.samples.dataset import DrawnData, draw_images
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
@@ -129,7 +129,7 @@ def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(
 
 @pytest.mark.parametrize("has_semaphores", [True, False])
 def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypatch, has_semaphores):
-    monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
     one = drawn()
     if not has_semaphores:
         monkeypatch.setattr(
@@ -148,8 +148,8 @@ def test_the_processes_of_a_run_draw_a_block_together(drawn):
 
 
 def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
-    monkeypatch.setattr("captcha_ocr.training.drawing.DRAWINGS_PER_JOB", 5)
-    monkeypatch.setattr("captcha_ocr.training.batches.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.batches.DRAWINGS_PER_JOB", 5)
     monkeypatch.setattr(
         multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
     )
@@ -161,7 +161,7 @@ def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
 
 def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
     monkeypatch.setattr(
-        "captcha_ocr.training.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
+        "captcha_ocr.training.samples.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
     )
     with pytest.raises(UsageError, match="--images"):
         drawn()
@@ -175,7 +175,9 @@ def test_a_tail_of_one_is_left_out_because_batch_norm_needs_two():
 def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
-    monkeypatch.setattr("captcha_ocr.training.batches.PART_BYTES", 20_000)  # three such shards
+    monkeypatch.setattr(
+        "captcha_ocr.training.samples.batches.PART_BYTES", 20_000
+    )  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), ONE_WORKER)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), ONE_WORKER)
     return read_dataset([tmp_path / "first", tmp_path / "second"])
@@ -223,9 +225,13 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
-    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2 * of_train)
+    monkeypatch.setattr(
+        "captcha_ocr.training.samples.batches.memory_of", lambda device: 2 * of_train
+    )
     assert isinstance(load_split(several, "train", ALONE), ResidentBatches)
-    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2 * of_train - 1)
+    monkeypatch.setattr(
+        "captcha_ocr.training.samples.batches.memory_of", lambda device: 2 * of_train - 1
+    )
     assert isinstance(load_split(several, "train", ALONE), StreamedBatches)
     assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
 
@@ -235,6 +241,6 @@ def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
-    monkeypatch.setattr("captcha_ocr.training.batches.memory_of", lambda device: 2**60)
+    monkeypatch.setattr("captcha_ocr.training.samples.batches.memory_of", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match="--stream"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

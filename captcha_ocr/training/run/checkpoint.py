@@ -22,9 +22,9 @@ from captcha_ocr.inference.model_folder import (
 from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
-from captcha_ocr.training.optim import moments_of
-from captcha_ocr.training.run import RUN_VERSION, RunSpec
-from captcha_ocr.training.trainer import Progress, Trainer
+from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
+from captcha_ocr.training.step.optim import moments_of
+from captcha_ocr.training.step.trainer import Progress, Trainer
 
 LAST, PREVIOUS = "last", "previous"
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from captcha_ocr.config import Schedule
-from captcha_ocr.training.optim import make_optimizer, orthogonalise
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.step.optim import make_optimizer, orthogonalise
+from captcha_ocr.training.step.trainer import Trainer
 
 
 def weights(trainer: Trainer) -> torch.Tensor:

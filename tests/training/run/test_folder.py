@@ -2,7 +2,7 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.training.run_folder import find_run, is_run, write_metrics
+from captcha_ocr.training.run.folder import find_run, is_run, write_metrics
 
 
 def test_a_started_run_goes_on_unless_the_user_refuses_it(spec, started):

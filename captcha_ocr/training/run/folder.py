@@ -24,8 +24,8 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic
-from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
-from captcha_ocr.training.run import RUN_VERSION, RunSpec
+from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
+from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 
 BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from captcha_ocr.training.replicas import PART_IMAGES, Replicas, count_parts
+from captcha_ocr.training.step.batch_split import PART_IMAGES, Replicas, count_parts
 
 CPU = torch.device("cpu")
 
