@@ -133,7 +133,7 @@ def local_device(name: str) -> str:
         return name
     if ":" in name:
         raise UsageError(
-            f"under torchrun every process has its own device; use --device {name.split(':')[0]}"
+            f"under torchrun every process has its own device; use `device` {name.split(':')[0]}"
         )
     local = int(os.environ.get("LOCAL_RANK", "0"))
     kinds = [
@@ -172,7 +172,7 @@ def process_group(device: torch.device) -> Iterator[ProcessGroup]:
     try:
         backend = dist.get_default_backend_for_device(device)
     except (ValueError, KeyError):
-        raise UsageError(f"torchrun cannot use {device}; use --device cpu or cuda") from None
+        raise UsageError(f"torchrun cannot use {device}; use `device` cpu or cuda") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:

@@ -35,8 +35,9 @@ BETWEEN_CHECKPOINTS_S = 0.3
 COMMAND = f"""
 import sys
 if sys.argv[1] == "train":
-    from captcha_ocr.training import loop, train
-    loop.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+    from captcha_ocr.training import reporting
+    from captcha_ocr.training.run import recorder
+    recorder.SECONDS_BETWEEN_CHECKPOINTS, reporting.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
 from captcha_ocr.cli.app import main
 main()
 """

@@ -1,4 +1,4 @@
-"""Checkpoints: a model folder with all that a stopped run needs to continue, in `last` and `previous`."""
+"""Checkpoints in `last` and `previous`: model folders with what a stopped run needs to continue."""
 
 import json
 import os
@@ -23,15 +23,19 @@ from captcha_ocr.network.weights import save_model
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
-from captcha_ocr.training.step.optim import moments_of
-from captcha_ocr.training.step.trainer import Progress, Trainer
+from captcha_ocr.training.step.optim import name_moments
+from captcha_ocr.training.step.progress import Progress
+from captcha_ocr.training.step.trainer import Trainer
 
 LAST, PREVIOUS = "last", "previous"
 
 
 @dataclass
 class Checkpoint:
-    """What a checkpoint holds beside the model: the run, its progress, the trainer's state, the optimiser's tensors."""
+    """What a checkpoint holds beside the model.
+
+    spec: the run. state: of the trainer, as JSON types. optimizer: the optimiser's tensors.
+    """
 
     folder: Path
     spec: RunSpec
@@ -42,21 +46,23 @@ class Checkpoint:
     @classmethod
     def of(cls, folder: Path, spec: RunSpec, trainer: Trainer) -> "Checkpoint":
         """Take the checkpoint of a trainer, to be written to `folder`."""
-        tensors = flatten_state(trainer.optimizer.state_dict()["state"])
+        tensors = _flatten_state(trainer.optimization.optimizer.state_dict()["state"])
         return cls(folder, spec, trainer.progress, trainer.state(), tensors)
 
     @classmethod
     def read(cls, folder: Path) -> "Checkpoint":
-        """Read and check a checkpoint's files; UsageError for a model without them, DamagedError if not whole."""
+        """Read and check a checkpoint's files.
+
+        UsageError for a model without them, DamagedError if they are not whole.
+        """
         files = read_config(folder)["files"]
         check(
             STATE_FILE in files and OPTIMIZER_FILE in files,
             f"{folder} is a model, but no checkpoint to resume from",
         )
-        return cls.decode(
-            folder,
-            *(read_checked(folder / name, files[name]) for name in (STATE_FILE, OPTIMIZER_FILE)),
-        )
+        state = read_checked(folder / STATE_FILE, files[STATE_FILE])
+        optimizer = read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE])
+        return cls.decode(folder, state, optimizer)
 
     def encode(self) -> tuple[bytes, bytes]:
         """Return the contents of state.json and of optimizer.safetensors."""
@@ -72,13 +78,16 @@ class Checkpoint:
     def decode(cls, folder: Path, state: bytes, optimizer: bytes) -> "Checkpoint":
         """Invert `encode`; UsageError for another version, DamagedError for anything else."""
         document = parse_json(folder / STATE_FILE, state)
-        other = f"{folder} is a checkpoint of another version of captcha-ocr; train again, from its weights with --init"
-        check(document.get("version") == RUN_VERSION, other)
+        check(
+            document.get("version") == RUN_VERSION,
+            f"{folder} is a checkpoint of another version of captcha-ocr; "
+            "train again, from its weights with `init`",
+        )
         try:
             spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
             return cls(folder, spec, progress, document["state"], load_tensors(optimizer))
         except (KeyError, TypeError, UsageError, SafetensorError) as error:
-            raise damaged(folder, error) from None
+            raise _damaged(folder, error) from None
 
     def dump(self) -> bytes:
         """Encode for another process, which then reads no file of it."""
@@ -93,16 +102,19 @@ class Checkpoint:
         return cls.decode(Path(os.fsdecode(folder)), body[: int(length)], body[int(length) :])
 
     def restore(self, trainer: Trainer) -> None:
-        """Bring a trainer's optimiser, schedule and progress to the state of the checkpoint; DamagedError if unfit."""
-        optimizer = trainer.optimizer
+        """Bring a trainer's optimiser, schedule and progress to the state of the checkpoint.
+
+        DamagedError if they do not fit.
+        """
+        optimizer = trainer.optimization.optimizer
         try:
             groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict(
-                {"state": unflatten_state(self.optimizer), "param_groups": groups}
-            )
+            state = _unflatten_state(self.optimizer)
+            optimizer.load_state_dict({"state": state, "param_groups": groups})
             for parameter, moments in optimizer.state.items():
-                for name in moments_of(optimizer, parameter):
-                    # In the parameter's own layout, since the fused kernels walk both in the order of memory.
+                for name in name_moments(optimizer, parameter):
+                    # In the parameter's own layout, since the fused kernels walk both in the order
+                    # of memory.
                     moments[name] = torch.empty_like(parameter).copy_(moments[name])
             trainer.restore(self.state)
         except (
@@ -113,11 +125,11 @@ class Checkpoint:
             RuntimeError,
             OverflowError,
         ) as error:
-            raise damaged(self.folder, error) from None
+            raise _damaged(self.folder, error) from None
         trainer.progress = self.progress
 
 
-def damaged(folder: Path, error: Exception) -> DamagedError:
+def _damaged(folder: Path, error: Exception) -> DamagedError:
     """Say that the checkpoint in `folder` cannot be used."""
     return DamagedError(
         f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}"
@@ -140,11 +152,16 @@ def save_checkpoint(folder: Path, spec: RunSpec, trainer: Trainer) -> None:
 
 
 def find_last(run: Path) -> Path | None:
-    """Return the newest whole checkpoint of a run; None if it has none, DamagedError if none is whole."""
+    """Return the newest whole checkpoint of a run; None if it has none.
+
+    DamagedError if none is whole.
+    """
     for name in (LAST, PREVIOUS):
         restore_backup(run / name)
     reasons = []
-    for folder in [run / name for name in (LAST, PREVIOUS) if (run / name).exists()]:
+    for folder in (run / LAST, run / PREVIOUS):
+        if not folder.exists():
+            continue
         try:
             check_files(folder)
             return folder
@@ -152,25 +169,32 @@ def find_last(run: Path) -> Path | None:
             reasons.append(str(error))
     if reasons:
         raise DamagedError(
-            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; start again with --resume never --force"
+            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; "
+            "start again with `resume` never `force`"
         )
     return None
 
 
 def find_checkpoint(path: Path) -> Path:
-    """Return the checkpoint folder that `path` means: itself, or the newest whole one of a run folder."""
+    """Return the checkpoint folder that `path` means.
+
+    It is `path` itself, or the newest whole checkpoint of a run folder.
+    """
     return find_last(path) or path
 
 
 def check_files(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json; DamagedError unless every file that it lists is as it was written."""
+    """Return the content of config.json.
+
+    DamagedError unless every file that it lists is as it was written.
+    """
     document = read_config(folder)
     for name, expected in document["files"].items():
         read_checked(folder / name, expected)
     return document
 
 
-def flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def _flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """Turn an optimiser's state, {parameter: {name: tensor}}, into {"parameter.name": tensor}."""
     return {
         f"{number}.{name}": tensor.contiguous().cpu()
@@ -179,8 +203,8 @@ def flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.
     }
 
 
-def unflatten_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    """Invert `flatten_state`."""
+def _unflatten_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    """Invert `_flatten_state`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)

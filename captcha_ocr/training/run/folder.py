@@ -1,7 +1,8 @@
 """The run folder: run.json, the best model, metrics and pictures.
 
-runs/default/  run.json  metrics.jsonl  curves.png  confusion.png  best/  last/  previous/  epoch-0010/ …  tensorboard/
-               replaced/: the run that `--force` replaces, until the new run has finished
+runs/default/  run.json  metrics.jsonl  curves.png  confusion.png
+               best/  last/  previous/  epoch-0010/ …  tensorboard/
+               replaced/: the run that `force` replaces, until the new run has finished
 """
 
 import json
@@ -27,14 +28,12 @@ from captcha_ocr.system.files import remove_stale, write_atomic
 from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 
-BEST, TENSORBOARD, RUN_FILE, METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
+BEST, TENSORBOARD, RUN_FILE, _METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
-FOLDERS, OUTPUT_FILES = (
-    (BEST, LAST, PREVIOUS),
-    (METRICS_FILE, CURVES_FILE, CONFUSION_FILE),
-)  # beside run.json
 REPLACED = "replaced"
-KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of --keep-every
+_MODEL_FOLDERS = BEST, LAST, PREVIOUS
+_OUTPUT_FILES = _METRICS_FILE, CURVES_FILE, CONFUSION_FILE  # beside run.json
+_KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of `keep_every`
 RUN_FORMAT = "captcha-ocr run"
 
 
@@ -72,30 +71,30 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
     run.json or the best model is not whole.
     """
     if not (out / RUN_FILE).exists():
-        if parts := parts_of_run(out):
-            raise UsageError(f"{out} holds {parts[0].name} but no {RUN_FILE}; choose another --out")
+        if parts := _list_parts(out):
+            raise UsageError(f"{out} holds {parts[0].name} but no {RUN_FILE}; choose another `out`")
         return None
     try:
         existing, finished = read_run(out)
     except DamagedError as error:
-        way_out = "start again with --force" if is_run(out) else "choose another --out"
+        way_out = "start again with `force`" if is_run(out) else "choose another `out`"
         raise DamagedError(f"{error}; {way_out}") from None
     changes, longer = existing.changes(spec), existing.is_extended_by(spec)
     if changes and not longer:
         raise UsageError(
-            f"{out} holds another run ({'; '.join(changes)}); choose another --out, or replace it with --force"
+            f"{out} holds another run ({'; '.join(changes)}); choose another `out`, or replace it with `force`"
         )
     if spec.begun_from not in (None, existing.begun_from):
         raise UsageError(
-            f"{out} holds a run that did not begin from {resume}; continue it without --resume, "
-            "choose another --out, or replace it with --force"
+            f"{out} holds a run that did not begin from {resume}; continue it without `resume`, "
+            "choose another `out`, or replace it with `force`"
         )
     if finished is not None and not longer:
         check_best(out, existing)
         return finished
     check(
         resume != "never",
-        f"{out} holds an unfinished run; continue it with --resume auto, or replace it with --force",
+        f"{out} holds an unfinished run; continue it with `resume` auto, or replace it with `force`",
     )
     if current_path(out / BEST).exists():
         check_best(out, existing)
@@ -110,8 +109,8 @@ def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
         return facts
     except CaptchaOcrError as error:
         raise DamagedError(
-            f"the best model of {run} is not whole ({error}); start again with --resume never --force, "
-            f"or continue in another --out with --resume {run / LAST}"
+            f"the best model of {run} is not whole ({error}); start again with `resume` never `force`, "
+            f"or continue in another `out` with `resume` {run / LAST}"
         ) from None
 
 
@@ -127,7 +126,7 @@ def origin_of(out: Path, resume: str) -> str | None:
 
 def has_lost_its_checkpoints(out: Path) -> bool:
     """Tell whether a run in `out` that has no checkpoint had one: metrics and the end of a run are written after it."""
-    has_metrics = (out / METRICS_FILE).exists() and (out / METRICS_FILE).stat().st_size > 0
+    has_metrics = (out / _METRICS_FILE).exists() and (out / _METRICS_FILE).stat().st_size > 0
     return has_metrics or (is_run(out) and read_run(out)[1] is not None)
 
 
@@ -137,11 +136,11 @@ def is_run(out: Path) -> bool:
 
 
 def may_be_replaced(out: Path) -> bool:
-    """Tell whether there is a run in `out` that --force may replace; UsageError if `replaced` holds something else."""
+    """Tell whether there is a run in `out` that `force` may replace; UsageError if `replaced` holds something else."""
     older = out / REPLACED
     check(
-        not older.exists() or bool(parts_of_run(older)),
-        f"{older} was not written by train; choose another --out",
+        not older.exists() or bool(_list_parts(older)),
+        f"{older} was not written by train; choose another `out`",
     )
     return is_run(out)
 
@@ -149,8 +148,8 @@ def may_be_replaced(out: Path) -> bool:
 def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None) -> None:
     """Make `out` ready: for a new run, for one that resumes from a checkpoint, or for one that replaces another."""
     if replaces:
-        move_aside(out)
-    for name in FOLDERS:
+        _move_aside(out)
+    for name in _MODEL_FOLDERS:
         restore_backup(out / name)
     if checkpoint == out / PREVIOUS:
         remove_folder(out / LAST)  # it is damaged, and would take the place of the whole one
@@ -159,22 +158,22 @@ def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None)
     document = spec.to_dict()
     if is_run(out) and spec.begun_from is None:
         document["begun_from"] = read_run(out)[0].begun_from
-    write_run(out, {**document, "finished": None})
+    _write_run(out, {**document, "finished": None})
 
 
-def write_run(out: Path, content: Mapping[str, Any]) -> None:
+def _write_run(out: Path, content: Mapping[str, Any]) -> None:
     """Write run.json."""
     write_atomic(out / RUN_FILE, sealed({"format": RUN_FORMAT, "version": RUN_VERSION, **content}))
 
 
 def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
     """Write into run.json how the run ended, and further facts (JSON types); remove the run that it replaces."""
-    write_run(out, {**read_run(out)[0].to_dict(), "finished": asdict(finished), **facts})
+    _write_run(out, {**read_run(out)[0].to_dict(), "finished": asdict(finished), **facts})
     if is_run(out / REPLACED):
         shutil.rmtree(out / REPLACED, ignore_errors=True)
 
 
-def move_aside(out: Path) -> None:
+def _move_aside(out: Path) -> None:
     """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
 
     If a run lies there already, the one in `out` is an unfinished one that was to replace it, and is removed.
@@ -182,7 +181,7 @@ def move_aside(out: Path) -> None:
     older = out / REPLACED
     keeps_older = is_run(older)
     older.mkdir(exist_ok=True)
-    for part in parts_of_run(out):
+    for part in _list_parts(out):
         if not keeps_older:
             os.replace(part, older / part.name)
         elif part.is_dir():
@@ -191,19 +190,19 @@ def move_aside(out: Path) -> None:
             part.unlink()
 
 
-def parts_of_run(out: Path) -> list[Path]:
+def _list_parts(out: Path) -> list[Path]:
     """Return what a run wrote into `out`; run.json comes last, since it marks the rest as ours."""
-    names = [form(Path(name)).name for name in FOLDERS for form in (Path, backup_path)]
-    names += [path.name for path in out.glob("*") if KEPT.fullmatch(path.name) and path.is_dir()]
+    names = [form(Path(name)).name for name in _MODEL_FOLDERS for form in (Path, backup_path)]
+    names += [path.name for path in out.glob("*") if _KEPT.fullmatch(path.name) and path.is_dir()]
     return [
         out / name
-        for name in (*names, TENSORBOARD, *OUTPUT_FILES, RUN_FILE)
+        for name in (*names, TENSORBOARD, *_OUTPUT_FILES, RUN_FILE)
         if (out / name).exists()
     ]
 
 
 def kept_checkpoint(out: Path, epoch: int) -> Path:
-    """Return the folder of the checkpoint that --keep-every keeps after an epoch."""
+    """Return the folder of the checkpoint that `keep_every` keeps after an epoch."""
     return out / f"epoch-{epoch:04}"
 
 
@@ -214,4 +213,4 @@ def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows
     ]
     lines = [json.dumps(row) + "\n" for row in numbers]
-    write_atomic(out / METRICS_FILE, "".join(lines).encode())
+    write_atomic(out / _METRICS_FILE, "".join(lines).encode())

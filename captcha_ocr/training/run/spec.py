@@ -1,7 +1,7 @@
 """A run: what identifies it, the options that say how to carry it out, and what its parts share."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,6 +28,7 @@ from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.draw_options import draw_option
+from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 RUN_VERSION = 4  # of run.json and state.json
@@ -203,7 +204,11 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Run:
-    """What every part of a training shares. replaces: whether the run takes the place of the one in `out`."""
+    """What every part of a training shares.
+
+    replaces: whether the run takes the place of the one in `out`. interruption: the signals that
+    end it.
+    """
 
     out: Path
     spec: RunSpec
@@ -211,10 +216,16 @@ class Run:
     group: ProcessGroup
     options: TrainOptions
     replaces: bool
+    interruption: Interruption = field(default_factory=Interruption)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether this process prints nothing: the run is quiet, or another process prints."""
+        return self.options.quiet or not self.group.is_main
 
     def tell(self, line: str) -> None:
-        """Print a line to stderr, in the main process and unless the run is quiet."""
-        say(line, self.options.quiet or not self.group.is_main)
+        """Print a line to stderr, unless this process is silent."""
+        say(line, self.is_silent)
 
 
 def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:

@@ -34,7 +34,7 @@ class TensorBoardLogger:
         is_installed = find_spec("tensorboard") is not None
         check(
             is_installed,
-            "--tensorboard needs another package; install it with: pip install tensorboard",
+            "`tensorboard` needs another package; install it with: pip install tensorboard",
         )
 
     def write(self, rows: Iterable[dict[str, Any]]) -> None:

@@ -77,14 +77,14 @@ class DrawnData:
         )
         check(
             len(charset) > 1,
-            f"--charset {charset.characters} has one character, so there is nothing to learn",
+            f"`charset` {charset.characters} has one character, so there is nothing to learn",
         )
         return cls(options, configs, charset, input_size(options, configs, training.preset))
 
     @property
     def name(self) -> str:
         """The drawings, for people."""
-        return " ".join(f"--draw {design}" for design in self.options.designs)
+        return f"`draw` {', '.join(self.options.designs)}"
 
     @property
     def lengths(self) -> Lengths:

@@ -1,7 +1,7 @@
 """Run the steps of a training on a GPU as one CUDA graph.
 
-A step launches about a thousand small kernels, and launching them takes longer than they do. A graph is recorded once,
-and then launched as a whole.
+A step launches about a thousand small kernels, and launching them takes longer than they do. A
+graph is recorded once, and then launched as a whole.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,20 @@ Update = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 REPEATS = 3  # calls that torch needs to choose its algorithms and to allocate the optimiser's state
 
 
-class StepGraph:
-    """The update of a model as a CUDA graph, recorded once `REPEATS` calls in a row had tensors of the same shapes.
+class CudaGraph:
+    """The update of a model as a CUDA graph.
 
-    Calls with other shapes, such as the last batch of an epoch, run as they are. What a call returns is overwritten by
-    the next one. The optimiser's learning rate may change from call to call.
+    It is recorded once `REPEATS` calls in a row had tensors of the same shapes. Calls with other
+    shapes, such as the last batch of an epoch, run as they are. What a call returns is overwritten
+    by the next one. The optimiser's learning rate may change from call to call.
+
+    kind: of the calls that the graph is for; until there is one, of the last call.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.kind: object = (
-            None  # of the calls that the graph is for; until there is one, of the last call
-        )
+        self.kind: object = None
         self.calls = 0
 
     def __call__(
@@ -38,7 +39,7 @@ class StepGraph:
             self.calls = self.calls + 1 if kind == self.kind else 1
             self.kind = kind
             if self.calls > REPEATS:
-                self.record(update, tensors, global_batch)
+                self._record(update, tensors, global_batch)
         if self.graph is None or kind != self.kind:
             return update(*tensors, global_batch)
         for static, tensor in zip(self.inputs, tensors, strict=True):
@@ -47,7 +48,7 @@ class StepGraph:
         self.graph.replay()
         return self.outputs
 
-    def record(
+    def _record(
         self, update: Update, tensors: tuple[Tensor, Tensor, Tensor], global_batch: int
     ) -> None:
         """Record the update, without carrying it out."""

@@ -19,8 +19,10 @@ def test_everything_a_run_needs_comes_back(run, trainer_of):
     )
     assert (progress.epoch, progress.batch, progress.step) == (2, 0, 10)
     assert [row["by"] for row in progress.rows].count("epoch") == 2
-    assert trainer.schedule.last_epoch == 10
-    assert all(state["step"].item() == 10 for state in trainer.optimizer.state.values())
+    assert trainer.optimization.schedule.last_epoch == 10
+    assert all(
+        state["step"].item() == 10 for state in trainer.optimization.optimizer.state.values()
+    )
 
 
 def test_the_newest_whole_checkpoint_is_what_a_run_goes_on_from(run, tmp_path):
@@ -43,5 +45,5 @@ def test_a_checkpoint_of_another_version_is_refused_and_its_weights_are_not(run)
         (run / "last" / name).read_bytes() for name in ("state.json", "optimizer.safetensors")
     )
     older = {name: value for name, value in json.loads(state).items() if name != "version"}
-    with pytest.raises(UsageError, match=naming(run / "last", "--init")):
+    with pytest.raises(UsageError, match=naming(run / "last", "`init`")):
         Checkpoint.decode(run / "last", json.dumps(older).encode(), optimizer)

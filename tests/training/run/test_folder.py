@@ -7,7 +7,7 @@ from captcha_ocr.training.run.folder import find_run, is_run, write_metrics
 
 def test_a_started_run_goes_on_unless_the_user_refuses_it(spec, started):
     assert find_run(started, spec, "auto") is None
-    with pytest.raises(UsageError, match="--resume"):
+    with pytest.raises(UsageError, match="`resume`"):
         find_run(started, spec, "never")
     assert find_run(started / "new", spec, "auto") is None
     assert not (started / "new").exists()
@@ -33,11 +33,11 @@ def test_what_no_run_made_is_not_overwritten(spec, tmp_path, name):
 def test_a_damaged_run_is_refused_and_another_programs_run_json_is_no_run(spec, started):
     path = started / "run.json"
     path.write_text(path.read_text().replace("0.004", "0.005"))
-    with pytest.raises(DamagedError, match=naming(path, "--force")):
+    with pytest.raises(DamagedError, match=naming(path, "`force`")):
         find_run(started, spec, "auto")
     assert is_run(started)
     path.write_text('{"format": "another program"}')
-    with pytest.raises(DamagedError, match=naming(path, "--out")):
+    with pytest.raises(DamagedError, match=naming(path, "`out`")):
         find_run(started, spec, "auto")
     assert not is_run(started)
     assert not is_run(started / "nowhere")

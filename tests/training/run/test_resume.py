@@ -11,9 +11,10 @@ import pytest
 from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.training import loop
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.samples.batches import BatchPartition, DrawnBlocks
+from captcha_ocr.training.run import recorder
+from captcha_ocr.training.samples.blocks import DrawnBlocks
+from captcha_ocr.training.samples.partition import BatchPartition
 
 from ..conftest import rows_of
 
@@ -111,7 +112,7 @@ def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(
         ),
         ({"length": "2-3", "fonts": (DEJAVU,)}, ["--length: 2 -> 2-3", "--fonts: "]),
     ):
-        with pytest.raises(UsageError, match=naming(out, "--force", *named)):
+        with pytest.raises(UsageError, match=naming(out, "`force`", *named)):
             learn(out, draw=replace(drawings, **changes), epochs=3)
     with pytest.raises(UsageError, match=naming("--seed: 0 -> 1")) as refusal:
         learn(out, draw=drawings, epochs=3, seed=1)
@@ -133,17 +134,17 @@ def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys,
         [row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole")
     )
     assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
-    with pytest.raises(UsageError, match=naming("epochs", "--force")):
+    with pytest.raises(UsageError, match=naming("epochs", "`force`")):
         learn(out, epochs=3, **options)
 
 
 def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
-    real = loop.save_last
+    real = recorder.save_last
     with (
         monkeypatch.context() as context
     ):  # stopped between writing best and last, in the second epoch
         context.setattr(
-            loop,
+            recorder,
             "save_last",
             lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_),
         )
@@ -157,7 +158,7 @@ def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, mon
 def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
     (copied / "best" / "model.safetensors").unlink()
     for checkpoint in (copied / "last", copied):
-        with pytest.raises(UsageError, match=naming(checkpoint, "--out")):
+        with pytest.raises(UsageError, match=naming(checkpoint, "`out`")):
             learn(copied, resume=checkpoint, force=True)
         assert (copied / "last" / "model.safetensors").exists()
 
@@ -167,7 +168,7 @@ def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(
 ):
     for name in ("previous", "last"):
         shutil.copytree(run / name, tmp_path / "copied" / name)
-    with pytest.raises(UsageError, match="--epochs"):
+    with pytest.raises(UsageError, match="`epochs`"):
         learn(tmp_path / "run", resume=tmp_path / "copied" / "last")
     assert not (tmp_path / "run").exists()
     learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
@@ -182,7 +183,7 @@ def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(l
     for lost in ("last", "previous"):
         shutil.rmtree(copied / lost)
     for _ in range(2):
-        with pytest.raises(DamagedError, match=naming(copied, "--resume never", "--force")):
+        with pytest.raises(DamagedError, match=naming(copied, "`resume` never", "`force`")):
             learn(copied, epochs=3)
         (copied / "metrics.jsonl").unlink(missing_ok=True)
     assert weights(copied / "best") == weights(run / "best")
@@ -207,7 +208,7 @@ def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(
     learn, run, tmp_path, monkeypatch
 ):
     checkpoint = run / "previous"
-    with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "--init")):
+    with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "`init`")):
         learn(tmp_path / "run", batch_size=5, resume=checkpoint)
     monkeypatch.setattr(
         BatchPartition, "steps", 4

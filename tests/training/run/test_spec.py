@@ -18,7 +18,7 @@ def test_starting_weights_tell_runs_apart_and_the_place_of_the_images_does_not(
     begun_elsewhere = RunSpec.of(read_dataset([shards]), TINY.training, run)
     assert spec.init is None
     assert spec == replace(begun_elsewhere, init=None)
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="`force`"):
         find_run(started, begun_elsewhere, "auto")
     with pytest.raises(UsageError, match="infinity"):  # which JSON as Python reads it has
         RunSpec.from_dict({**spec.to_dict(), "images": {"train": float("inf")}})

@@ -14,30 +14,28 @@ from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_s
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.samples.batches import (
-    BatchPartition,
-    DrawnBatches,
-    ResidentBatches,
-    StreamedBatches,
-    load_split,
-)
+from captcha_ocr.training.samples.batches import PartBatches, WidthBatches
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images
+from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.samples.sources import ResidentSamples, StreamedSamples
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
 
-def numbered(count: int) -> ResidentBatches:
+def numbered(count: int) -> PartBatches:
     """Images whose only pixel is their number."""
     numbers = torch.arange(count)
-    return ResidentBatches(numbers.to(torch.uint8).view(-1, 1, 1, 1), numbers.view(-1, 1))
+    images = numbers.to(torch.uint8).view(-1, 1, 1, 1)
+    return PartBatches(ResidentSamples(images, numbers.view(-1, 1)))
 
 
 def test_a_split_holds_the_samples_of_its_shards_in_order(shards):
     manifest = read_manifest(shards)
     batches = load_split(read_dataset([shards]), "train", ALONE)
     images, labels = read_shard(shards, manifest, manifest.of_split("train")[0])
-    assert np.array_equal(batches.images.numpy(), images)
-    assert np.array_equal(batches.labels.numpy(), labels)
+    assert np.array_equal(batches.source.images.numpy(), images)
+    assert np.array_equal(batches.source.labels.numpy(), labels)
     assert len(batches) == manifest.count("train") == 48
 
 
@@ -65,7 +63,7 @@ def test_batches_of_drawings_have_the_width_of_their_widest():
     images = (
         torch.arange(4).expand(7, 1, 1, 4).clamp_max(widths.view(7, 1, 1, 1) - 1)
     )  # the last column is repeated
-    batches = DrawnBatches(images.to(torch.uint8), torch.arange(7).view(7, 1), widths)
+    batches = WidthBatches(images.to(torch.uint8), torch.arange(7).view(7, 1), widths)
     for found in (list(batches.in_order(2)), list(batches.shuffled(2, seeded(3)))):
         assert sorted(
             in_one((labels, labels) for _, labels in found)[1].flatten().tolist()
@@ -103,10 +101,10 @@ def shown(batches, epoch: int, epochs: int | None = None) -> torch.Tensor:
     assert batches.wait(60) == 0
     assert (
         sum(len(images) for images, _ in batches.shuffled(10, seeded(0)))
-        == len(batches.images)
+        == len(batches.block.images)
         == len(batches)
     )
-    return batches.images
+    return batches.block.images
 
 
 def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(drawn):
@@ -118,13 +116,13 @@ def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(
         True,
         False,
     ]
-    assert batches.drawn is None  # no epoch shows another block
+    assert batches.pending is None  # no epoch shows another block
     for block, images in enumerate(blocks[::2]):
         (job,) = batches.data.jobs("train", range(24), block)
         assert np.array_equal(images.numpy(), draw_images(job)[0])
     open_end = drawn()
     shown(open_end, 0)
-    assert open_end.drawn[0] == 1
+    assert open_end.pending.block == 1
 
 
 @pytest.mark.parametrize("has_semaphores", [True, False])
@@ -138,7 +136,7 @@ def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypat
     two = drawn(workers=2)
     for epoch in (0, 2, 3):
         assert torch.equal(shown(one, epoch), shown(two, epoch))
-        assert torch.equal(one.labels, two.labels)
+        assert torch.equal(one.block.labels, two.block.labels)
 
 
 def test_the_processes_of_a_run_draw_a_block_together(drawn):
@@ -149,7 +147,7 @@ def test_the_processes_of_a_run_draw_a_block_together(drawn):
 
 def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
     monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
-    monkeypatch.setattr("captcha_ocr.training.samples.batches.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.blocks.DRAWINGS_PER_JOB", 5)
     monkeypatch.setattr(
         multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
     )
@@ -161,9 +159,9 @@ def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
 
 def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.batches.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
+        "captcha_ocr.training.samples.load.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
     )
-    with pytest.raises(UsageError, match="--images"):
+    with pytest.raises(UsageError, match="`images`"):
         drawn()
 
 
@@ -176,7 +174,7 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.batches.PART_BYTES", 20_000
+        "captcha_ocr.training.samples.sources._PART_BYTES", 20_000
     )  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), ONE_WORKER)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), ONE_WORKER)
@@ -187,7 +185,7 @@ def test_a_stream_gives_the_same_samples_as_memory(several):
     resident, streamed = (
         load_split(several, "train", ALONE, stream=stream) for stream in (False, True)
     )
-    assert (type(resident), type(streamed)) == (ResidentBatches, StreamedBatches)
+    assert (type(resident.source), type(streamed.source)) == (ResidentSamples, StreamedSamples)
     assert len(streamed) == len(resident) == 96
     for ours, theirs in zip(
         in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True
@@ -225,15 +223,13 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
+    monkeypatch.setattr("captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train)
+    assert isinstance(load_split(several, "train", ALONE).source, ResidentSamples)
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.batches.memory_of", lambda device: 2 * of_train
+        "captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train - 1
     )
-    assert isinstance(load_split(several, "train", ALONE), ResidentBatches)
-    monkeypatch.setattr(
-        "captcha_ocr.training.samples.batches.memory_of", lambda device: 2 * of_train - 1
-    )
-    assert isinstance(load_split(several, "train", ALONE), StreamedBatches)
-    assert isinstance(load_split(several, "val", ALONE), ResidentBatches)
+    assert isinstance(load_split(several, "train", ALONE).source, StreamedSamples)
+    assert isinstance(load_split(several, "val", ALONE).source, ResidentSamples)
 
 
 def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
@@ -241,6 +237,6 @@ def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
-    monkeypatch.setattr("captcha_ocr.training.samples.batches.memory_of", lambda device: 2**60)
-    with pytest.raises(CaptchaOcrError, match="--stream"):
+    monkeypatch.setattr("captcha_ocr.training.samples.load.memory_of", lambda device: 2**60)
+    with pytest.raises(CaptchaOcrError, match="`stream`"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

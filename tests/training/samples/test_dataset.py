@@ -108,7 +108,7 @@ def test_a_preset_with_a_size_of_its_own_determines_that_of_the_input(tiny_prese
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"charset": "1"}, ["--charset", "1"]),
+        ({"charset": "1"}, ["`charset`", "1"]),
         ({"charset": "字1"}, ["字"]),
         ({"fonts": ("nowhere.ttf",)}, ["nowhere.ttf"]),
         ({"length": "99"}, ["99"]),
@@ -132,7 +132,7 @@ def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
     alone = [drawer_of(data.configs[number % 3]).draw(number) for number in range(6)]
     assert data.charset.decode(labels) == [data.charset.normalize(each.text) for each in alone]
     assert np.array_equal(np.stack(images), [to_array(each.image, data.size) for each in alone])
-    assert data.name == "--draw random:easy --draw captcha-classic --draw captcha"
+    assert data.name == "`draw` random:easy, captcha-classic, captcha"
     assert drawn(replace(options, designs=options.designs[:2])).sha256 != data.sha256
 
 

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from captcha_ocr.training.step.cuda_graph import REPEATS, StepGraph
+from captcha_ocr.training.step.cuda_graph import REPEATS, CudaGraph
 
 
 class Recorded:
@@ -67,7 +67,7 @@ def train(model, sizes, run):
 
 def test_a_graph_does_what_the_update_does_with_each_batch_and_learning_rate(model):
     sizes = [3] * (REPEATS + 5)
-    graph = StepGraph(model.optimizer)
+    graph = CudaGraph(model.optimizer)
     losses = train(model, sizes, lambda *batch: graph(model.update, *batch))
     assert model.direct == REPEATS
     plain = Model()
@@ -77,7 +77,7 @@ def test_a_graph_does_what_the_update_does_with_each_batch_and_learning_rate(mod
 
 def test_batches_of_another_size_run_as_they_are(model):
     sizes = [1, *[3] * (REPEATS + 1), 2, 3, 2]
-    graph = StepGraph(model.optimizer)
+    graph = CudaGraph(model.optimizer)
     losses = train(model, sizes, lambda *batch: graph(model.update, *batch))
     assert model.direct == 1 + REPEATS + 2
     plain = Model()
@@ -85,7 +85,7 @@ def test_batches_of_another_size_run_as_they_are(model):
 
 
 def test_the_optimizer_has_a_number_as_its_rate_after_the_recording(model):
-    graph = StepGraph(model.optimizer)
+    graph = CudaGraph(model.optimizer)
     train(model, [3] * (REPEATS + 1), lambda *batch: graph(model.update, *batch))
     (group,) = model.optimizer.param_groups
     assert group["lr"] == 1 / (REPEATS + 1)

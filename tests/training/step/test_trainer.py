@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from captcha_ocr.training.step.trainer import RunningMetrics
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.progress import EpochMetrics, RunningMetrics
 
 from ..conftest import ALONE
 
@@ -53,7 +54,7 @@ def test_random_numbers_follow_from_the_seed_a_number_and_the_rank(trainer_of):
 
     trainer, other = trainer_of(), trainer_of()
     assert drawn(trainer, 3) == drawn(other, 3) != drawn(trainer, 4)
-    other.group = replace(ALONE, rank=1, world_size=2)
+    other.partition = BatchPartition(48, 10, replace(ALONE, rank=1, world_size=2))
     assert drawn(trainer, 3) != drawn(other, 3)
 
 
@@ -63,7 +64,9 @@ def test_tallies_add_up():
     other.add(torch.tensor(0.2), torch.tensor([[False, False]]), 0.5)
     both = one + other
     assert both.state() == pytest.approx({"loss": 1.2, "exact": 2, "images": 3, "seconds": 1.5})
-    assert re.findall(r"[\d.]+%?", str(both)) == ["0.4000", "66.7%"]
+    metrics = EpochMetrics(ALONE.device)
+    metrics.epoch, metrics.recent = one, other
+    assert re.findall(r"[\d.]+%?", str(metrics)) == ["0.4000", "66.7%"]
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,27 @@ from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.metrics import Scores
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.training import loop
 from captcha_ocr.training import train as training
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.evaluate import evaluate
-from captcha_ocr.training.loop import EPOCHS, EPOCHS_EXPLAINED, ending_rule, epoch_row, is_better
-from captcha_ocr.training.samples.batches import load_split
-from captcha_ocr.training.step.trainer import Progress, Trainer
+from captcha_ocr.training.reporting import EPOCHS, EPOCHS_EXPLAINED, epoch_row
+from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.step.progress import Progress
+from captcha_ocr.training.step.trainer import Trainer
+from captcha_ocr.training.train import ending_rule, is_better
 
 
 @pytest.fixture
 def scripted(monkeypatch):
     """Set the validations of a run, (exact, loss) for each epoch; what follows is scored as usual."""
-    outcomes, real = [], loop.evaluate
+    outcomes, real = [], training.evaluate
 
     def evaluate(*arguments):
         scores = real(*arguments)
         exact, loss_mean = outcomes.pop(0) if outcomes else (scores.exact, scores.loss)
         return replace(scores, exact=exact, loss=loss_mean)
 
-    monkeypatch.setattr(loop, "evaluate", evaluate)
+    monkeypatch.setattr(training, "evaluate", evaluate)
     return outcomes.extend
 
 
@@ -63,7 +64,7 @@ def test_a_run_stopped_while_it_is_scored_goes_on_with_the_scoring(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(loop, "evaluate", leave)
+        context.setattr(training, "evaluate", leave)
         with pytest.raises(KeyboardInterrupt):
             learn(tmp_path)
         context.setattr(Trainer, "step", lambda *_: pytest.fail("a step was made"))
@@ -105,7 +106,7 @@ def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(
     )
     assert (ending_rule(trainer) is not None) == ends
     for rows[0]["training_loss"] in (float("nan"), float("inf")):
-        with pytest.raises(CaptchaOcrError, match="--lr"):
+        with pytest.raises(CaptchaOcrError, match="learning_rate"):
             ending_rule(trainer)
 
 
