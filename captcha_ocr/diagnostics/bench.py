@@ -21,9 +21,8 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.samples.batches import PartBatches
+from captcha_ocr.training.samples.load import keep_in_memory
 from captcha_ocr.training.samples.partition import BatchPartition
-from captcha_ocr.training.samples.sources import ResidentSamples
 from captcha_ocr.training.step.trainer import Trainer
 
 DRAWN = 256  # different images, which are used again and again
@@ -61,8 +60,7 @@ def measure_speed(
     def run_epoch(count: int) -> float:
         rows = torch.arange(count, device=device) % DRAWN
         trainer.partition = replace(partition, total=count)
-        batches = PartBatches(ResidentSamples(images[rows], labels[rows]))
-        row = trainer.run_epoch(batches, quiet=True)
+        row = trainer.run_epoch(keep_in_memory(images[rows], labels[rows]), quiet=True)
         trainer.end_epoch()
         return float(row["images_per_s"])
 

@@ -17,8 +17,8 @@ from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.reporting import epoch_seconds, measure_rate_of
+from captcha_ocr.training.run.folder import inspect_folder
 from captcha_ocr.training.run.spec import TrainOptions
-from captcha_ocr.training.run.state import inspect_folder
 from captcha_ocr.training.train import train
 
 IMAGE_COUNTS = tuple(

@@ -79,7 +79,7 @@ def measure_rate(trainer: Trainer, training: Batches) -> float:
     """Measure the training images per second in a few steps on a copy of the network."""
     trial = trainer.copy_for_trial()
     images, labels = training.first(trainer.partition.local_batch_size)
-    global_batch = len(images) * trainer.group.world_size
+    global_batch = len(images) * trainer.partition.group.world_size
     seconds: list[float] = []
     while len(seconds) < 4 or (len(seconds) < _TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()

@@ -32,17 +32,15 @@ from captcha_ocr.training.reporting import (
     estimate,
     tell_settings,
 )
-from captcha_ocr.training.run.folder import BEST, Finished
+from captcha_ocr.training.run.folder import BEST, Finished, FolderState, inspect_folder
 from captcha_ocr.training.run.recorder import Recorder
 from captcha_ocr.training.run.resume import resume
 from captcha_ocr.training.run.spec import Run, RunSpec, TrainOptions
-from captcha_ocr.training.run.state import FolderState, inspect_folder
 from captcha_ocr.training.run.tensorboard import TensorBoardLogger
 from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
-from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples.load import load_split, slice_shards
 from captcha_ocr.training.samples.partition import BatchPartition
-from captcha_ocr.training.samples.sources import slice_shards
 from captcha_ocr.training.step.progress import Progress
 from captcha_ocr.training.step.trainer import Trainer
 

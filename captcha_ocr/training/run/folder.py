@@ -5,15 +5,18 @@ runs/default/  run.json  metrics.jsonl  curves.png  confusion.png
                replaced/: the run that `force` replaces, until the new run has finished
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from captcha_ocr.config import PRESETS, TrainConfig
+from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
 from captcha_ocr.inference.model_folder import (
     BACKUP,
@@ -23,10 +26,12 @@ from captcha_ocr.inference.model_folder import (
     remove_folder,
     restore_backup,
 )
+from captcha_ocr.network.resnet import columns_of
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
-from captcha_ocr.system.files import remove_stale, write_atomic
+from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
 from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
-from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
+from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec, TrainOptions
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 BEST, TENSORBOARD, RUN_FILE, _METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
@@ -51,6 +56,84 @@ class Finished:
     training: dict[str, Any]
     validation: dict[str, Any]
     test: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """What is in a run folder.
+
+    spec: the run to carry out. finished: how it ended, if it has. replaces: whether it replaces
+    another run.
+    """
+
+    spec: RunSpec
+    finished: Finished | None
+    replaces: bool
+
+    def dump(self) -> bytes:
+        """Encode for another process."""
+        finished = None if self.finished is None else asdict(self.finished)
+        return json.dumps([self.spec.to_dict(), finished, self.replaces]).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> "FolderState":
+        """Invert `dump`."""
+        spec, finished, replaces = json.loads(data)
+        ending = None if finished is None else Finished(**finished)
+        return cls(RunSpec.from_dict(spec), ending, replaces)
+
+
+def inspect_folder(
+    out: Path,
+    dataset: TrainingData,
+    config: TrainConfig,
+    options: TrainOptions,
+    lock: contextlib.ExitStack,
+) -> FolderState:
+    """Look at what is in `out`, and refuse what does not fit.
+
+    The folder is locked until `lock` is closed, unless the run has finished.
+    """
+    begun_from = _find_origin(out, options.resume)
+    spec = replace(RunSpec.of(dataset, config, options.init), begun_from=begun_from)
+    _check_fits(dataset, spec)
+    finished, replaces = None, False
+    try:
+        finished = find_run(out, spec, options.resume)
+    except CaptchaOcrError:
+        replaces = options.force and _may_be_replaced(out)
+        if not replaces:
+            raise
+    if finished is None:
+        lock.enter_context(writing_to(out))
+    return FolderState(spec, finished, replaces)
+
+
+def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
+    """Refuse images of a size that the network cannot use; name the option that makes others."""
+    model, preset, name = spec.model, PRESETS[spec.training.preset], spec.training.preset
+    reads_columns = model.network.pool != "global"
+    check(
+        reads_columns or spec.training.loss != "ctc",
+        f"`loss` ctc needs columns, which the preset {name} has not",
+    )
+    is_fixed = preset.size is not None and preset.size.step is None
+    if is_fixed and preset.size != dataset.size:
+        reason = f"the preset {name} needs {preset.size}"
+    elif reads_columns and columns_of(model) < 2 * model.lengths.longest - 1:  # "aaa" needs blanks
+        reason = f"they are too narrow for {model.lengths} characters"
+    else:
+        return
+    if isinstance(dataset, DrawnData):
+        raise UsageError(
+            f"{dataset.name}: the images are {dataset.size}, but {reason}; "
+            "choose other `size` and `channels`"
+        )
+    folder = dataset.folders[0]
+    command = prepare_command(dataset.manifests[0], folder, name)
+    raise UsageError(
+        f"{folder} holds images of {dataset.size}, but {reason}; make others with: {command}"
+    )
 
 
 def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
@@ -114,7 +197,7 @@ def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
         ) from None
 
 
-def origin_of(out: Path, resume: str) -> str | None:
+def _find_origin(out: Path, resume: str) -> str | None:
     """Return the hash of the checkpoint that `resume` names; None where a run in `out` would resume from it anyway."""
     if resume in ("auto", "never") or Path(resume).resolve() in (
         out.resolve(),
@@ -135,7 +218,7 @@ def is_run(out: Path) -> bool:
     return is_ours(out / RUN_FILE, RUN_FORMAT)
 
 
-def may_be_replaced(out: Path) -> bool:
+def _may_be_replaced(out: Path) -> bool:
     """Tell whether there is a run in `out` that `force` may replace; UsageError if `replaced` holds something else."""
     older = out / REPLACED
     check(
@@ -199,11 +282,6 @@ def _list_parts(out: Path) -> list[Path]:
         for name in (*names, TENSORBOARD, *_OUTPUT_FILES, RUN_FILE)
         if (out / name).exists()
     ]
-
-
-def kept_checkpoint(out: Path, epoch: int) -> Path:
-    """Return the folder of the checkpoint that `keep_every` keeps after an epoch."""
-    return out / f"epoch-{epoch:04}"
 
 
 def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:

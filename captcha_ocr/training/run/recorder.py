@@ -24,7 +24,6 @@ from captcha_ocr.training.run.folder import (
     TENSORBOARD,
     Finished,
     end_run,
-    kept_checkpoint,
     start_run,
     write_metrics,
 )
@@ -84,7 +83,7 @@ class Recorder:
         """Write the checkpoint of every Nth epoch, which stays."""
         every, epoch = self.run.options.keep_every, self.trainer.progress.epoch
         if self.run.group.is_main and every and epoch % every == 0:
-            save_checkpoint(kept_checkpoint(self.run.out, epoch), self.run.spec, self.trainer)
+            save_checkpoint(self.run.out / f"epoch-{epoch:04}", self.run.spec, self.trainer)
 
     def save_best(self, model: ResNet18, scores: Scores) -> None:
         """Write the folder `best`: a complete model that is calibrated, and a model card."""

@@ -1,9 +1,8 @@
 """Batches of the samples of one split, on one device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -55,42 +54,31 @@ class Batches(ABC):
         """Return some samples, at most `limit`, to measure with."""
 
 
-class Source(Protocol):
-    """Samples that are read in parts."""
-
-    @property
-    def location(self) -> str:
-        """Where they are stored, for people."""
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-
-    def parts(self, generator: torch.Generator | None = None) -> Iterator[Samples]:
-        """Yield all samples, on the device, in parts; a generator shuffles the parts."""
-
-
+@dataclass(frozen=True, eq=False)
 class PartBatches(Batches):
-    """Batches of a source that gives its samples in parts."""
+    """Batches of samples that come in parts.
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.location = source, source.location
+    parts: yields all samples, on the device; a CPU generator shuffles the parts. count: of samples.
+    """
+
+    parts: Callable[[torch.Generator | None], Iterator[Samples]]
+    count: int
+    location: str
 
     def __len__(self) -> int:
-        return len(self.source)
+        return self.count
 
     def in_order(self, batch_size: int) -> Iterator[Samples]:
-        """Yield every sample once, in the source's order; a part may end with a smaller batch."""
-        for images, labels in self.source.parts():
+        for images, labels in self.parts(None):
             for first in range(0, len(images), batch_size):
                 yield images[first : first + batch_size], labels[first : first + batch_size]
 
     def shuffled(
         self, batch_size: int, generator: torch.Generator, done: int = 0
     ) -> Iterator[Samples]:
-        """Yield every sample once; those that are left of a part go into the next part."""
         rest: Samples | None = None
         passed = 0  # batches
-        for images, labels in self.source.parts(generator):
+        for images, labels in self.parts(generator):
             if rest is not None and len(rest[0]):
                 images, labels = torch.cat([rest[0], images]), torch.cat([rest[1], labels])
             order = copy_to_device(torch.randperm(len(images), generator=generator), images.device)
@@ -104,8 +92,7 @@ class PartBatches(Batches):
             yield rest
 
     def first(self, limit: int) -> Samples:
-        """Return the first samples of the first part, at most `limit`."""
-        images, labels = next(self.source.parts())
+        images, labels = next(self.parts(None))
         return images[:limit], labels[:limit]
 
 
@@ -127,13 +114,11 @@ class WidthBatches(Batches):
         return len(self.images)
 
     def in_order(self, batch_size: int) -> Iterator[Samples]:
-        """Yield every sample once, in the order of their widths."""
         yield from map(self._batch, torch.split(self.widths.argsort(stable=True), batch_size))
 
     def shuffled(
         self, batch_size: int, generator: torch.Generator, done: int = 0
     ) -> Iterator[Samples]:
-        """Yield every sample once, in shuffled batches of about one width."""
         order = torch.randperm(len(self), generator=generator)
         batches = torch.split(order[self.widths[order].argsort(stable=True)], batch_size)
         whole = len(self) // batch_size
@@ -143,7 +128,7 @@ class WidthBatches(Batches):
             yield self._batch(batches[number])
 
     def first(self, limit: int) -> Samples:
-        """Return some samples of about the average width, at most `limit`."""
+        # Of about the average width.
         order = self.widths.argsort(stable=True)
         middle = max(0, (len(self) - limit) // 2)
         return self._batch(order[middle : middle + limit])

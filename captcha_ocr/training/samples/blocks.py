@@ -46,7 +46,6 @@ class DrawnBlocks(Batches):
         return len(self.samples)
 
     def show(self, epoch: int, epochs: int | None) -> None:
-        """Choose the block of an epoch, and begin it unless that was done."""
         self.last = sys.maxsize if epochs is None else self.data.block_of(epochs - 1)
         self.wanted = min(self.data.block_of(epoch), self.last)
         is_pending = self.pending is not None and self.pending.block == self.wanted
@@ -59,7 +58,6 @@ class DrawnBlocks(Batches):
         self.pending = _Pending(block, parts, time.perf_counter())
 
     def wait(self, seconds: float) -> int:
-        """Wait at most so long for the block; return how many samples are missing."""
         if self.pending is None or self.shown == self.wanted:
             return 0
         block, parts, begun = self.pending
@@ -77,21 +75,17 @@ class DrawnBlocks(Batches):
         return 0
 
     def close(self) -> None:
-        """End the processes."""
         self.workers.close()
 
     def in_order(self, batch_size: int) -> Iterator[Samples]:
-        """Yield every sample of the block once, in the order of their widths."""
         return self.block.in_order(batch_size)
 
     def shuffled(
         self, batch_size: int, generator: torch.Generator, done: int = 0
     ) -> Iterator[Samples]:
-        """Yield every sample of the block once, in shuffled batches of about one width."""
         return self.block.shuffled(batch_size, generator, done)
 
     def first(self, limit: int) -> Samples:
-        """Return some samples of the block of about the average width, at most `limit`."""
         return self.block.first(limit)
 
 

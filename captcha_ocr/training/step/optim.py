@@ -39,11 +39,6 @@ class Optimization:
         # It keeps the gradients of fp16 in its range.
         self.scaler = torch.amp.GradScaler(model.device.type, enabled=precision == "fp16")
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the next step."""
-        return float(self.optimizer.param_groups[0]["lr"])
-
     def step(self) -> None:
         """Update the weights by their gradients."""
         # Two threads are hardly faster here, and beside another program four times as slow.

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,9 +18,8 @@ from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.transfer import blend, copy_matching_weights
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.console import ProgressBar
-from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.augment import augment, change_views
-from captcha_ocr.training.samples.batches import Batches, Samples
+from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.partition import BatchPartition
 from captcha_ocr.training.step.batch_split import BatchSplit, count_parts
 from captcha_ocr.training.step.cuda_graph import CudaGraph
@@ -54,7 +53,7 @@ class Trainer:
         self.start: dict[str, Tensor] = {}
         if config.start_images:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.group.broadcast(self.start.values())
+            self.partition.group.broadcast(self.start.values())
         precision = choose_precision(config.precision, self.device)
         self.objective = Objective(config, precision, model_config.class_names, self.device)
         self.optimization = Optimization(self.model, config, precision, self.total_steps)
@@ -62,14 +61,9 @@ class Trainer:
         self.distribute(self.model)
 
     @property
-    def group(self) -> ProcessGroup:
-        """The processes of the run."""
-        return self.partition.group
-
-    @property
     def device(self) -> torch.device:
         """The device of this process."""
-        return self.group.device
+        return self.partition.group.device
 
     @property
     def epochs(self) -> int | None:
@@ -91,7 +85,7 @@ class Trainer:
 
         A process that is alone trains it in threads on the CPU, and as one graph on a GPU.
         """
-        is_alone, parts = self.group.world_size == 1, 1
+        is_alone, parts = self.partition.group.world_size == 1, 1
         if is_alone:
             parts = count_parts(self.device, self.config.batch_size)
         self.split = BatchSplit(network, parts)
@@ -131,7 +125,7 @@ class Trainer:
         So a checkpoint keeps no generator's state: a resumed run draws the same numbers.
         """
         # torch uses the low 32 bits of the seed alone; the factor spreads the ranks over them.
-        seed = self.config.seed * 1_000_003 + number + self.group.rank * 2_654_435_761
+        seed = self.config.seed * 1_000_003 + number + self.partition.group.rank * 2_654_435_761
         return torch.Generator().manual_seed(seed)
 
     def run_epoch(
@@ -144,9 +138,12 @@ class Trainer:
         progress, partition, metrics = self.progress, self.partition, self.metrics
         self.model.train()
         interval = max(1, partition.steps // _ROWS_PER_EPOCH)
+        generator = self.generator(progress.epoch)
+        batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
+        total = f"/{self.epochs}" if self.epochs else ""
         before = time.perf_counter()
-        with ProgressBar(self._name_epoch(), quiet) as bar:
-            for images, labels in self._remaining(training):
+        with ProgressBar(f"epoch {progress.epoch + 1}{total}", quiet) as bar:
+            for images, labels in islice(batches, partition.steps - progress.batch):
                 loss, wrong = self.step(images, labels, partition.global_batch_size(progress.batch))
                 self.optimization.end_step()
                 progress.step += 1
@@ -159,7 +156,7 @@ class Trainer:
                 progress.seconds += elapsed
                 metrics.recent.add(loss, wrong, elapsed)
                 if ends_interval:
-                    recent = metrics.end_interval(self.group)
+                    recent = metrics.end_interval(self.partition.group)
                     progress.rows.append({"by": "step", **self._row(recent)})
                 # Twice a second: besides the rows of metrics the only waits for the device.
                 if bar.wants_note():
@@ -197,8 +194,9 @@ class Trainer:
         self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int
     ) -> tuple[Tensor, Tensor]:
         """Take the step on images that are augmented, with their targets."""
-        # DistributedDataParallel averages gradients, but processes may have unequal numbers of images.
-        share = torch.full((), self.group.world_size / global_batch, device=self.device)
+        # DistributedDataParallel averages the gradients of processes, which may have unequal numbers
+        # of images.
+        share = torch.full((), self.partition.group.world_size / global_batch, device=self.device)
         weight = self.optimization.scaler.scale(share)
         self.optimization.optimizer.zero_grad(set_to_none=True)
         work = partial(self.objective.compute_gradients, weight=weight)
@@ -235,20 +233,8 @@ class Trainer:
         """Invert `state`."""
         self.optimization.restore(state)
         self.metrics.epoch.restore(state["epoch"])
-        if self.group.is_main:  # the main process alone has written its recent sums
+        if self.partition.group.is_main:  # the main process alone has written its recent sums
             self.metrics.recent.restore(state["recent"])
-
-    def _remaining(self, training: Batches) -> Iterator[Samples]:
-        """Yield the batches of the epoch that are still to be trained on."""
-        progress, partition = self.progress, self.partition
-        generator = self.generator(progress.epoch)
-        batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
-        return islice(batches, partition.steps - progress.batch)
-
-    def _name_epoch(self) -> str:
-        """Name the current epoch for the progress bar."""
-        name = f"epoch {self.progress.epoch + 1}"
-        return f"{name}/{self.epochs}" if self.epochs else name
 
     def _row(self, metrics: RunningMetrics) -> dict[str, Any]:
         """Return a row of metrics; waits for the device."""
@@ -259,7 +245,7 @@ class Trainer:
             "seconds": self.progress.seconds,
             "training_loss": metrics.loss.item() / images,
             "training_exact": metrics.exact.item() / images,
-            "learning_rate": self.optimization.learning_rate,
+            "learning_rate": self.optimization.optimizer.param_groups[0]["lr"],
             "images_per_s": images / metrics.seconds,
             **peak_memory(self.device),
         }

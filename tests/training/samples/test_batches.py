@@ -16,9 +16,8 @@ from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.batches import PartBatches, WidthBatches
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images
-from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples.load import keep_in_memory, load_split
 from captcha_ocr.training.samples.partition import BatchPartition
-from captcha_ocr.training.samples.sources import ResidentSamples, StreamedSamples
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
@@ -27,15 +26,16 @@ def numbered(count: int) -> PartBatches:
     """Images whose only pixel is their number."""
     numbers = torch.arange(count)
     images = numbers.to(torch.uint8).view(-1, 1, 1, 1)
-    return PartBatches(ResidentSamples(images, numbers.view(-1, 1)))
+    return keep_in_memory(images, numbers.view(-1, 1))
 
 
 def test_a_split_holds_the_samples_of_its_shards_in_order(shards):
     manifest = read_manifest(shards)
     batches = load_split(read_dataset([shards]), "train", ALONE)
     images, labels = read_shard(shards, manifest, manifest.of_split("train")[0])
-    assert np.array_equal(batches.source.images.numpy(), images)
-    assert np.array_equal(batches.source.labels.numpy(), labels)
+    found = batches.first(len(batches))
+    assert np.array_equal(found[0].numpy(), images)
+    assert np.array_equal(found[1].numpy(), labels)
     assert len(batches) == manifest.count("train") == 48
 
 
@@ -174,7 +174,7 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.sources._PART_BYTES", 20_000
+        "captcha_ocr.training.samples.load._PART_BYTES", 20_000
     )  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), ONE_WORKER)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), ONE_WORKER)
@@ -185,7 +185,7 @@ def test_a_stream_gives_the_same_samples_as_memory(several):
     resident, streamed = (
         load_split(several, "train", ALONE, stream=stream) for stream in (False, True)
     )
-    assert (type(resident.source), type(streamed.source)) == (ResidentSamples, StreamedSamples)
+    assert (resident.location, streamed.location) == ("in memory", "streamed from disk")
     assert len(streamed) == len(resident) == 96
     for ours, theirs in zip(
         in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True
@@ -224,12 +224,12 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
     monkeypatch.setattr("captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train)
-    assert isinstance(load_split(several, "train", ALONE).source, ResidentSamples)
+    assert load_split(several, "train", ALONE).location == "in memory"
     monkeypatch.setattr(
         "captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train - 1
     )
-    assert isinstance(load_split(several, "train", ALONE).source, StreamedSamples)
-    assert isinstance(load_split(several, "val", ALONE).source, ResidentSamples)
+    assert load_split(several, "train", ALONE).location == "streamed from disk"
+    assert load_split(several, "val", ALONE).location == "in memory"
 
 
 def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
