@@ -137,21 +137,25 @@ def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
 
 
 def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
-    """Return what run.json says of a run, and how it ended if it has; DamagedError where the file is not whole."""
+    """Return what run.json says of a run, and how it ended if it has.
+
+    DamagedError where the file is not whole.
+    """
     path = out / RUN_FILE
     document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
     try:
-        finished = document["finished"]
-        return RunSpec.from_dict(document), None if finished is None else Finished(**finished)
+        ending = document["finished"]
+        finished = None if ending is None else Finished(**ending)
+        return RunSpec.from_dict(document), finished
     except (KeyError, TypeError, UsageError) as error:
         raise DamagedError(f"{path} is malformed ({error})") from None
 
 
 def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
-    """Return how the run in `out` ended, or None if there is none or it is unfinished; changes nothing.
+    """Return how the run in `out` ended, or None if there is none or it is unfinished.
 
-    UsageError if another run or model is there, or an unfinished run that `resume` "never" refuses; DamagedError if
-    run.json or the best model is not whole.
+    Changes nothing. UsageError if another run or model is there, or an unfinished run that `resume`
+    "never" refuses; DamagedError if run.json or the best model is not whole.
     """
     if not (out / RUN_FILE).exists():
         if parts := _list_parts(out):
@@ -165,7 +169,8 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
     changes, longer = existing.changes(spec), existing.is_extended_by(spec)
     if changes and not longer:
         raise UsageError(
-            f"{out} holds another run ({'; '.join(changes)}); choose another `out`, or replace it with `force`"
+            f"{out} holds another run ({'; '.join(changes)}); choose another `out`, "
+            "or replace it with `force`"
         )
     if spec.begun_from not in (None, existing.begun_from):
         raise UsageError(
@@ -177,7 +182,8 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
         return finished
     check(
         resume != "never",
-        f"{out} holds an unfinished run; continue it with `resume` auto, or replace it with `force`",
+        f"{out} holds an unfinished run; continue it with `resume` auto, "
+        "or replace it with `force`",
     )
     if current_path(out / BEST).exists():
         check_best(out, existing)
@@ -185,30 +191,37 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
 
 
 def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
-    """Return what the best model of a run says of itself (`facts`); DamagedError if not whole or of another run."""
+    """Return what the best model of a run says of itself (`facts`).
+
+    DamagedError if it is not whole, or of another run.
+    """
     try:
         facts: dict[str, Any] = check_files(current_path(run / BEST))["facts"]
         check(facts.get("run") == spec.identity, "it is the model of another run")
         return facts
     except CaptchaOcrError as error:
         raise DamagedError(
-            f"the best model of {run} is not whole ({error}); start again with `resume` never `force`, "
-            f"or continue in another `out` with `resume` {run / LAST}"
+            f"the best model of {run} is not whole ({error}); start again with `resume` never "
+            f"`force`, or continue in another `out` with `resume` {run / LAST}"
         ) from None
 
 
 def _find_origin(out: Path, resume: str) -> str | None:
-    """Return the hash of the checkpoint that `resume` names; None where a run in `out` would resume from it anyway."""
-    if resume in ("auto", "never") or Path(resume).resolve() in (
-        out.resolve(),
-        (out / LAST).resolve(),
-    ):
+    """Return the hash of the checkpoint that `resume` names.
+
+    None where a run in `out` would resume from it anyway.
+    """
+    checkpoint, in_out = Path(resume), (out.resolve(), (out / LAST).resolve())
+    if resume in ("auto", "never") or checkpoint.resolve() in in_out:
         return None
-    return str(read_config(find_checkpoint(Path(resume)))["sha256"])
+    return str(read_config(find_checkpoint(checkpoint))["sha256"])
 
 
 def has_lost_its_checkpoints(out: Path) -> bool:
-    """Tell whether a run in `out` that has no checkpoint had one: metrics and the end of a run are written after it."""
+    """Tell whether a run in `out` that has no checkpoint had one.
+
+    Metrics and the end of a run are written after it.
+    """
     has_metrics = (out / _METRICS_FILE).exists() and (out / _METRICS_FILE).stat().st_size > 0
     return has_metrics or (is_run(out) and read_run(out)[1] is not None)
 
@@ -219,7 +232,10 @@ def is_run(out: Path) -> bool:
 
 
 def _may_be_replaced(out: Path) -> bool:
-    """Tell whether there is a run in `out` that `force` may replace; UsageError if `replaced` holds something else."""
+    """Tell whether there is a run in `out` that `force` may replace.
+
+    UsageError if `replaced` holds something else.
+    """
     older = out / REPLACED
     check(
         not older.exists() or bool(_list_parts(older)),
@@ -229,7 +245,7 @@ def _may_be_replaced(out: Path) -> bool:
 
 
 def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None) -> None:
-    """Make `out` ready: for a new run, for one that resumes from a checkpoint, or for one that replaces another."""
+    """Make `out` ready for a run: a new one, one that resumes, or one that replaces another."""
     if replaces:
         _move_aside(out)
     for name in _MODEL_FOLDERS:
@@ -250,7 +266,10 @@ def _write_run(out: Path, content: Mapping[str, Any]) -> None:
 
 
 def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
-    """Write into run.json how the run ended, and further facts (JSON types); remove the run that it replaces."""
+    """Write into run.json how the run ended, and further facts (JSON types).
+
+    Remove the run that it replaces.
+    """
     _write_run(out, {**read_run(out)[0].to_dict(), "finished": asdict(finished), **facts})
     if is_run(out / REPLACED):
         shutil.rmtree(out / REPLACED, ignore_errors=True)
@@ -259,7 +278,8 @@ def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
 def _move_aside(out: Path) -> None:
     """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
 
-    If a run lies there already, the one in `out` is an unfinished one that was to replace it, and is removed.
+    If a run lies there already, the one in `out` is an unfinished one that was to replace it, and is
+    removed.
     """
     older = out / REPLACED
     keeps_older = is_run(older)
@@ -275,20 +295,17 @@ def _move_aside(out: Path) -> None:
 
 def _list_parts(out: Path) -> list[Path]:
     """Return what a run wrote into `out`; run.json comes last, since it marks the rest as ours."""
-    names = [form(Path(name)).name for name in _MODEL_FOLDERS for form in (Path, backup_path)]
-    names += [path.name for path in out.glob("*") if _KEPT.fullmatch(path.name) and path.is_dir()]
-    return [
-        out / name
-        for name in (*names, TENSORBOARD, *_OUTPUT_FILES, RUN_FILE)
-        if (out / name).exists()
-    ]
+    parts = [out / name for name in _MODEL_FOLDERS]
+    parts += [backup_path(part) for part in parts]
+    parts += [path for path in out.glob("*") if _KEPT.fullmatch(path.name) and path.is_dir()]
+    parts += [out / name for name in (TENSORBOARD, *_OUTPUT_FILES, RUN_FILE)]
+    return [part for part in parts if part.exists()]
 
 
 def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write metrics.jsonl, all rows at once; a value that is not a finite number becomes null."""
-    numbers = [
-        {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
-        for row in rows
-    ]
-    lines = [json.dumps(row) + "\n" for row in numbers]
+    lines = []
+    for row in rows:
+        floats = {name: finite(value) for name, value in row.items() if isinstance(value, float)}
+        lines.append(json.dumps({**row, **floats}) + "\n")
     write_atomic(out / _METRICS_FILE, "".join(lines).encode())

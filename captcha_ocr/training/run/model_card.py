@@ -21,14 +21,19 @@ def model_card(
     if isinstance(dataset, DrawnData):
         options = dataset.options
         designs = ", ".join(dict.fromkeys(f"`{design}`" for design in options.designs))
-        kind = f"images an epoch,\ndrawn while it trained (design {designs}), new ones every {options.rhythm}"
+        kind = (
+            f"images an epoch,\ndrawn while it trained (design {designs}), "
+            f"new ones every {options.rhythm}"
+        )
+    charset_line = f"the {len(charset)} characters `{shorten(charset.characters)}`"
+    images = f"{config.images or dataset.count('train'):,} {kind}"
     lines = [
         "# A captcha-ocr model",
         "",
-        f"Reads texts of {dataset.lengths} of the {len(charset)} characters `{shorten(charset.characters)}`",
+        f"Reads texts of {dataset.lengths} of {charset_line}",
         f"(case {case}) from images resized to {dataset.size}.",
         f"Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
-        f"seed {config.seed}, on {config.images or dataset.count('train'):,} {kind}; best epoch {best_epoch}.",
+        f"seed {config.seed}, on {images}; best epoch {best_epoch}.",
         "",
         "For captchas that you generate, own or may test.",
         "",

@@ -48,8 +48,9 @@ OPTIONS = {  # of train, by the name of their field
 class TrainOptions:
     """How to carry out a run.
 
-    init: a trained model to start from. resume: `auto`, `never` or the path of a checkpoint. stream: read the images
-    from disk in every epoch. force: replace another run. keep_every: keep the checkpoint of every Nth epoch.
+    init: a trained model to start from. resume: "auto", "never" or the path of a checkpoint.
+    stream: read the images from disk in every epoch. force: replace another run. keep_every: keep
+    the checkpoint of every Nth epoch.
     threads: with how many torch computes on the CPU; None: one for each processor.
     advise: whether to end with advice, which is for a run that stands alone.
     """
@@ -66,7 +67,7 @@ class TrainOptions:
     advise: bool = True
 
     def starting(self, config: TrainConfig) -> "TrainOptions":
-        """Return the options with the model that the preset of a training starts from, if they name none."""
+        """Return the options with a model to start from, if the preset has one and they name none."""
         is_given = self.init is not None or not preset_named(config.preset).pretrained
         return self if is_given else replace(self, init=PRETRAINED)
 
@@ -75,9 +76,9 @@ class TrainOptions:
 class RunSpec:
     """What distinguishes runs: training, network, numbers of images, data and starting weights.
 
-    images: how many there are in each split. data: the hash of the manifests, or of what is drawn. init: the hash of
-    the starting weights. begun_from: the hash of the checkpoint that `--resume` named; it does not distinguish runs.
-    drawn: what is drawn, None for a run on shards.
+    images: how many there are in each split. data: the hash of the manifests, or of what is drawn.
+    init: the hash of the starting weights. begun_from: the hash of the checkpoint that `resume`
+    named; it does not distinguish runs. drawn: what is drawn, None for a run on shards.
     """
 
     training: TrainConfig
@@ -90,20 +91,24 @@ class RunSpec:
 
     @classmethod
     def of(cls, dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> "RunSpec":
-        """Describe the run that trains on a data set, perhaps from the model in `init`; errors as `read_config`."""
+        """Describe the run that trains on a data set, perhaps from the model in `init`.
+
+        Errors as `read_config`.
+        """
+        weights = None
+        if init is not None:
+            weights = read_config(find_model_folder(init))["files"][WEIGHTS_FILE]
         return cls(
             training=config,
             model=model_for(dataset, config, init),
             images={split: dataset.count(split) for split in get_args(Split)},
             data=dataset.sha256,
-            init=None
-            if init is None
-            else read_config(find_model_folder(init))["files"][WEIGHTS_FILE],
+            init=weights,
             drawn=dataset.identity if isinstance(dataset, DrawnData) else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the specification as JSON types; that of a run on shards is as before drawings could be trained on."""
+        """Return the specification as JSON types; `drawn` is left out for a run on shards."""
         drawn = {} if self.drawn is None else {"drawn": dict(self.drawn)}
         return {
             "training": self.training.to_dict(),
@@ -139,7 +144,7 @@ class RunSpec:
 
     @property
     def usual(self) -> TrainConfig:
-        """The training without other options than the preset and perhaps `--init`."""
+        """The training without other options than the preset and perhaps `init`."""
         usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
         return usual if self.init is None else usual.for_fine_tuning(self.drawn is not None)
 
@@ -195,7 +200,10 @@ class RunSpec:
 
     @property
     def identity(self) -> str:
-        """The hash that the models of a run carry; it does not depend on where the run begins and ends."""
+        """The hash that the models of a run carry.
+
+        It does not depend on where the run begins and ends.
+        """
         content = self.to_dict()
         content["training"]["epochs"] = None
         names = ("model", "images", "data", "init", "training")
@@ -245,7 +253,10 @@ def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 
 
 def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:
-    """Return the configuration of the model to train: the preset's network, or that of the model to start from."""
+    """Return the configuration of the model to train.
+
+    Its network is the preset's, or that of the model to start from.
+    """
     network = preset_named(config.preset).network
     if init is not None:
         network = read_model_config(find_model_folder(init)).network

@@ -1,6 +1,6 @@
-"""Images that are drawn while a network trains on them: what is drawn, and how a worker process draws it.
+"""What `train` draws to train on, and how a worker process draws it.
 
-The workers import this module, so it must not import torch.
+The workers import this module and not torch, so that they start at once.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from captcha_ocr.charset import Charset, find_charset
-from captcha_ocr.config import PRESETS, Lengths, PrepareConfig, Split, TrainConfig
+from captcha_ocr.config import PRESETS, SPLITS, Lengths, PrepareConfig, Split, TrainConfig
 from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
 from captcha_ocr.data.shards import Dataset
@@ -25,10 +25,8 @@ from captcha_ocr.system.files import sha256
 from captcha_ocr.training.draw_options import DrawOptions
 
 HELD_OUT = 2000  # drawings to validate, and as many to test
-FIRST_HELD_OUT: dict[Split, int] = {
-    "val": 10**12,
-    "test": 10**12 + 10**6,
-}  # the training never draws as many
+# The training never draws as many.
+_FIRST_HELD_OUT: dict[Split, int] = {"val": 10**12, "test": 10**12 + 10**6}
 DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that are being done
 
 
@@ -44,9 +42,9 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class DrawnData:
-    """The images that a run draws: `images` of them for every `repeat` epochs, and others to validate and to test.
+    """The images that a run draws, which depend on the options and on the seed alone.
 
-    They depend on the options and on the seed alone.
+    There are `images` of them for every `repeat` epochs, and others to validate and to test.
     """
 
     options: DrawOptions
@@ -61,25 +59,26 @@ class DrawnData:
         UsageError for an option that does not fit.
         """
         lengths = None if options.length is None else Lengths.parse(options.length)
-        any_random = any(map(is_random, options.designs))
-        configs = tuple(
-            GeneratorConfig(
+        any_random = any(map(_is_random, options.designs))
+        configs = []
+        for design in options.designs:
+            takes_fonts = _is_random(design) or not any_random
+            config = GeneratorConfig(
                 design=design,
                 lengths=lengths,
                 charset=options.charset,
-                fonts=options.fonts if is_random(design) or not any_random else (),
+                fonts=options.fonts if takes_fonts else (),
                 seed=training.seed,
             )
-            for design in options.designs
-        )
-        charset = find_charset(
-            [config.text_kind[0] for config in configs], None, options.case_sensitive
-        )
+            configs.append(config)
+        characters = [config.text_kind[0] for config in configs]
+        charset = find_charset(characters, None, options.case_sensitive)
         check(
             len(charset) > 1,
             f"`charset` {charset.characters} has one character, so there is nothing to learn",
         )
-        return cls(options, configs, charset, input_size(options, configs, training.preset))
+        size = _choose_size(options, configs, training.preset)
+        return cls(options, tuple(configs), charset, size)
 
     @property
     def name(self) -> str:
@@ -88,26 +87,30 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        return lengths_of(self.configs)
+        return _join_lengths(self.configs)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What is drawn, as JSON types, without the number of drawings and the size of the input."""
+        """What is drawn, as JSON types, without the number of drawings and the input's size."""
         first, *others = (image_options(config) for config in self.configs)
-        of_image = {name: value for name, value in first.items() if name not in ("count", "start")}
-        of_image["look"] = sha256(
-            to_json({"look": of_image.pop("design"), **({"others": others} if others else {})})
-        )
-        of_run = {"repeat": self.options.repeat, "case_sensitive": self.options.case_sensitive}
-        return {**of_image, "design": ", ".join(self.options.designs), **of_run}
+        drawn = {name: value for name, value in first.items() if name not in ("count", "start")}
+        look = {"look": drawn.pop("design")}
+        if others:
+            look["others"] = others
+        return {
+            **drawn,
+            "look": sha256(to_json(look)),
+            "design": ", ".join(self.options.designs),
+            "repeat": self.options.repeat,
+            "case_sensitive": self.options.case_sensitive,
+        }
 
     @property
     def sha256(self) -> str:
         """The hash of all that determines the images."""
-        counts = {split: self.count(split) for split in ("train", *FIRST_HELD_OUT)}
-        return sha256(
-            to_json({"drawn": self.identity, "images": counts, "size": self.size.to_dict()})
-        )
+        counts = {split: self.count(split) for split in SPLITS}
+        document = {"drawn": self.identity, "images": counts, "size": self.size.to_dict()}
+        return sha256(to_json(document))
 
     def count(self, split: Split) -> int:
         """Return the number of images in one split; in that for training, of an epoch."""
@@ -118,44 +121,50 @@ class DrawnData:
         return epoch // self.options.repeat
 
     def jobs(self, split: Split, samples: range, block: int = 0) -> list[Job]:
-        """Return the jobs that draw some images of a split; every `block` of training images has others."""
-        first = FIRST_HELD_OUT.get(split, block * self.options.images)
-        starts = range(samples.start, samples.stop, DRAWINGS_PER_JOB)
-        ends = [min(start + DRAWINGS_PER_JOB, samples.stop) for start in starts]
-        longest = self.lengths.longest
-        return [
-            Job(self.configs, range(first + start, first + end), self.charset, longest, self.size)
-            for start, end in zip(starts, ends, strict=True)
-        ]
+        """Return the jobs that draw some images of a split.
+
+        Every `block` of training images has others.
+        """
+        first, longest = (
+            _FIRST_HELD_OUT.get(split, block * self.options.images),
+            self.lengths.longest,
+        )
+        jobs = []
+        for start in range(samples.start, samples.stop, DRAWINGS_PER_JOB):
+            end = min(start + DRAWINGS_PER_JOB, samples.stop)
+            numbers = range(first + start, first + end)
+            jobs.append(Job(self.configs, numbers, self.charset, longest, self.size))
+        return jobs
 
 
 TrainingData = Dataset | DrawnData
 
 
-def is_random(design: str) -> bool:
+def _is_random(design: str) -> bool:
     """Tell whether a design is drawn at random itself."""
     return design.partition(":")[0] == RANDOM
 
 
-def lengths_of(configs: Sequence[GeneratorConfig]) -> Lengths:
+def _join_lengths(configs: Sequence[GeneratorConfig]) -> Lengths:
     """Return the lengths of all texts that are drawn."""
-    all_lengths = [config.text_kind[1] for config in configs]
-    return Lengths(
-        min(some.shortest for some in all_lengths), max(some.longest for some in all_lengths)
-    )
+    shortest = min(config.text_kind[1].shortest for config in configs)
+    return Lengths(shortest, max(config.text_kind[1].longest for config in configs))
 
 
-def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str) -> InputSize:
-    """Return the size of the network's input: the options first, then the preset's, then what prepare would choose.
+def _choose_size(
+    options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str
+) -> InputSize:
+    """Return the size of the network's input.
 
-    Where the preset keeps the aspect of images, the size in the options is the height and the largest width.
+    The options come first, then the preset's, then what prepare would choose. Where the preset keeps
+    the aspect of images, the size in the options is the height and the largest width.
     """
     of_preset = PRESETS[preset].size
     if of_preset is not None:
         width, height = options.size or (of_preset.width, of_preset.height)
-        step = (
-            None if of_preset.step is None else max(1, of_preset.step * height // of_preset.height)
-        )
+        step = of_preset.step
+        if step is not None:
+            step = max(1, step * height // of_preset.height)
         return InputSize(height, width, options.channels or of_preset.channels, step)
     wanted = options.size or (None, None)
     chosen = PrepareConfig(
@@ -163,18 +172,18 @@ def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset:
     )
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
-    kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))
+    kind = survey(_draw(configs, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derived_size(kind, lengths_of(configs).longest))
+    return chosen.input_size(derived_size(kind, _join_lengths(configs).longest))
 
 
-def draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
+def _draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
     """Draw an image; the designs take turns."""
     return drawer_of(configs[number % len(configs)]).draw(number)
 
 
 def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
-    """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L) of the texts."""
-    drawn = [draw(job.configs, number) for number in job.numbers]
-    pixels = [to_array(each.image, job.size) for each in drawn]
-    return pixels, job.charset.encode([each.text for each in drawn], job.longest)
+    """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L)."""
+    drawings = [_draw(job.configs, number) for number in job.numbers]
+    pixels = [to_array(drawing.image, job.size) for drawing in drawings]
+    return pixels, job.charset.encode([drawing.text for drawing in drawings], job.longest)
