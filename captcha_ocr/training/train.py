@@ -71,7 +71,11 @@ def train(
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
-    _check_count(dataset, config)
+    available = dataset.count("train")
+    check(
+        (config.images or 0) <= available,
+        f"{dataset.name} has only {counted(available, 'training image')}; take fewer `images`",
+    )
     if options.tensorboard:
         TensorBoardLogger.check_installed()
     with process_group(device) as group, contextlib.ExitStack() as stack:
@@ -90,8 +94,7 @@ def train(
         stack.enter_context(enough_memory(device, _name_memory_savers(run)))
 
         # Its images and its network, which may continue from a checkpoint.
-        images = config.images or dataset.count("train")
-        partition = BatchPartition(images, config.batch_size, group)
+        partition = BatchPartition(config.images or available, config.batch_size, group)
         _check_images(run, partition)
         keep_freed_memory()
         training = load_split(dataset, "train", group, partition.samples, options.stream)
@@ -102,7 +105,8 @@ def train(
         tell_settings(run, trainer, training)
         checkpoint = resume(trainer, run)
         trainer.distribute(group.wrap(trainer.model))
-        _draw_first_images(training, trainer, run)
+        progress = trainer.progress
+        _show_images(run, training, progress.epoch, trainer.epochs, run.is_silent)
         run.tell(estimate(trainer, training, dataset.count("val")))
         recorder = stack.enter_context(contextlib.closing(Recorder(run, trainer, checkpoint)))
         stack.enter_context(run.interruption)
@@ -110,7 +114,7 @@ def train(
         def between_steps() -> None:
             recorder.log()
             recorder.save_if_due()
-            run.interruption.leave_if_agreed(group, trainer.progress.step)
+            run.interruption.leave_if_agreed(group, progress.step)
 
         # Epochs, until a rule ends the run. A signal ends it between steps and between batches.
         rule = ending_rule(trainer)
@@ -118,7 +122,7 @@ def train(
             run.tell(f"epochs     {EPOCHS_EXPLAINED}\n{EPOCHS.header}")
         try:
             while rule is None:
-                seconds = _show_images(run, training, trainer.progress.epoch, trainer.epochs)
+                seconds = _show_images(run, training, progress.epoch, trainer.epochs)
                 trainer.count_seconds(seconds)
                 row = trainer.run_epoch(training, run.is_silent, between_steps)
                 _validate(run, trainer, validation, recorder, row)
@@ -129,15 +133,6 @@ def train(
 
         # The test, once, with the best weights.
         return _finish(run, trainer, training, validation, recorder, rule)
-
-
-def _check_count(dataset: TrainingData, config: TrainConfig) -> None:
-    """Refuse more training images than there are."""
-    available = dataset.count("train")
-    check(
-        (config.images or 0) <= available,
-        f"{dataset.name} has only {counted(available, 'training image')}; take fewer `images`",
-    )
 
 
 def _check_settings(spec: RunSpec, dataset: TrainingData, config: TrainConfig) -> None:
@@ -180,27 +175,24 @@ def _check_images(run: Run, partition: BatchPartition) -> None:
         check_shard_refs(part.ref for part in test)
 
 
-def _draw_first_images(training: Batches, trainer: Trainer, run: Run) -> None:
-    """Wait for the images of the epoch that comes next, if they have to be drawn."""
-    training.show(trainer.progress.epoch, trainer.epochs)
-    with ProgressBar("draw", run.is_silent) as bar:
-        while missing := training.wait(SECONDS_BETWEEN_NOTES):
-            bar.show(len(training) - missing, len(training))
-
-
-def _show_images(run: Run, training: Batches, epoch: int, epochs: int | None) -> float:
+def _show_images(
+    run: Run, training: Batches, epoch: int, epochs: int | None, is_silent: bool = True
+) -> float:
     """Wait until all processes have the images of an epoch, or a signal ends the run.
 
-    Return the seconds.
+    epochs: of the run, if that is known. Return the seconds.
     """
     started = time.perf_counter()
     training.show(epoch, epochs)
-    missing = 1
-    while missing:
-        missing = training.wait(SECONDS_BETWEEN_NOTES)
-        number, missing = run.group.maximum(run.interruption.wanted or 0, missing)
-        if number:
-            run.interruption.leave(number)
+    with ProgressBar("draw", is_silent) as bar:
+        missing = 1
+        while missing:
+            missing = training.wait(SECONDS_BETWEEN_NOTES)
+            number, missing = run.group.maximum(run.interruption.wanted or 0, missing)
+            if number:
+                run.interruption.leave(number)
+            if missing:
+                bar.show(len(training) - missing, len(training))
     return time.perf_counter() - started
 
 
@@ -256,7 +248,7 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
 
 
 def ending_rule(trainer: Trainer) -> str | None:
-    """Return the rule that ends the run now, or None; CaptchaOcrError if the training has failed."""
+    """Return the rule that ends the run now, or None; CaptchaOcrError if training has failed."""
     progress, patience = trainer.progress, trainer.config.patience
     if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
         raise CaptchaOcrError(

@@ -44,12 +44,6 @@ class Checkpoint:
     optimizer: dict[str, torch.Tensor]
 
     @classmethod
-    def of(cls, folder: Path, spec: RunSpec, trainer: Trainer) -> "Checkpoint":
-        """Take the checkpoint of a trainer, to be written to `folder`."""
-        tensors = _flatten_state(trainer.optimization.optimizer.state_dict()["state"])
-        return cls(folder, spec, trainer.progress, trainer.state(), tensors)
-
-    @classmethod
     def read(cls, folder: Path) -> "Checkpoint":
         """Read and check a checkpoint's files.
 
@@ -130,7 +124,6 @@ class Checkpoint:
 
 
 def _damaged(folder: Path, error: Exception) -> DamagedError:
-    """Say that the checkpoint in `folder` cannot be used."""
     return DamagedError(
         f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}"
     )
@@ -146,7 +139,9 @@ def save_last(run: Path, spec: RunSpec, trainer: Trainer) -> None:
 
 def save_checkpoint(folder: Path, spec: RunSpec, trainer: Trainer) -> None:
     """Write a model folder with all that a stopped run needs to continue."""
-    state, optimizer = Checkpoint.of(folder, spec, trainer).encode()
+    tensors = _flatten_state(trainer.optimization.optimizer.state_dict()["state"])
+    checkpoint = Checkpoint(folder, spec, trainer.progress, trainer.state(), tensors)
+    state, optimizer = checkpoint.encode()
     files = {OPTIMIZER_FILE: optimizer, STATE_FILE: state}
     save_model(folder, trainer.model, {"epoch": trainer.progress.epoch}, files=files)
 
@@ -204,7 +199,6 @@ def _flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch
 
 
 def _unflatten_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    """Invert `_flatten_state`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)

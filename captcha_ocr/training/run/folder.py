@@ -46,7 +46,8 @@ RUN_FORMAT = "captcha-ocr run"
 class Finished:
     """How a run ended: the rule, its length, and its scores.
 
-    training: the scores on some of the training images. test: with its counts; None without a test set.
+    training: the scores on some of the training images. test: with its counts; None without a test
+    set.
     """
 
     rule: str
@@ -261,7 +262,6 @@ def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None)
 
 
 def _write_run(out: Path, content: Mapping[str, Any]) -> None:
-    """Write run.json."""
     write_atomic(out / RUN_FILE, sealed({"format": RUN_FORMAT, "version": RUN_VERSION, **content}))
 
 
@@ -278,8 +278,7 @@ def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
 def _move_aside(out: Path) -> None:
     """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
 
-    If a run lies there already, the one in `out` is an unfinished one that was to replace it, and is
-    removed.
+    If a run lies there already, the one in `out` was to replace it and is unfinished: it is removed.
     """
     older = out / REPLACED
     keeps_older = is_run(older)

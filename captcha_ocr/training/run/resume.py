@@ -72,7 +72,7 @@ def _read_source(trainer: Trainer, run: Run) -> Checkpoint | None:
 
 
 def _find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
-    """Return the checkpoint folder: the newest whole one in `out`, else the one that `resume` names.
+    """Return the checkpoint folder: the newest whole one in `out`, else that which `resume` names.
 
     Returns None if there is neither.
     """
@@ -114,7 +114,7 @@ def _check_same_run(checkpoint: Checkpoint, trainer: Trainer, run: Run) -> None:
 
 
 def _find_best_epoch(checkpoint: Checkpoint, run: Run) -> tuple[int, float, float]:
-    """Return what a resumed run knows of its best epoch: its number, its exact match and its loss."""
+    """Return the number, the exact match and the loss of the best epoch, as a resumed run knows."""
     folder, epoch = checkpoint.folder.parent, checkpoint.progress.epoch
     try:
         facts = check_best(folder, checkpoint.spec)

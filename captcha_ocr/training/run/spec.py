@@ -67,7 +67,7 @@ class TrainOptions:
     advise: bool = True
 
     def starting(self, config: TrainConfig) -> "TrainOptions":
-        """Return the options with a model to start from, if the preset has one and they name none."""
+        """Return the options with the model that the preset starts from, unless they name one."""
         is_given = self.init is not None or not preset_named(config.preset).pretrained
         return self if is_given else replace(self, init=PRETRAINED)
 

@@ -99,7 +99,6 @@ def draw_held_out(
 
 
 def _count_processes(data: DrawnData, group: ProcessGroup) -> int:
-    """Return how many processes draw for this one."""
     return data.options.workers or max(1, available_workers() // group.local_world_size)
 
 

@@ -141,12 +141,10 @@ TrainingData = Dataset | DrawnData
 
 
 def _is_random(design: str) -> bool:
-    """Tell whether a design is drawn at random itself."""
     return design.partition(":")[0] == RANDOM
 
 
 def _join_lengths(configs: Sequence[GeneratorConfig]) -> Lengths:
-    """Return the lengths of all texts that are drawn."""
     shortest = min(config.text_kind[1].shortest for config in configs)
     return Lengths(shortest, max(config.text_kind[1].longest for config in configs))
 
@@ -156,8 +154,8 @@ def _choose_size(
 ) -> InputSize:
     """Return the size of the network's input.
 
-    The options come first, then the preset's, then what prepare would choose. Where the preset keeps
-    the aspect of images, the size in the options is the height and the largest width.
+    The options come first, then the preset's, then what prepare would choose. Where the preset
+    keeps the aspect of images, the size in the options is the height and the largest width.
     """
     of_preset = PRESETS[preset].size
     if of_preset is not None:
@@ -178,7 +176,6 @@ def _choose_size(
 
 
 def _draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
-    """Draw an image; the designs take turns."""
     return drawer_of(configs[number % len(configs)]).draw(number)
 
 

@@ -80,7 +80,6 @@ class BatchSplit:
         return firsts, seconds
 
     def _add_gradients(self, network: nn.Module) -> None:
-        """Add the gradients of a copy to those of the model."""
         for parameter, copied in zip(
             self.networks[0].parameters(), network.parameters(), strict=True
         ):

@@ -29,10 +29,11 @@ class Objective:
     def compute_gradients(
         self, network: nn.Module, part: tuple[Tensor, Tensor], weight: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Add to a network's gradients those of the losses of some images, times `weight`, a scalar.
+        """Add the gradients of the losses of some images, times `weight`, to those of a network.
 
-        part: images (B, C, H, W) and targets, class ids (B, L) or probabilities (B, L, K). Returns
-        the sum of their losses, and the classes that the network reads (B, L).
+        part: images (B, C, H, W) and targets, class ids (B, L) or probabilities (B, L, K). weight:
+        a scalar tensor. Returns the sum of the losses, and the classes that the network reads
+        (B, L).
         """
         images, targets = part
         reads_columns = self.config.loss == "ctc"

@@ -84,7 +84,7 @@ class Optimization:
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but for convolution kernels: of their momentum the nearest orthogonal matrix is the step.
+    """AdamW, but a convolution kernel moves by the orthogonal matrix nearest to its momentum.
 
     After Keller Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon/). A step has the
     size that it has in AdamW (Liu et al. 2025, arXiv:2502.16982), so both kinds of parameters share

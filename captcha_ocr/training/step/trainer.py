@@ -194,7 +194,7 @@ class Trainer:
         self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int
     ) -> tuple[Tensor, Tensor]:
         """Take the step on images that are augmented, with their targets."""
-        # DistributedDataParallel averages the gradients of processes, which may have unequal numbers
+        # DistributedDataParallel averages the gradients of processes that may have unequal numbers
         # of images.
         share = torch.full((), self.partition.group.world_size / global_batch, device=self.device)
         weight = self.optimization.scaler.scale(share)
