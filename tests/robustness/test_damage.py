@@ -152,7 +152,7 @@ def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path):
     amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
     assert check_files(run / "best")
     for _ in range(2):
-        with pytest.raises(DamagedError, match=naming(run, "--resume never")):
+        with pytest.raises(DamagedError, match=naming(run, "`resume` never")):
             train([whole / "shards"], run, TINY.training, QUIET)
         shutil.copy(whole / "run" / "run.json", run)  # which has finished
 
