@@ -58,7 +58,7 @@ def test_training_and_reading_are_measured(benchmark, what):
 
 
 def test_training_on_drawings_is_compared_with_training_from_shards(benchmark, monkeypatch):
-    monkeypatch.setattr("captcha_ocr.training.drawing.HELD_OUT", 6)
+    monkeypatch.setattr("captcha_ocr.training.samples.dataset.HELD_OUT", 6)
     *_, last = benchmark(
         "drawing", "--preset tiny --count 24 --repeat 1 --runs 1 --device cpu"
     ).splitlines()

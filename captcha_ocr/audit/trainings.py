@@ -17,7 +17,7 @@ from captcha_ocr.audit.sources import write_table
 from captcha_ocr.config import PRESETS, derive_epochs
 from captcha_ocr.data.labels import LABELS_FILE, Label
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.training.run_folder import read_run
+from captcha_ocr.training.run.folder import read_run
 
 STARTS = {"general": "finetune", "random": "few"}  # their presets
 NAMES = {"general": "captcha-ocr's model", "random": "random weights"}

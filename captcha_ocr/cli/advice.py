@@ -19,10 +19,10 @@ from captcha_ocr.options.declaration import declarations, words
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import find_unused
-from captcha_ocr.training.drawing import DrawnData, TrainingData
 from captcha_ocr.training.options import MAX_DRAWINGS, DrawOptions, TrainOptions
-from captcha_ocr.training.run import RUN_VERSION, RunSpec
-from captcha_ocr.training.run_folder import RUN_FILE, RUN_FORMAT, Finished, read_run
+from captcha_ocr.training.run.folder import RUN_FILE, RUN_FORMAT, Finished, read_run
+from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 MIN_TRAINING_MATCH = 0.95  # exact match on training images; below it the network has more to learn
 MAX_GAP = (

@@ -116,7 +116,7 @@ def train(
         from captcha_ocr.cli.advice import advice_on_run
         from captcha_ocr.experiments import cross_validation
         from captcha_ocr.training import train as training
-        from captcha_ocr.training.run_folder import BEST
+        from captcha_ocr.training.run.folder import BEST
 
     how = TrainOptions(**pick(TrainOptions, options))
     if cross_validate:

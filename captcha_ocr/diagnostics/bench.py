@@ -19,9 +19,10 @@ from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
-from captcha_ocr.training.batches import BatchPartition, ResidentBatches
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.samples.load import keep_in_memory
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.trainer import Trainer
 
 DRAWN = 256  # different images, which are used again and again
 SECONDS = 6.0  # for each measurement, without the warm-up
@@ -67,7 +68,7 @@ def measure_speed(
         count = max(1, steps) * training.batch_size
         rows = torch.arange(count, device=device) % DRAWN
         trainer.partition = replace(partition, total=count)
-        row = trainer.run_epoch(ResidentBatches(images[rows], labels[rows]), quiet=True)
+        row = trainer.run_epoch(keep_in_memory(images[rows], labels[rows]), quiet=True)
         trainer.end_epoch()
         return float(row["images_per_s"])
 

@@ -17,8 +17,10 @@ from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
 from captcha_ocr.training.options import TrainOptions
-from captcha_ocr.training.run import with_preset_model
-from captcha_ocr.training.train import epoch_seconds, inspect_folder, measure_rate_of, train
+from captcha_ocr.training.reporting import epoch_seconds, measure_rate_of
+from captcha_ocr.training.run.folder import inspect_folder
+from captcha_ocr.training.run.spec import with_preset_model
+from captcha_ocr.training.train import train
 
 # 100, 300, 1,000, …
 IMAGE_COUNTS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))

@@ -22,12 +22,15 @@ from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import default_handlers
 
 Result = TypeVar("Result")
-STEPS_BETWEEN_SIGNAL_CHECKS = 16  # on an accelerator, where a check waits for the device
+_STEPS_BETWEEN_SIGNAL_CHECKS = 16  # on an accelerator, where a check waits for the device
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of a run. device: that of this process. local_world_size: the processes on this machine."""
+    """The processes of a run.
+
+    device: that of this process. local_world_size: the number of processes on this machine.
+    """
 
     device: torch.device
     rank: int = 0
@@ -40,14 +43,16 @@ class ProcessGroup:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return the model with the weights of the main process, whose gradients are averaged over all processes."""
+        """Return the model with the weights of the main process.
+
+        Its gradients are averaged over all processes.
+        """
         if self.world_size == 1:
             return model
         # Batch norm's running means are broadcast before they are used, and not in every step.
-        known = inspect.signature(DistributedDataParallel).parameters
-        sync = (
-            "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        )  # before torch 2.13
+        sync = "forward_sync_buffers"
+        if sync not in inspect.signature(DistributedDataParallel).parameters:
+            sync = "broadcast_buffers"  # before torch 2.13
         return DistributedDataParallel(model, **{sync: False})  # type: ignore[arg-type]
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
@@ -70,14 +75,15 @@ class ProcessGroup:
         counts[self.rank] = len(numbers)
         self.all_reduce(counts)
         before, total = int(counts[: self.rank].sum()), int(counts.sum())
-        together = numbers.new_zeros(total)
-        together[before : before + len(numbers)] = numbers
-        self.all_reduce(together)
-        return together
+        joined = numbers.new_zeros(total)
+        joined[before : before + len(numbers)] = numbers
+        self.all_reduce(joined)
+        return joined
 
     def agree_on_signal(self, number: int | None, step: int) -> int | None:
-        """Return a signal's number that one process has received, at the same step in all of them."""
-        if self.world_size > 1 and self.device.type != "cpu" and step % STEPS_BETWEEN_SIGNAL_CHECKS:
+        """Return the number of a signal that one process has received, at the same step in all."""
+        waits_for_device = self.world_size > 1 and self.device.type != "cpu"
+        if waits_for_device and step % _STEPS_BETWEEN_SIGNAL_CHECKS:
             return None
         return self.maximum(number or 0)[0] or None
 
@@ -91,9 +97,8 @@ class ProcessGroup:
 
     def portion(self, total: int) -> range:
         """Return this process's part of `total` items; every item is in exactly one part."""
-        return range(
-            total * self.rank // self.world_size, total * (self.rank + 1) // self.world_size
-        )
+        start, stop = total * self.rank, total * (self.rank + 1)
+        return range(start // self.world_size, stop // self.world_size)
 
     def broadcast_from_main(
         self,
@@ -101,7 +106,10 @@ class ProcessGroup:
         dump: Callable[[Result], bytes],
         load: Callable[[bytes], Result],
     ) -> Result:
-        """Do `work` in the main process alone and return its result in all; where it fails, all processes end."""
+        """Do `work` in the main process alone, and return its result in all.
+
+        Where it fails, all processes end.
+        """
         if self.world_size == 1:
             return work()
         if not self.is_main:
@@ -128,23 +136,21 @@ class ProcessGroup:
 
 
 def local_device(name: str) -> str:
-    """Return the device name of this process: under torchrun the GPU of its local rank, else `name`."""
+    """Return the device of this process: under torchrun the GPU of its local rank, else `name`."""
     if rank_and_world_size()[1] == 1:
         return name
     if ":" in name:
         raise UsageError(
-            f"under torchrun every process has its own device; use --device {name.split(':')[0]}"
+            f"under torchrun every process has its own device; use `device` {name.split(':')[0]}"
         )
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    kinds = [
-        kind
-        for kind in ("cuda", "xpu")
-        if name in ("auto", kind) and f"{kind}:0" in available_devices()
-    ]
-    return f"{kinds[0]}:{local}" if kinds else name
+    for kind in ("cuda", "xpu"):
+        if name in ("auto", kind) and f"{kind}:0" in available_devices():
+            return f"{kind}:{local}"
+    return name
 
 
-def rendezvous(backend: str) -> tuple[int, int]:
+def _rendezvous(backend: str) -> tuple[int, int]:
     """Wait until all processes have started; return this one's rank and the world size."""
     try:
         store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
@@ -152,11 +158,9 @@ def rendezvous(backend: str) -> tuple[int, int]:
         raise UsageError(
             f"WORLD_SIZE is set without other variables that torchrun sets: {error}"
         ) from None
-    if (
-        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        and os.environ.get("GROUP_WORLD_SIZE") == "1"
-    ):
-        # torchrun keeps one store over all restarts, with the addresses of processes that have ended.
+    has_agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if has_agent_store and os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # torchrun keeps one store over all restarts, with the addresses of processes that ended.
         attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
         store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=rank, world_size=count)
@@ -165,19 +169,22 @@ def rendezvous(backend: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def process_group(device: torch.device) -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, if any; CaptchaOcrError when another process is lost."""
+    """Join the processes that torchrun started, if any.
+
+    CaptchaOcrError when another process is lost.
+    """
     if rank_and_world_size()[1] == 1:
         yield ProcessGroup(device)
         return
     try:
         backend = dist.get_default_backend_for_device(device)
     except (ValueError, KeyError):
-        raise UsageError(f"torchrun cannot use {device}; use --device cpu or cuda") from None
+        raise UsageError(f"torchrun cannot use {device}; use `device` cpu or cuda") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
         with default_handlers():  # this may wait for the other processes for half an hour
-            rank, count = rendezvous(backend)
+            rank, count = _rendezvous(backend)
         yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # which all processes raise
         if dist.is_initialized():

@@ -15,13 +15,13 @@ from captcha_ocr.network.resnet import MAX_EXACT, ResNet18
 from captcha_ocr.scores import Scores
 from captcha_ocr.training.distributed import ProcessGroup
 
-EVALUATION_BATCH = 250
-EVALUATION_BATCH_OF_MANY = 50  # with a large alphabet, whose probabilities take 0.6 MB an image
+_EVALUATION_BATCH = 250
+_EVALUATION_BATCH_OF_MANY = 50  # with a large alphabet, whose probabilities take 0.6 MB an image
 
 
 def evaluation_batch(config: ModelConfig) -> int:
     """Return how many images of a model to score at a time."""
-    return EVALUATION_BATCH if config.classes <= MAX_EXACT else EVALUATION_BATCH_OF_MANY
+    return _EVALUATION_BATCH if config.classes <= MAX_EXACT else _EVALUATION_BATCH_OF_MANY
 
 
 @torch.inference_mode()
@@ -31,11 +31,11 @@ def evaluate(
     loss: Loss = "bce",
     group: ProcessGroup | None = None,
 ) -> Scores:
-    """Score `model` on batches of images (B, C, H, W) uint8 and labels (B, L) on its device; leaves it in eval mode.
+    """Score `model` on batches of images (B, C, H, W) uint8 and labels (B, L) on its device.
 
-    With a group, every process brings its own batches, and all processes return the scores of all batches. It computes
-    in the precision that `auto` chooses, so that `eval` gives the same scores but for rounding. The counts stay on the
-    device until the end.
+    Leaves the model in eval mode. With a group, every process brings its own batches, and all
+    processes return the scores of all batches. It computes in the precision that `auto` chooses, so
+    that `eval` gives the same scores but for rounding. The counts stay on the device until the end.
     """
     model.eval()
     config, device = model.config, model.device
@@ -43,18 +43,18 @@ def evaluate(
     forbidden = torch.from_numpy(~allowed_classes(config)).to(device)  # (L, K)
     precision = choose_precision("auto", device)
     cells: list[Tensor] = []
-    case, merge = (
-        merged_classes(characters, rule).to(device) for rule in (str.casefold, merge_lookalikes)
-    )
+    case = merged_classes(characters, str.casefold).to(device)
+    merge = merged_classes(characters, merge_lookalikes).to(device)
     images, exact, folded, merged = torch.zeros((4,), dtype=torch.int64, device=device)
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     for inputs, labels in batches:
         with autocast(device, precision):
             logits = model(inputs)  # (B, L, K) float32
         read = logits.masked_fill(forbidden, -torch.inf).argmax(-1)
-        read[(read == len(config.charset)).cumsum(1) > 0] = (
-            classes - 1
-        )  # a text ends at its first end class
+        has_ended = (read == len(config.charset)).cumsum(
+            1
+        ) > 0  # a text ends at its first end class
+        read[has_ended] = classes - 1
         exact += (read == labels).all(1).sum()
         folded += (case[read] == case[labels]).all(1).sum()
         merged += (merge[read] == merge[labels]).all(1).sum()
@@ -65,10 +65,11 @@ def evaluate(
     if group is not None:
         group.all_reduce(exact, folded, merged, loss_sum, images)
         all_cells = group.concatenate(all_cells)
-    # Of thousands of characters only these pairs are counted, not the millions that could be confused.
-    found, counts = torch.unique(all_cells, return_counts=True)  # the first wait for the device
+    # Of thousands of characters only these pairs are counted, not the millions that could be
+    # confused. This is the first wait for the device.
+    confused, counts = torch.unique(all_cells, return_counts=True)
     pairs: Counter[tuple[str, str]] = Counter()
-    for cell, count in zip(found.tolist(), counts.tolist(), strict=True):
+    for cell, count in zip(confused.tolist(), counts.tolist(), strict=True):
         pairs[characters[cell // classes], characters[cell % classes]] = count
     del pairs["", ""]  # positions after both texts have ended
     mean_loss = float(loss_sum) / max(1, int(images))

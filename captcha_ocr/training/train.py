@@ -1,47 +1,49 @@
-"""Train a network on shards or drawings: check what is in the run folder, set up, resume, run the training loop."""
+"""Train a network on shards or drawings, from the options of a run to its test."""
 
 import contextlib
-import copy
-import json
 import math
-import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from captcha_ocr.config import PRESETS, TrainConfig
-from captcha_ocr.data.prepare import prepare_command
+from captcha_ocr.config import TrainConfig, decays
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
-from captcha_ocr.errors import Advice, CaptchaOcrError, UsageError, check
-from captcha_ocr.inference.model_folder import copy_model, current_path, describe_model
-from captcha_ocr.network.device import choose_device, describe_device, enough_memory, set_threads
-from captcha_ocr.network.resnet import count_columns, count_parameters
+from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.network.calibration import calibrate
+from captcha_ocr.network.device import choose_device, enough_memory, set_threads
+from captcha_ocr.network.resnet import ResNet18, to_device
+from captcha_ocr.network.weights import load_model
+from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
-from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.memory import keep_freed_memory
-from captcha_ocr.training.batches import Batches, BatchPartition, load_split, slices_of
 from captcha_ocr.training.distributed import local_device, process_group
-from captcha_ocr.training.drawing import DrawnData, TrainingData
-from captcha_ocr.training.interruption import Interruption
-from captcha_ocr.training.loop import TrainingLoop
-from captcha_ocr.training.optim import make_optimizer, make_scaler
+from captcha_ocr.training.evaluate import evaluate, evaluation_batch
+from captcha_ocr.training.interruption import until_signal
 from captcha_ocr.training.options import DrawOptions, TrainOptions
-from captcha_ocr.training.resume import resume
-from captcha_ocr.training.run import Run, RunSpec, model_for, with_preset_model
-from captcha_ocr.training.run_folder import (
-    BEST,
-    REPLACED,
-    Finished,
-    find_run,
-    may_be_replaced,
-    origin_of,
-    start_run,
+from captcha_ocr.training.reporting import (
+    EPOCHS,
+    EPOCHS_EXPLAINED,
+    describe_memory,
+    epoch_row,
+    estimate,
+    tell_settings,
 )
-from captcha_ocr.training.tensorboard import TensorBoardLogger
-from captcha_ocr.training.trainer import Trainer
+from captcha_ocr.training.run.folder import BEST, Finished, FolderState, inspect_folder
+from captcha_ocr.training.run.recorder import Recorder
+from captcha_ocr.training.run.resume import resume
+from captcha_ocr.training.run.spec import Run, RunSpec, with_preset_model
+from captcha_ocr.training.run.tensorboard import TensorBoardLogger
+from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
+from captcha_ocr.training.samples.load import load_split, slice_shards
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.progress import Progress
+from captcha_ocr.training.step.trainer import Trainer
 
-TRIAL_STEPS, TRIAL_SECONDS = 30, 4.0  # at most, to estimate how long a run takes
+_TRAINING_BATCHES = 4  # of training images, to score for comparison
 
 
 def train(
@@ -50,16 +52,19 @@ def train(
     config: TrainConfig,
     options: TrainOptions = TrainOptions(),
 ) -> Finished:
-    """Train on the shards in the folders `data`, or on what such options draw; write the best model, curves, metrics
-    and run.json to `out`.
+    """Train on the shards in the folders `data`, or on what such options draw.
 
-    An unfinished run of the same configuration in `out` continues, and so does any run of it with fewer epochs
-    (`resume` "auto"; "never" refuses it, a path continues from that checkpoint folder). A finished run is left as it
-    is. `force` replaces what is refused with UsageError or DamagedError, such as another run, if train wrote it. The
-    test set is scored once, at the end.
+    Write the best model, curves, metrics and run.json to `out`. Score the test set once, at the
+    end.
 
-    On SIGINT or SIGTERM, training saves a checkpoint between two steps and raises KeyboardInterrupt or SystemExit.
-    Under torchrun all processes train together; the main process decides, writes and prints.
+    An unfinished run of the same configuration in `out` continues, and so does any run of it with
+    fewer epochs (`resume` "auto"; "never" refuses it, a path continues from that checkpoint
+    folder). A finished run is left as it is. `force` replaces what is refused with UsageError or
+    DamagedError, such as another run, if train wrote it.
+
+    On SIGINT or SIGTERM, training saves a checkpoint between two steps and raises KeyboardInterrupt
+    or SystemExit. Under torchrun all processes train together; the main process decides, writes and
+    prints.
     """
     options = with_preset_model(options, config)
     set_threads(options.threads)
@@ -68,120 +73,92 @@ def train(
     available = dataset.count("train")
     check(
         (config.images or 0) <= available,
-        f"{dataset.name} has only {counted(available, 'training image')}; take fewer --images",
+        f"{dataset.name} has only {counted(available, 'training image')}; take fewer `images`",
     )
     if options.tensorboard:
         TensorBoardLogger.check_installed()
-    with process_group(device) as group, contextlib.ExitStack() as lock:
-        found = group.broadcast_from_main(
-            lambda: inspect_folder(out, dataset, config, options, lock),
+    with process_group(device) as group, contextlib.ExitStack() as stack:
+        # The run: what is in its folder, and whether all processes were given the same settings.
+        state = group.broadcast_from_main(
+            lambda: inspect_folder(out, dataset, config, options, stack),
             dump=FolderState.dump,
             load=FolderState.load,
         )
-        if found.finished is not None:
-            if group.rank == 0:
-                say(
-                    f"{'finished':10} {out} holds this run already; nothing was trained",
-                    options.quiet,
-                )
-            return found.finished
-        spec = found.spec
-        # The other processes do not read the model to start from.
-        own = replace(RunSpec.of(dataset, config), init=spec.init, model=spec.model)
-        changes = spec.changes(own)
-        check(
-            not changes,
-            f"this process was started with other settings than the main one ({'; '.join(changes)})",
-        )
-        run = Run(out, spec, dataset, group, options, found.replaces)
-        with enough_memory(group.device, memory_advice(config.batch_size, dataset, out)):
-            return start_or_resume(run)
+        if state.finished is not None:
+            is_silent = options.quiet or not group.is_main
+            say(f"finished   {out} holds this run already; nothing was trained", is_silent)
+            return state.finished
+        _check_settings(state.spec, dataset, config)
+        run = Run(out, state.spec, dataset, group, options, state.replaces)
+        stack.enter_context(enough_memory(device, _name_memory_savers(run)))
 
+        # Its images and its network, which may continue from a checkpoint.
+        partition = BatchPartition(config.images or available, config.batch_size, group)
+        _check_images(run, partition)
+        keep_freed_memory()
+        training = load_split(dataset, "train", group, partition.samples, options.stream)
+        stack.callback(training.close)
+        validation = load_split(dataset, "val", group, stream=options.stream)
+        init = options.init if group.is_main else None
+        trainer = Trainer(run.spec.model, config, partition, init)
+        tell_settings(run, trainer, training)
+        checkpoint = resume(trainer, run)
+        trainer.distribute(group.wrap(trainer.model))
+        progress = trainer.progress
+        _show_images(run, training, progress.epoch, trainer.epochs, run.is_silent)
+        run.tell(estimate(trainer, training, dataset.count("val")))
+        recorder = stack.enter_context(contextlib.closing(Recorder(run, trainer, checkpoint)))
+        stack.enter_context(run.interruption)
 
-@dataclass(frozen=True)
-class FolderState:
-    """What is in a run folder: the run to carry out, how it ended if it has, and whether it replaces another run."""
+        def between_steps() -> None:
+            recorder.log()
+            recorder.save_if_due()
+            run.interruption.leave_if_agreed(group, progress.step)
 
-    spec: RunSpec
-    finished: Finished | None
-    replaces: bool
-
-    def dump(self) -> bytes:
-        """Encode for another process."""
-        finished = None if self.finished is None else asdict(self.finished)
-        return json.dumps([self.spec.to_dict(), finished, self.replaces]).encode()
-
-    @classmethod
-    def load(cls, data: bytes) -> "FolderState":
-        """Invert `dump`."""
-        spec, finished, replaces = json.loads(data)
-        return cls(
-            RunSpec.from_dict(spec), None if finished is None else Finished(**finished), replaces
-        )
-
-
-def inspect_folder(
-    out: Path,
-    dataset: TrainingData,
-    config: TrainConfig,
-    options: TrainOptions,
-    lock: contextlib.ExitStack,
-) -> FolderState:
-    """Look at what is in `out` and refuse what does not fit; lock the folder unless the run has finished."""
-    spec = replace(
-        RunSpec.of(dataset, config, options.init), begun_from=origin_of(out, options.resume)
-    )
-    check_fits(dataset, spec)
-    finished, replaces = None, False
-    try:
-        finished = find_run(out, spec, options.resume)
-    except CaptchaOcrError:
-        replaces = options.force and may_be_replaced(out)
-        if not replaces:
+        # Epochs, until a rule ends the run. A signal ends it between steps and between batches.
+        rule = ending_rule(trainer)
+        if rule is None:
+            run.tell(f"epochs     {EPOCHS_EXPLAINED}\n{EPOCHS.header}")
+        try:
+            while rule is None:
+                seconds = _show_images(run, training, progress.epoch, trainer.epochs)
+                trainer.count_seconds(seconds)
+                row = trainer.run_epoch(training, run.is_silent, between_steps)
+                _validate(run, trainer, validation, recorder, row)
+                rule = ending_rule(trainer)
+        except (KeyboardInterrupt, SystemExit):
+            recorder.save()
             raise
-    if finished is None:
-        lock.enter_context(writing_to(out))
-    return FolderState(spec, finished, replaces)
+
+        # The test, once, with the best weights.
+        return _finish(run, trainer, training, validation, recorder, rule)
 
 
-def check_fits(dataset: TrainingData, spec: RunSpec) -> None:
-    """Refuse images of a size that the network cannot use, and name the option or command that makes others."""
-    model, preset = spec.model, PRESETS[spec.training.preset]
-    if model.network.pool == "global":
-        check(
-            spec.training.loss != "ctc",
-            f"--loss ctc needs columns, which the preset {spec.training.preset} has not",
-        )
-    if preset.size is not None and preset.size.step is None and preset.size != dataset.size:
-        reason = f"the preset {spec.training.preset} needs {preset.size}"
-    elif (
-        model.network.pool != "global" and count_columns(model) < 2 * model.lengths.longest - 1
-    ):  # "aaa" needs blanks
-        reason = f"they are too narrow for {model.lengths} characters"
-    else:
-        return
-    if isinstance(dataset, DrawnData):
-        way_out = "choose other --size and --channels"
-        raise UsageError(f"{dataset.name}: the images are {dataset.size}, but {reason}; {way_out}")
-    folder, manifest = dataset.folders[0], dataset.manifests[0]
-    command = prepare_command(manifest, folder, spec.training.preset)
-    message = f"{folder} holds images of {dataset.size}, but {reason}"
-    raise UsageError(message, Advice("make others with", command))
-
-
-def memory_advice(batch_size: int, dataset: TrainingData, out: Path) -> str:
-    """Say what to try when memory runs out."""
-    fewer = "fewer --images" if isinstance(dataset, DrawnData) else "--stream"
-    return (
-        f"for batches of {batch_size}: try --batch-size {max(2, batch_size // 2)}, --precision bf16 or {fewer}, "
-        f"with another --out; a checkpoint in {out}, if there is one, is whole"
+def _check_settings(spec: RunSpec, dataset: TrainingData, config: TrainConfig) -> None:
+    """Refuse other settings in this process than in the main one, which has described the run."""
+    # The other processes do not read the model to start from.
+    local = replace(RunSpec.of(dataset, config), init=spec.init, model=spec.model)
+    changes = "; ".join(spec.changes(local))
+    check(
+        not changes,
+        f"this process was started with other settings than the main one ({changes})",
     )
 
 
-def start_or_resume(run: Run) -> Finished:
-    """Load images and network, resume where the run was stopped, train and score."""
-    dataset, group, config = run.dataset, run.group, run.spec.training
-    partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
+def _name_memory_savers(run: Run) -> str:
+    """Say what to try when memory runs out."""
+    batch_size = run.spec.training.batch_size
+    smaller = "fewer `images`" if isinstance(run.dataset, DrawnData) else "`stream`"
+    return (
+        f"for batches of {batch_size}: try `batch_size` {max(2, batch_size // 2)}, "
+        f"`precision` bf16 or {smaller}, with another `out`; "
+        f"a checkpoint in {run.out}, if there is one, is whole"
+    )
+
+
+def _check_images(run: Run, partition: BatchPartition) -> None:
+    """Refuse too few images; DamagedError for a damaged shard of the test set."""
+    dataset, group = run.dataset, run.group
     check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
     check(
         partition.total >= 2,
@@ -192,123 +169,142 @@ def start_or_resume(run: Run) -> Finished:
         f"{dataset.name} has too few training images for {group.world_size} processes",
     )
     if isinstance(dataset, Dataset):
-        test = slices_of(dataset.of_split("test"), group.portion(dataset.count("test")))
-        check_shard_refs(
-            part.ref for part in test
-        )  # the test shards are read only at the end, the others now
-    keep_freed_memory()
-    with contextlib.closing(
-        load_split(dataset, "train", group, partition.samples, run.options.stream)
-    ) as training:
-        return train_on(training, partition, run)
+        # The test shards are read only at the end, the others now.
+        test = slice_shards(dataset.of_split("test"), group.portion(dataset.count("test")))
+        check_shard_refs(part.ref for part in test)
 
 
-def train_on(training: Batches, partition: BatchPartition, run: Run) -> Finished:
-    """Load the network, resume where the run was stopped, train and score."""
-    dataset, group, config = run.dataset, run.group, run.spec.training
-    validation = load_split(dataset, "val", group, stream=run.options.stream)
-    trainer = Trainer(
-        run.spec.model, config, partition, run.options.init if group.is_main else None
+def _show_images(
+    run: Run, training: Batches, epoch: int, epochs: int | None, is_silent: bool = True
+) -> float:
+    """Wait until all processes have the images of an epoch, or a signal ends the run.
+
+    epochs: of the run, if that is known. Return the seconds.
+    """
+    started = time.perf_counter()
+    training.show(epoch, epochs)
+    with ProgressBar("draw", is_silent) as bar:
+        missing = 1
+        while missing:
+            missing = training.wait(SECONDS_BETWEEN_NOTES)
+            number, missing = run.group.maximum(run.interruption.wanted or 0, missing)
+            if number:
+                run.interruption.leave(number)
+            if missing:
+                bar.show(len(training) - missing, len(training))
+    return time.perf_counter() - started
+
+
+def _validate(
+    run: Run, trainer: Trainer, validation: Batches, recorder: Recorder, row: dict[str, Any]
+) -> None:
+    """Score the validation images, and save the best model and a checkpoint.
+
+    row: the metrics of the epoch, which gets the scores.
+    """
+    progress, started = trainer.progress, time.perf_counter()
+    model = trainer.result()
+    scores = _score(run, model, validation)
+    loss = loss_or_infinity(scores.loss)
+    at_rest = progress.epoch + 1 == trainer.epochs and decays(trainer.config)
+    if is_better(scores, progress, at_rest):
+        if run.group.is_main:
+            # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
+            batches = validation.in_order(evaluation_batch(model.config))
+            if run.group.world_size == 1:
+                batches = until_signal(batches, run.group, run.interruption)
+            recorder.save_best(calibrate(model, batches), scores)
+        progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
+        progress.best_loss = loss
+    progress.seconds += time.perf_counter() - started
+    row |= {
+        "seconds": progress.seconds,
+        "validation_loss": scores.loss,
+        "validation_exact": scores.exact_match,
+        "validation_characters": scores.character_accuracy,
+    }
+    progress.rows.append({"by": "epoch", **row})
+    trainer.end_epoch(loss)
+    recorder.log()
+    # Before `last`: a run that is killed between the two does the epoch again.
+    recorder.keep_checkpoint()
+    recorder.save()
+    run.tell(epoch_row(row, trainer))
+
+
+def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool:
+    """Tell whether a validation beats the best so far: more exact matches, or as many at less loss.
+
+    at_rest: whether the learning rate has decayed to zero. Such weights are better unless they are
+    significantly worse: of many epochs the luckiest reads a few more of a thousand validation
+    images, or all of ten, but fewer other images (docs/lab-notebook.md, 2026-11-22 and -23).
+    """
+    loss = loss_or_infinity(scores.loss)
+    if at_rest and math.isfinite(loss):
+        best = max(0, round(progress.best_exact * scores.images))
+        return not is_worse(scores.exact, best, scores.images)
+    return (scores.exact_match, -loss) > (progress.best_exact, -progress.best_loss)
+
+
+def ending_rule(trainer: Trainer) -> str | None:
+    """Return the rule that ends the run now, or None; CaptchaOcrError if training has failed."""
+    progress, patience = trainer.progress, trainer.config.patience
+    if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
+        raise CaptchaOcrError(
+            f"the loss is not a finite number after epoch {progress.epoch}; "
+            "try a lower `learning_rate`"
+        )
+    if trainer.epochs is not None and progress.epoch >= trainer.epochs:
+        return "all epochs done"
+    if progress.epoch - progress.best_epoch >= patience:
+        return f"validation has not improved for {counted(patience, 'epoch')}"
+    return None
+
+
+def _finish(
+    run: Run,
+    trainer: Trainer,
+    training: Batches,
+    validation: Batches,
+    recorder: Recorder,
+    rule: str,
+) -> Finished:
+    """Score the test set once with the best weights, write the end of the run, and tell it."""
+    group, dataset, progress = run.group, run.dataset, trainer.progress
+    model = load_model(run.out / BEST) if group.is_main else ResNet18(trainer.model.config)
+    model = to_device(model, trainer.device)
+    group.broadcast(model.state_dict().values())
+    _show_images(run, training, progress.epoch - 1, progress.epoch)
+    trained = _score(run, model, training, _TRAINING_BATCHES)
+    validated = _score(run, model, validation)
+    test, test_scores = None, None
+    if dataset.count("test"):
+        test = _score(run, model, load_split(dataset, "test", group, stream=run.options.stream))
+        test_scores = {**test.summary(), **test.counts()}
+    finished = Finished(
+        rule=rule,
+        epochs=progress.epoch,
+        best_epoch=progress.best_epoch,
+        seconds=progress.seconds,
+        training=trained.summary(),
+        validation=validated.summary(),
+        test=test_scores,
     )
-    tell_settings(run, trainer, training)
-    checkpoint = resume(trainer, run)
-    trainer.replicate(group.wrap(trainer.model))
-    wait_for_images(training, trainer, run)
-    run.tell(estimate(trainer, training, dataset.count("val")))
-    if group.is_main:
-        if run.replaces:
-            run.tell(
-                f"replaces   the run in {run.out}; {run.out / REPLACED} keeps it until this one has finished"
-            )
-        start_run(run.out, run.spec, run.replaces, checkpoint)
-        if (
-            checkpoint is not None
-            and trainer.progress.best_exact >= 0
-            and not (run.out / BEST).exists()
-        ):
-            copy_model(current_path(checkpoint.parent / BEST), run.out / BEST)
-    with Interruption() as interruption:
-        loop = TrainingLoop(run, trainer, training, validation, interruption)
-        return loop.finish(loop.run_epochs())
-
-
-def wait_for_images(training: Batches, trainer: Trainer, run: Run) -> None:
-    """Wait for the images of the epoch that comes next, which may have to be drawn."""
-    training.show(trainer.progress.epoch, trainer.epochs)
-    with ProgressBar("draw", run.options.quiet or not run.group.is_main) as bar:
-        while missing := training.wait(SECONDS_BETWEEN_NOTES):
-            bar.show(len(training) - missing, len(training))
-
-
-def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
-    """Print what the run trains, on what, with what."""
-    preset, init = run.spec.training.preset, run.options.init
-    processes = "" if run.group.world_size == 1 else f"; {run.group.world_size} processes"
-    run.tell(f"device     {describe_device(run.group.device)}, {trainer.precision}{processes}")
+    recorder.end(finished, validated, test)
+    epochs, memory = counted(progress.epoch, "epoch"), describe_memory(progress.rows[-1])
     run.tell(
-        f"data       {trainer.partition.total:,} training images, {run.dataset.count('val'):,} validation images, "
-        f"{run.dataset.size}, {training.location}"
+        f"ended      {rule}: {epochs} in {duration(progress.seconds)}, "
+        f"best epoch {progress.best_epoch}; {memory}"
     )
-    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
-    run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
-    if init is not None:
-        frozen = (
-            f"; first the classifier alone is trained, for {counted(trainer.frozen_steps, 'step')}"
-        )
-        run.tell(f"weights    from {describe_model(init)}{frozen * (trainer.frozen_steps > 0)}")
+    return finished
 
 
-def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
-    """Estimate how long the run takes."""
-    rate = measure_rate(trainer, training)
-    epoch_s = (
-        epoch_seconds(trainer.partition.total, validation_images, rate) + training.extra_seconds
-    )
-    patience = counted(trainer.config.patience, "epoch")
-    if trainer.epochs is None:
-        return (
-            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); the run ends when validation "
-            f"has not improved for {patience}"
-        )
-    left = (
-        trainer.epochs - trainer.progress.epoch - trainer.progress.batch / trainer.partition.steps
-    )
-    line = f"expected   about {duration(left * epoch_s)} for {counted(math.ceil(left), 'epoch')} ({rate:,.0f} images/s)"
-    if trainer.config.patience >= trainer.epochs:
-        return line
-    return f"{line}; the run ends sooner if validation does not improve for {patience}"
+def _score(run: Run, model: ResNet18, batches: Batches, limit: int | None = None) -> Scores:
+    """Score a split, or its first batches: every process its part, with the main one's batch norms.
 
-
-def epoch_seconds(training_images: int, validation_images: int, rate: float) -> float:
-    """Return how long an epoch takes at a rate of training images per second; a step costs three forward passes."""
-    return (training_images + validation_images / 3) / rate
-
-
-def measure_rate(trainer: Trainer, training: Batches) -> float:
-    """Measure the training images per second in a few steps on a copy of the network that is then thrown away."""
-    trial = copy.copy(trainer)
-    trial.model = copy.deepcopy(trainer.model)
-    trial.optimizer = make_optimizer(trial.model, trainer.config)
-    trial.scaler = make_scaler(trainer.device, trainer.precision)
-    trial.replicate(trial.model)
-    images, labels = training.first(trainer.partition.local_batch_size)
-    global_batch = len(images) * trainer.group.world_size
-    seconds: list[float] = []
-    while len(seconds) < 4 or (len(seconds) < TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
-        started = time.perf_counter()
-        trial.step(images, labels, global_batch)[0].item()  # waits for the device
-        seconds.append(time.perf_counter() - started)
-    # The first steps are slow and uneven.
-    return global_batch / statistics.median(seconds[len(seconds) // 2 :])
-
-
-def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOptions) -> float:
-    """Measure the training images per second of a run that is not begun."""
-    with process_group(choose_device(local_device(options.device))) as group:
-        partition = BatchPartition(
-            config.images or dataset.count("train"), config.batch_size, group
-        )
-        training = load_split(dataset, "train", group, partition.samples, options.stream)
-        return measure_rate(
-            Trainer(model_for(dataset, config, options.init), config, partition), training
-        )
+    A signal ends the run between two batches.
+    """
+    run.group.broadcast(model.buffers())
+    some_batches = islice(batches.in_order(evaluation_batch(model.config)), limit)
+    watched = until_signal(some_batches, run.group, run.interruption)
+    return evaluate(model, watched, run.spec.training.loss, run.group)

@@ -4,8 +4,8 @@ import pytest
 from captcha.image import DEFAULT_FONTS
 from conftest import invoke
 
-from captcha_ocr.training import drawing
 from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.training.samples import dataset as drawing
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):

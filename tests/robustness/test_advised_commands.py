@@ -14,8 +14,8 @@ from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.scores import score_texts
-from captcha_ocr.training.run import RunSpec
-from captcha_ocr.training.run_folder import Finished
+from captcha_ocr.training.run.folder import Finished
+from captcha_ocr.training.run.spec import RunSpec
 
 DRAW = "generate --length 2 --charset digits --size 48x16 --font-sizes 14 --workers 1"
 TRAIN = "train --preset tiny --device cpu"

@@ -13,14 +13,14 @@ import torch
 from conftest import QUIET, TINY, amend, contents, invoke, naming, put, read_shards, weights
 from safetensors.torch import load_file, save
 
-import captcha_ocr.training.checkpoint
+import captcha_ocr.training.run.checkpoint
 from captcha_ocr import Recognizer
 from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.checkpoint import check_files, find_last
-from captcha_ocr.training.run_folder import read_run
+from captcha_ocr.training.run.checkpoint import check_files, find_last
+from captcha_ocr.training.run.folder import read_run
 from captcha_ocr.training.train import train
 
 
@@ -136,7 +136,7 @@ def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(
         (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
     with monkeypatch.context() as context:
         context.setattr(
-            captcha_ocr.training.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed")
+            captcha_ocr.training.run.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed")
         )
         with pytest.raises(pytest.fail.Exception, match="killed"):
             train([whole / "shards"], run, TINY.training, QUIET)
@@ -152,7 +152,7 @@ def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path):
     amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
     assert check_files(run / "best")
     for _ in range(2):
-        with pytest.raises(DamagedError, match=naming(run, "--resume never")):
+        with pytest.raises(DamagedError, match=naming(run, "`resume` never")):
             train([whole / "shards"], run, TINY.training, QUIET)
         shutil.copy(whole / "run" / "run.json", run)  # which has finished
 

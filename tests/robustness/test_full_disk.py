@@ -19,11 +19,11 @@ import pytest
 from conftest import TINY, contents, draw, invoke, naming, skip_without_small_disks, small_disk
 
 import captcha_ocr.network.onnx_export
-import captcha_ocr.training.loop
-import captcha_ocr.training.train
+import captcha_ocr.training.reporting
+import captcha_ocr.training.run.recorder
 from captcha_ocr.config import PRESETS
-from captcha_ocr.training.checkpoint import find_last
-from captcha_ocr.training.run_folder import REPLACED, check_best, read_run
+from captcha_ocr.training.run.checkpoint import find_last
+from captcha_ocr.training.run.folder import REPLACED, check_best, read_run
 
 COMMANDS = {
     "prepare": "prepare WORK/images --out WORK/shards --preset tiny --seed 1 --force --quiet --workers 1",
@@ -103,9 +103,8 @@ def still_whole(scene: str, written: Path, before: dict[str, bytes]) -> bool:
 def main() -> None:
     """Fill the disk at every write, or at MOST of them, and check what is left."""
     source, disk, scene, most = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    captcha_ocr.training.loop.SECONDS_BETWEEN_CHECKPOINTS = (
-        captcha_ocr.training.train.TRIAL_SECONDS
-    ) = 0.0
+    captcha_ocr.training.run.recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    captcha_ocr.training.reporting.TRIAL_SECONDS = 0.0
     PRESETS["tiny"] = TINY
     if scene == "export":  # which takes long, and writes nothing while it makes the network
         import onnx

@@ -22,7 +22,7 @@ from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.training.checkpoint import LAST, PREVIOUS, check_files
+from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 ENDS = {  # the signals in turn, and how many with --soak, else one
@@ -35,8 +35,9 @@ BETWEEN_CHECKPOINTS_S = 0.3
 COMMAND = f"""
 import sys
 if sys.argv[1] == "train":
-    from captcha_ocr.training import loop, train
-    loop.SECONDS_BETWEEN_CHECKPOINTS, train.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+    from captcha_ocr.training import reporting
+    from captcha_ocr.training.run import recorder
+    recorder.SECONDS_BETWEEN_CHECKPOINTS, reporting.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
 from captcha_ocr.cli.app import main
 main()
 """

@@ -7,15 +7,16 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.training import drawing
-from captcha_ocr.training import train as training
-from captcha_ocr.training.batches import BatchPartition, load_split
+from captcha_ocr.training import reporting
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.options import DrawOptions
-from captcha_ocr.training.run import RunSpec, model_for
-from captcha_ocr.training.run_folder import start_run
+from captcha_ocr.training.run.folder import start_run
+from captcha_ocr.training.run.spec import RunSpec, model_for
+from captcha_ocr.training.samples import dataset as drawing
+from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
-from captcha_ocr.training.trainer import Trainer
 
 ALONE = ProcessGroup(torch.device("cpu"))
 OPTIONS = (
@@ -30,7 +31,7 @@ OPTIONS = (
 
 @pytest.fixture(autouse=True)
 def short_trial(monkeypatch):
-    monkeypatch.setattr(training, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(reporting, "TRIAL_SECONDS", 0.0)
 
 
 @pytest.fixture

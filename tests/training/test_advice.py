@@ -11,10 +11,10 @@ from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.scores import score_texts
-from captcha_ocr.training.drawing import DrawnData
 from captcha_ocr.training.options import TrainOptions
-from captcha_ocr.training.run import RunSpec
-from captcha_ocr.training.run_folder import Finished, read_run
+from captcha_ocr.training.run.folder import Finished, read_run
+from captcha_ocr.training.run.spec import RunSpec
+from captcha_ocr.training.samples.dataset import DrawnData
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:

@@ -14,13 +14,13 @@ import torch
 from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.batches import BatchPartition
 from captcha_ocr.training.distributed import (
     ProcessGroup,
     is_connection_error,
     local_device,
     process_group,
 )
+from captcha_ocr.training.samples.partition import BatchPartition
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -29,7 +29,8 @@ import json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import conftest
-from captcha_ocr.training import loop, train as training
+from captcha_ocr.training import reporting, train as training
+from captcha_ocr.training.run import recorder
 from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
@@ -38,7 +39,7 @@ from captcha_ocr.training.distributed import ProcessGroup
 data, out, victim = sys.argv[1:]
 rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 PRESETS["tiny"] = conftest.TINY
-training.TRIAL_SECONDS = loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+reporting.TRIAL_SECONDS = recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 agreed = ProcessGroup.agree_on_signal
 
 def die_after_seven_steps(self, number, step):
@@ -60,9 +61,8 @@ EXCHANGE = """
 import json, os
 import torch
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.interruption import Interruption
+from captcha_ocr.training.interruption import Interruption, until_signal
 from captcha_ocr.training.distributed import process_group
-from captcha_ocr.training.loop import until_signal
 
 def dump(text): return text.encode()
 def load(data): return data.decode()
@@ -188,7 +188,7 @@ def test_shares_are_disjoint_cover_all_and_have_as_many_steps(total, batch_size,
 
 
 def test_a_batch_too_small_for_all_processes_is_refused():
-    with pytest.raises(UsageError, match=naming("--batch-size", 6)):
+    with pytest.raises(UsageError, match=naming("`batch_size`", 6)):
         BatchPartition(100, 5, ProcessGroup(CPU, 0, 3))
 
 
@@ -202,7 +202,7 @@ def test_a_process_is_alone_or_under_torchrun_takes_the_gpu_of_its_number(monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert local_device("auto") == local_device("cuda") == "cuda:3"
     assert local_device("cpu") == "cpu"
-    with pytest.raises(UsageError, match="--device cuda"):
+    with pytest.raises(UsageError, match="`device` cuda"):
         local_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert local_device("auto") == "auto"

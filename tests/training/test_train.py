@@ -18,11 +18,11 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.training import loop
-from captcha_ocr.training.batches import DrawnBlocks
 from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.training.run import recorder
+from captcha_ocr.training.samples.blocks import DrawnBlocks
+from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
-from captcha_ocr.training.trainer import Trainer
 
 from .conftest import rows_of
 
@@ -69,7 +69,7 @@ def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(
 
 def test_drawings_that_do_not_suit_the_network_are_refused_naming_the_option(drawings, tmp_path):
     for options, preset in (({"size": (48, 16)}, "seed"), ({"size": (8, 16)}, "default")):
-        with pytest.raises(UsageError, match=naming("--draw captcha", "--size")):
+        with pytest.raises(UsageError, match=naming("`draw` captcha", "`size`")):
             train(replace(drawings, **options), tmp_path / "run", PRESETS[preset].training, QUIET)
 
 
@@ -136,7 +136,7 @@ def test_folders_are_trained_on_as_one_unless_they_differ_or_share_images(
         "val": 18,
         "test": 18,
     }
-    with pytest.raises(UsageError, match=naming(out, "--force")):  # the run was one of other images
+    with pytest.raises(UsageError, match=naming(out, "`force`")):  # the run was one of other images
         learn(out, tmp_path / "split", epochs=1)
 
 
@@ -190,14 +190,16 @@ def test_an_older_run_all_of_which_had_been_moved_is_kept_when_the_next_goes_on(
 def test_force_spares_what_lies_where_it_would_keep_the_older_run(run, shards, config, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / "replaced").mkdir()
-    with pytest.raises(UsageError, match=naming(copied / "replaced", "--out")):
+    with pytest.raises(UsageError, match=naming(copied / "replaced", "`out`")):
         train([shards], copied, replace(config, epochs=1), replace(QUIET, force=True))
     assert weights(copied / "best") == weights(run / "best")
 
 
 def stop_after_the_first_epoch(shards, out, config, monkeypatch, **options):
     with monkeypatch.context() as context:
-        context.setattr(loop, "write_metrics", lambda out, rows: rows and pytest.fail("stopped"))
+        context.setattr(
+            recorder, "write_metrics", lambda out, rows: rows and pytest.fail("stopped")
+        )
         with pytest.raises(pytest.fail.Exception, match="stopped"):
             train([shards], out, config, replace(QUIET, **options))
 

@@ -8,7 +8,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.learning_curve import Point
 from captcha_ocr.system.files import remove_stale, write_atomic
-from captcha_ocr.training.run_folder import read_run
+from captcha_ocr.training.run.folder import read_run
 
 _FIRST_MILESTONE = 150  # labels
 _FIRST_STEP = 100  # labels from the first to the second; each step is twice the one before

@@ -1,0 +1,132 @@
+"""What a run prints: its settings, how long it takes, a row for each epoch, and its end."""
+
+import math
+import statistics
+import time
+from typing import Any
+
+from captcha_ocr.config import PRESETS, TrainConfig
+from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.network.device import choose_device, describe_device
+from captcha_ocr.network.resnet import count_parameters
+from captcha_ocr.system.console import Table, counted, duration
+from captcha_ocr.training.distributed import local_device, process_group
+from captcha_ocr.training.options import TrainOptions
+from captcha_ocr.training.run.spec import Run, model_for
+from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.dataset import TrainingData
+from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.trainer import Trainer
+
+TRIAL_SECONDS = 4.0  # at most, to estimate how long a run takes
+_TRIAL_STEPS = 30  # at most
+EPOCHS = Table(
+    {"epoch": 9, "loss": 8, "exact": 8, "val loss": 10, "val exact": 11, "val chars": 11}
+    | {"images/s": 9, "left": 12, "": 2}
+)
+EPOCHS_EXPLAINED = "val: validation images; chars: correct characters; *: best so far"
+
+
+def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
+    """Print what the run trains, on what, with what."""
+    preset, init, group = run.spec.training.preset, run.options.init, run.group
+    processes = "" if group.world_size == 1 else f"; {group.world_size} processes"
+    precision = trainer.objective.precision
+    run.tell(f"device     {describe_device(group.device)}, {precision}{processes}")
+    run.tell(
+        f"data       {trainer.partition.total:,} training images, "
+        f"{run.dataset.count('val'):,} validation images, {run.dataset.size}, {training.location}"
+    )
+    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
+    run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
+    if init is not None:
+        line = f"weights    from {describe_model(init)}"
+        if trainer.frozen_steps > 0:
+            steps = counted(trainer.frozen_steps, "step")
+            line += f"; first the classifier alone is trained, for {steps}"
+        run.tell(line)
+
+
+def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
+    """Estimate how long the run takes."""
+    rate = measure_rate(trainer, training)
+    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate)
+    epoch_s += training.extra_seconds
+    patience = counted(trainer.config.patience, "epoch")
+    if trainer.epochs is None:
+        return (
+            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); "
+            f"the run ends when validation has not improved for {patience}"
+        )
+    progress = trainer.progress
+    left = trainer.epochs - progress.epoch - progress.batch / trainer.partition.steps
+    time_left, epochs = duration(left * epoch_s), counted(math.ceil(left), "epoch")
+    line = f"expected   about {time_left} for {epochs} ({rate:,.0f} images/s)"
+    if trainer.config.patience >= trainer.epochs:
+        return line
+    return f"{line}; the run ends sooner if validation does not improve for {patience}"
+
+
+def epoch_seconds(training_images: int, validation_images: int, rate: float) -> float:
+    """Return how long an epoch takes at a rate of training images per second.
+
+    A step costs three forward passes.
+    """
+    return (training_images + validation_images / 3) / rate
+
+
+def measure_rate(trainer: Trainer, training: Batches) -> float:
+    """Measure the training images per second in a few steps on a copy of the network."""
+    trial = trainer.copy_for_trial()
+    images, labels = training.first(trainer.partition.local_batch_size)
+    global_batch = len(images) * trainer.partition.group.world_size
+    seconds: list[float] = []
+    while len(seconds) < 4 or (len(seconds) < _TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
+        started = time.perf_counter()
+        trial.step(images, labels, global_batch)[0].item()  # waits for the device
+        seconds.append(time.perf_counter() - started)
+    # The first steps are slow and uneven.
+    return global_batch / statistics.median(seconds[len(seconds) // 2 :])
+
+
+def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOptions) -> float:
+    """Measure the training images per second of a run that is not begun."""
+    with process_group(choose_device(local_device(options.device))) as group:
+        images = config.images or dataset.count("train")
+        partition = BatchPartition(images, config.batch_size, group)
+        training = load_split(dataset, "train", group, partition.samples, options.stream)
+        trainer = Trainer(model_for(dataset, config, options.init), config, partition)
+        return measure_rate(trainer, training)
+
+
+def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
+    """Describe one epoch in a row of `EPOCHS`.
+
+    row: of metrics. The time left is there where the number of epochs is known.
+    """
+    number, total = row["epoch"], trainer.epochs
+    name, time_left = str(number), ""
+    if total is not None:
+        name = f"{number}/{total}"
+        time_left = duration(row["seconds"] / number * (total - number))
+    return EPOCHS.row(
+        name,
+        f"{row['training_loss']:.4f}",
+        f"{row['training_exact']:.2%}",
+        f"{row['validation_loss']:.4f}",
+        f"{row['validation_exact']:.2%}",
+        f"{row['validation_characters']:.2%}",
+        f"{row['images_per_s']:,.0f}",
+        time_left,
+        "*" if trainer.progress.best_epoch == number else "",
+    )
+
+
+def describe_memory(row: dict[str, Any]) -> str:
+    """Describe the peak memory in a row of metrics."""
+    process, device = row["peak_memory_mb"], row["peak_device_memory_mb"]
+    parts = [] if process is None else [f"{process / 1e3:.1f} GB"]
+    if device is not None:
+        parts.append(f"{device / 1e3:.1f} GB on the device")
+    return " and ".join(parts) or "memory unknown"

@@ -1,0 +1,312 @@
+"""The run folder: run.json, the best model, metrics and pictures.
+
+runs/default/  run.json  metrics.jsonl  curves.png  confusion.png
+               best/  last/  previous/  epoch-0010/ …  tensorboard/
+               replaced/: the run that `force` replaces, until the new run has finished
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from captcha_ocr.config import PRESETS, TrainConfig
+from captcha_ocr.data.prepare import prepare_command
+from captcha_ocr.errors import Advice, CaptchaOcrError, DamagedError, UsageError, check
+from captcha_ocr.inference.model_folder import (
+    BACKUP,
+    backup_path,
+    current_path,
+    read_config,
+    remove_folder,
+    restore_backup,
+)
+from captcha_ocr.network.resnet import count_columns
+from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
+from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
+from captcha_ocr.training.options import TrainOptions
+from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
+from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
+
+BEST, TENSORBOARD, RUN_FILE, _METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
+CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
+REPLACED = "replaced"
+_MODEL_FOLDERS = BEST, LAST, PREVIOUS
+_OUTPUT_FILES = _METRICS_FILE, CURVES_FILE, CONFUSION_FILE  # beside run.json
+_KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of `keep_every`
+RUN_FORMAT = "captcha-ocr run"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended: the rule, its length, and its scores.
+
+    training: the scores on some of the training images. test: with its counts; None without a test
+    set.
+    """
+
+    rule: str
+    epochs: int
+    best_epoch: int
+    seconds: float
+    training: dict[str, Any]
+    validation: dict[str, Any]
+    test: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """What is in a run folder.
+
+    spec: the run to carry out. finished: how it ended, if it has. replaces: whether it replaces
+    another run.
+    """
+
+    spec: RunSpec
+    finished: Finished | None
+    replaces: bool
+
+    def dump(self) -> bytes:
+        """Encode for another process."""
+        finished = None if self.finished is None else asdict(self.finished)
+        return json.dumps([self.spec.to_dict(), finished, self.replaces]).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> "FolderState":
+        """Invert `dump`."""
+        spec, finished, replaces = json.loads(data)
+        ending = None if finished is None else Finished(**finished)
+        return cls(RunSpec.from_dict(spec), ending, replaces)
+
+
+def inspect_folder(
+    out: Path,
+    dataset: TrainingData,
+    config: TrainConfig,
+    options: TrainOptions,
+    lock: contextlib.ExitStack,
+) -> FolderState:
+    """Look at what is in `out`, and refuse what does not fit.
+
+    The folder is locked until `lock` is closed, unless the run has finished.
+    """
+    begun_from = _find_origin(out, options.resume)
+    spec = replace(RunSpec.of(dataset, config, options.init), begun_from=begun_from)
+    _check_fits(dataset, spec)
+    finished, replaces = None, False
+    try:
+        finished = find_run(out, spec, options.resume)
+    except CaptchaOcrError:
+        replaces = options.force and _may_be_replaced(out)
+        if not replaces:
+            raise
+    if finished is None:
+        lock.enter_context(writing_to(out))
+    return FolderState(spec, finished, replaces)
+
+
+def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
+    """Refuse images of a size that the network cannot use; name the option that makes others."""
+    model, preset, name = spec.model, PRESETS[spec.training.preset], spec.training.preset
+    reads_columns = model.network.pool != "global"
+    check(
+        reads_columns or spec.training.loss != "ctc",
+        f"`loss` ctc needs columns, which the preset {name} has not",
+    )
+    is_fixed = preset.size is not None and preset.size.step is None
+    if is_fixed and preset.size != dataset.size:
+        reason = f"the preset {name} needs {preset.size}"
+    elif (
+        reads_columns and count_columns(model) < 2 * model.lengths.longest - 1
+    ):  # "aaa" needs blanks
+        reason = f"they are too narrow for {model.lengths} characters"
+    else:
+        return
+    if isinstance(dataset, DrawnData):
+        raise UsageError(
+            f"{dataset.name}: the images are {dataset.size}, but {reason}; "
+            "choose other `size` and `channels`"
+        )
+    folder = dataset.folders[0]
+    command = prepare_command(dataset.manifests[0], folder, name)
+    message = f"{folder} holds images of {dataset.size}, but {reason}"
+    raise UsageError(message, Advice("make others with", command))
+
+
+def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
+    """Return what run.json says of a run, and how it ended if it has.
+
+    DamagedError where the file is not whole.
+    """
+    path = out / RUN_FILE
+    document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
+    try:
+        ending = document["finished"]
+        finished = None if ending is None else Finished(**ending)
+        return RunSpec.from_dict(document), finished
+    except (KeyError, TypeError, UsageError) as error:
+        raise DamagedError(f"{path} is malformed ({error})") from None
+
+
+def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
+    """Return how the run in `out` ended, or None if there is none or it is unfinished.
+
+    Changes nothing. UsageError if another run or model is there, or an unfinished run that `resume`
+    "never" refuses; DamagedError if run.json or the best model is not whole.
+    """
+    if not (out / RUN_FILE).exists():
+        if parts := _list_parts(out):
+            raise UsageError(f"{out} holds {parts[0].name} but no {RUN_FILE}; choose another `out`")
+        return None
+    try:
+        existing, finished = read_run(out)
+    except DamagedError as error:
+        way_out = "start again with `force`" if is_run(out) else "choose another `out`"
+        raise DamagedError(f"{error}; {way_out}") from None
+    changes, longer = existing.changes(spec), existing.is_extended_by(spec)
+    if changes and not longer:
+        raise UsageError(
+            f"{out} holds another run ({'; '.join(changes)}); choose another `out`, "
+            "or replace it with `force`"
+        )
+    if spec.begun_from not in (None, existing.begun_from):
+        raise UsageError(
+            f"{out} holds a run that did not begin from {resume}; continue it without `resume`, "
+            "choose another `out`, or replace it with `force`"
+        )
+    if finished is not None and not longer:
+        check_best(out, existing)
+        return finished
+    check(
+        resume != "never",
+        f"{out} holds an unfinished run; continue it with `resume` auto, "
+        "or replace it with `force`",
+    )
+    if current_path(out / BEST).exists():
+        check_best(out, existing)
+    return None
+
+
+def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
+    """Return what the best model of a run says of itself (`facts`).
+
+    DamagedError if it is not whole, or of another run.
+    """
+    try:
+        facts: dict[str, Any] = check_files(current_path(run / BEST))["facts"]
+        check(facts.get("run") == spec.identity, "it is the model of another run")
+        return facts
+    except CaptchaOcrError as error:
+        raise DamagedError(
+            f"the best model of {run} is not whole ({error}); start again with `resume` never "
+            f"`force`, or continue in another `out` with `resume` {run / LAST}"
+        ) from None
+
+
+def _find_origin(out: Path, resume: str) -> str | None:
+    """Return the hash of the checkpoint that `resume` names.
+
+    None where a run in `out` would resume from it anyway.
+    """
+    checkpoint, in_out = Path(resume), (out.resolve(), (out / LAST).resolve())
+    if resume in ("auto", "never") or checkpoint.resolve() in in_out:
+        return None
+    return str(read_config(find_checkpoint(checkpoint))["sha256"])
+
+
+def has_lost_its_checkpoints(out: Path) -> bool:
+    """Tell whether a run in `out` that has no checkpoint had one.
+
+    Metrics and the end of a run are written after it.
+    """
+    has_metrics = (out / _METRICS_FILE).exists() and (out / _METRICS_FILE).stat().st_size > 0
+    return has_metrics or (is_run(out) and read_run(out)[1] is not None)
+
+
+def is_run(out: Path) -> bool:
+    """Tell whether train wrote what is in `out`, whole or not; only that may be replaced."""
+    return is_ours(out / RUN_FILE, RUN_FORMAT)
+
+
+def _may_be_replaced(out: Path) -> bool:
+    """Tell whether there is a run in `out` that `force` may replace.
+
+    UsageError if `replaced` holds something else.
+    """
+    older = out / REPLACED
+    check(
+        not older.exists() or bool(_list_parts(older)),
+        f"{older} was not written by train; choose another `out`",
+    )
+    return is_run(out)
+
+
+def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None) -> None:
+    """Make `out` ready for a run: a new one, one that resumes, or one that replaces another."""
+    if replaces:
+        _move_aside(out)
+    for name in _MODEL_FOLDERS:
+        restore_backup(out / name)
+    if checkpoint == out / PREVIOUS:
+        remove_folder(out / LAST)  # it is damaged, and would take the place of the whole one
+    if (out / BEST).exists():
+        remove_stale(out / BEST)
+    document = spec.to_dict()
+    if is_run(out) and spec.begun_from is None:
+        document["begun_from"] = read_run(out)[0].begun_from
+    _write_run(out, {**document, "finished": None})
+
+
+def _write_run(out: Path, content: Mapping[str, Any]) -> None:
+    write_atomic(out / RUN_FILE, sealed({"format": RUN_FORMAT, "version": RUN_VERSION, **content}))
+
+
+def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
+    """Write into run.json how the run ended, and further facts (JSON types).
+
+    Remove the run that it replaces.
+    """
+    _write_run(out, {**read_run(out)[0].to_dict(), "finished": asdict(finished), **facts})
+    if is_run(out / REPLACED):
+        shutil.rmtree(out / REPLACED, ignore_errors=True)
+
+
+def _move_aside(out: Path) -> None:
+    """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
+
+    If a run lies there already, the one in `out` was to replace it and is unfinished: it is removed.
+    """
+    older = out / REPLACED
+    keeps_older = is_run(older)
+    older.mkdir(exist_ok=True)
+    for part in _list_parts(out):
+        if not keeps_older:
+            os.replace(part, older / part.name)
+        elif part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
+
+
+def _list_parts(out: Path) -> list[Path]:
+    """Return what a run wrote into `out`; run.json comes last, since it marks the rest as ours."""
+    parts = [out / name for name in _MODEL_FOLDERS]
+    parts += [backup_path(part) for part in parts]
+    parts += [path for path in out.glob("*") if _KEPT.fullmatch(path.name) and path.is_dir()]
+    parts += [out / name for name in (TENSORBOARD, *_OUTPUT_FILES, RUN_FILE)]
+    return [part for part in parts if part.exists()]
+
+
+def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write metrics.jsonl, all rows at once; a value that is not a finite number becomes null."""
+    lines = []
+    for row in rows:
+        floats = {name: finite(value) for name, value in row.items() if isinstance(value, float)}
+        lines.append(json.dumps({**row, **floats}) + "\n")
+    write_atomic(out / _METRICS_FILE, "".join(lines).encode())

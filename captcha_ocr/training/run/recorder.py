@@ -1,0 +1,144 @@
+"""Write what a run leaves in its folder: metrics, checkpoints, the best model, and its end."""
+
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from captcha_ocr.data.prepare import printable
+from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, current_path, name_model
+from captcha_ocr.network.device import describe_device
+from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.network.weights import save_model
+from captcha_ocr.scores import Scores
+from captcha_ocr.system.files import write_atomic
+from captcha_ocr.training.run.checkpoint import save_checkpoint, save_last
+from captcha_ocr.training.run.folder import (
+    BEST,
+    CONFUSION_FILE,
+    CURVES_FILE,
+    REPLACED,
+    TENSORBOARD,
+    Finished,
+    end_run,
+    start_run,
+    write_metrics,
+)
+from captcha_ocr.training.run.model_card import model_card
+from captcha_ocr.training.run.spec import Run
+from captcha_ocr.training.run.tensorboard import TensorBoardLogger
+from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
+from captcha_ocr.training.step.trainer import Trainer
+from captcha_ocr.version import __version__
+
+SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
+
+
+class Recorder:
+    """Write what a run leaves while it trains, in the main process; the others write nothing."""
+
+    def __init__(self, run: Run, trainer: Trainer, checkpoint: Path | None) -> None:
+        """Make the run folder ready for a run that may continue from a checkpoint."""
+        self.run, self.trainer = run, trainer
+        self.saved_at = time.monotonic()
+        self.logged = len(trainer.progress.rows)
+        self.tensorboard: TensorBoardLogger | None = None
+        if not run.group.is_main:
+            return
+        if run.replaces:
+            older = run.out / REPLACED
+            run.tell(
+                f"replaces   the run in {run.out}; {older} keeps it until this one has finished"
+            )
+        start_run(run.out, run.spec, run.replaces, checkpoint)
+        best, has_best = run.out / BEST, trainer.progress.best_exact >= 0
+        if checkpoint is not None and has_best and not best.exists():
+            copy_model(current_path(checkpoint.parent / BEST), best)
+        if run.options.tensorboard:
+            self.tensorboard = TensorBoardLogger(run.out / TENSORBOARD, trainer.progress.step)
+        write_metrics(run.out, trainer.progress.rows)
+
+    def log(self) -> None:
+        """Give TensorBoard the rows that are new."""
+        if self.tensorboard is not None:
+            self.tensorboard.write(self.trainer.progress.rows[self.logged :])
+            self.logged = len(self.trainer.progress.rows)
+
+    def save_if_due(self) -> None:
+        """Write the checkpoint `last` if that is some minutes old."""
+        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint `last` and the metrics."""
+        if self.run.group.is_main:
+            save_last(self.run.out, self.run.spec, self.trainer)
+            write_metrics(self.run.out, self.trainer.progress.rows)
+        self.saved_at = time.monotonic()
+
+    def keep_checkpoint(self) -> None:
+        """Write the checkpoint of every Nth epoch, which stays."""
+        every, epoch = self.run.options.keep_every, self.trainer.progress.epoch
+        if self.run.group.is_main and every and epoch % every == 0:
+            save_checkpoint(self.run.out / f"epoch-{epoch:04}", self.run.spec, self.trainer)
+
+    def save_best(self, model: ResNet18, scores: Scores) -> None:
+        """Write the folder `best`: a complete model that is calibrated, and a model card."""
+        trainer, epoch = self.trainer, self.trainer.progress.epoch + 1
+        facts = {
+            "run": self.run.spec.identity,
+            "preset": trainer.config.preset,
+            "epoch": epoch,
+            "training_images": trainer.partition.total,
+            "validation": scores.summary(),
+            "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
+        }
+        card = model_card(trainer.config, self.run.dataset, epoch, scores)
+        save_model(self.run.out / BEST, model, facts, card)
+
+    def end(self, finished: Finished, validated: Scores, test: Scores | None) -> None:
+        """Complete the card, draw the pictures and write the end into run.json."""
+        # matplotlib loads for a second.
+        from captcha_ocr.pictures.plots import draw_confusions, draw_curves, save_figure
+
+        if not self.run.group.is_main:
+            return
+        out, trainer, options = self.run.out, self.trainer, self.run.options
+        card = model_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)
+        write_atomic(out / BEST / CARD_FILE, card.encode())
+        epochs = [row for row in trainer.progress.rows if row["by"] == "epoch"]
+        save_figure(draw_curves(epochs, finished.best_epoch, trainer.config), out / CURVES_FILE)
+        confusions = draw_confusions(test or validated, trainer.model.config.class_names)
+        save_figure(confusions, out / CONFUSION_FILE)
+        init = None if options.init is None else printable(Path(name_model(options.init)))
+        names = ("device", "threads", "stream", "keep_every", "tensorboard")
+        given = {name: getattr(options, name) for name in names}
+        versions = {
+            "captcha_ocr": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        }
+        facts = {
+            "device": describe_device(trainer.device),
+            "processes": self.run.group.world_size,
+            "precision": trainer.objective.precision,
+            "versions": versions,
+            "given": {"data": _describe_data(self.run.dataset), "init": init, **given},
+        }
+        end_run(out, finished, facts)
+
+    def close(self) -> None:
+        """End the writing of TensorBoard's files."""
+        if self.tensorboard is not None:
+            self.tensorboard.close()
+
+
+def _describe_data(dataset: TrainingData) -> Any:
+    """Return the data as it was given, as JSON types: the folders of shards, or what to draw."""
+    if isinstance(dataset, DrawnData):
+        fonts = [printable(Path(font)) for font in dataset.options.fonts]
+        return {**asdict(dataset.options), "fonts": fonts}
+    return [printable(folder) for folder in dataset.folders]

@@ -1,0 +1,183 @@
+"""What `train` draws to train on, and how a worker process draws it.
+
+The workers import this module and not torch, so that they start at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from captcha_ocr.charset import Charset, find_charset
+from captcha_ocr.config import PRESETS, SPLITS, Lengths, PrepareConfig, Split, TrainConfig
+from captcha_ocr.data.images import survey, to_array
+from captcha_ocr.data.prepare import MAX_SURVEYED, derive_size
+from captcha_ocr.data.shards import Dataset
+from captcha_ocr.errors import check
+from captcha_ocr.generation.config import RANDOM, GeneratorConfig
+from captcha_ocr.generation.drawing import Drawn, drawer_of
+from captcha_ocr.generation.folder import image_options
+from captcha_ocr.input_size import GENERATED, InputSize
+from captcha_ocr.system.documents import to_json
+from captcha_ocr.system.files import sha256
+from captcha_ocr.training.options import DrawOptions
+
+HELD_OUT = 2000  # drawings to validate, and as many to test
+# The training never draws as many.
+_FIRST_HELD_OUT: dict[Split, int] = {"val": 10**12, "test": 10**12 + 10**6}
+DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that are being done
+
+
+class Job(NamedTuple):
+    """Some images that one worker draws; the designs take turns."""
+
+    configs: tuple[GeneratorConfig, ...]
+    numbers: range
+    charset: Charset
+    longest: int
+    size: InputSize
+
+
+@dataclass(frozen=True)
+class DrawnData:
+    """The images that a run draws, which depend on the options and on the seed alone.
+
+    There are `images` of them for every `repeat` epochs, and others to validate and to test.
+    """
+
+    options: DrawOptions
+    configs: tuple[GeneratorConfig, ...]
+    charset: Charset
+    size: InputSize
+
+    @classmethod
+    def of(cls, options: DrawOptions, training: TrainConfig) -> "DrawnData":
+        """Return what a training with these options draws: its seed and its preset matter, too.
+
+        UsageError for an option that does not fit.
+        """
+        lengths = None if options.length is None else Lengths.parse(options.length)
+        any_random = any(map(_is_random, options.designs))
+        configs = []
+        for design in options.designs:
+            takes_fonts = _is_random(design) or not any_random
+            config = GeneratorConfig(
+                design=design,
+                lengths=lengths,
+                charset=options.charset,
+                fonts=options.fonts if takes_fonts else (),
+                seed=training.seed,
+            )
+            configs.append(config)
+        characters = [config.text_kind[0] for config in configs]
+        charset = find_charset(characters, None, options.case_sensitive)
+        check(
+            len(charset) > 1,
+            f"`charset` {charset.characters} has one character, so there is nothing to learn",
+        )
+        size = _choose_size(options, configs, training.preset)
+        return cls(options, tuple(configs), charset, size)
+
+    @property
+    def name(self) -> str:
+        """The drawings, for people."""
+        return f"`draw` {', '.join(self.options.designs)}"
+
+    @property
+    def lengths(self) -> Lengths:
+        return _join_lengths(self.configs)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What is drawn, as JSON types, without the number of drawings and the input's size."""
+        first, *others = (image_options(config) for config in self.configs)
+        drawn = {name: value for name, value in first.items() if name not in ("count", "start")}
+        look = {"look": drawn.pop("design")}
+        if others:
+            look["others"] = others
+        return {
+            **drawn,
+            "look": sha256(to_json(look)),
+            "design": ", ".join(self.options.designs),
+            "repeat": self.options.repeat,
+            "case_sensitive": self.options.case_sensitive,
+        }
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that determines the images."""
+        counts = {split: self.count(split) for split in SPLITS}
+        document = {"drawn": self.identity, "images": counts, "size": self.size.to_dict()}
+        return sha256(to_json(document))
+
+    def count(self, split: Split) -> int:
+        """Return the number of images in one split; in that for training, of an epoch."""
+        return self.options.images if split == "train" else HELD_OUT
+
+    def block_of(self, epoch: int) -> int:
+        """Return the number of the block of drawings that an epoch shows, both counted from 0."""
+        return epoch // self.options.repeat
+
+    def jobs(self, split: Split, samples: range, block: int = 0) -> list[Job]:
+        """Return the jobs that draw some images of a split.
+
+        Every `block` of training images has others.
+        """
+        first, longest = (
+            _FIRST_HELD_OUT.get(split, block * self.options.images),
+            self.lengths.longest,
+        )
+        jobs = []
+        for start in range(samples.start, samples.stop, DRAWINGS_PER_JOB):
+            end = min(start + DRAWINGS_PER_JOB, samples.stop)
+            numbers = range(first + start, first + end)
+            jobs.append(Job(self.configs, numbers, self.charset, longest, self.size))
+        return jobs
+
+
+TrainingData = Dataset | DrawnData
+
+
+def _is_random(design: str) -> bool:
+    return design.partition(":")[0] == RANDOM
+
+
+def _join_lengths(configs: Sequence[GeneratorConfig]) -> Lengths:
+    shortest = min(config.text_kind[1].shortest for config in configs)
+    return Lengths(shortest, max(config.text_kind[1].longest for config in configs))
+
+
+def _choose_size(
+    options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str
+) -> InputSize:
+    """Return the size of the network's input.
+
+    The options come first, then the preset's, then what prepare would choose. Where the preset
+    keeps the aspect of images, the size in the options is the height and the largest width.
+    """
+    of_preset = PRESETS[preset].size
+    if of_preset is not None:
+        width, height = options.size or (of_preset.width, of_preset.height)
+        step = of_preset.step
+        if step is not None:
+            step = max(1, step * height // of_preset.height)
+        return InputSize(height, width, options.channels or of_preset.channels, step)
+    chosen = PrepareConfig(preset=preset, size=options.size, channels=options.channels)
+    if options.size is not None and options.channels is not None:
+        return chosen.input_size(GENERATED)  # of which nothing is taken
+    kind = survey(_draw(configs, number).image for number in range(MAX_SURVEYED))
+    assert kind is not None, "every drawing can be read"
+    return chosen.input_size(derive_size(kind, _join_lengths(configs).longest))
+
+
+def _draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
+    return drawer_of(configs[number % len(configs)]).draw(number)
+
+
+def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L)."""
+    drawings = [_draw(job.configs, number) for number in job.numbers]
+    pixels = [to_array(drawing.image, job.size) for drawing in drawings]
+    return pixels, job.charset.encode([drawing.text for drawing in drawings], job.longest)

@@ -1,0 +1,251 @@
+"""The trainer: one step and one epoch, and the state that a checkpoint keeps."""
+
+import copy
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs
+from captcha_ocr.inference.model_folder import find_model_folder
+from captcha_ocr.network.device import choose_precision, peak_memory
+from captcha_ocr.network.resnet import ResNet18, to_device
+from captcha_ocr.network.transfer import blend_weights, copy_matching_weights
+from captcha_ocr.network.weights import load_model
+from captcha_ocr.system.console import ProgressBar
+from captcha_ocr.training.samples.augment import augment, change_views
+from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.step.batch_split import BatchSplit, count_parts
+from captcha_ocr.training.step.cuda_graph import CudaGraph
+from captcha_ocr.training.step.objective import Objective
+from captcha_ocr.training.step.optim import Optimization
+from captcha_ocr.training.step.progress import EpochMetrics, Progress, RunningMetrics
+
+_ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
+
+
+class Trainer:
+    """Train a network: what a run keeps from step to step.
+
+    start: the weights that it starts from, where they count in its result; else empty.
+    """
+
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        config: TrainConfig,
+        partition: BatchPartition,
+        init: Path | None = None,
+    ) -> None:
+        self.config, self.partition = config, partition
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            model = ResNet18(model_config)
+        if init is not None:
+            copy_matching_weights(load_model(find_model_folder(init)), model)
+        self.model = to_device(model, self.device)
+        self.start: dict[str, Tensor] = {}
+        if config.start_images:
+            self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.partition.group.broadcast(self.start.values())
+        precision = choose_precision(config.precision, self.device)
+        self.objective = Objective(config, precision, model_config.class_names, self.device)
+        self.optimization = Optimization(self.model, config, precision, self.total_steps)
+        self.progress, self.metrics = Progress(), EpochMetrics(self.device)
+        self.distribute(self.model)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        return self.partition.group.device
+
+    @property
+    def epochs(self) -> int | None:
+        """The number of epochs at most; None until early stopping."""
+        return derive_epochs(self.config, self.partition.total)
+
+    @property
+    def total_steps(self) -> int:
+        """The steps of all epochs; 0 where early stopping alone ends the run."""
+        return (self.epochs or 0) * self.partition.steps
+
+    @property
+    def frozen_steps(self) -> int:
+        """In so many steps only the classifier learns: it is new, and the convolutions are not."""
+        return round(self.config.frozen * (self.epochs or 1) * self.partition.steps)
+
+    def distribute(self, network: nn.Module) -> None:
+        """Train `network`, which is the model or its wrapper for several processes.
+
+        A process that is alone trains it in threads on the CPU, and as one graph on a GPU.
+        """
+        is_alone, parts = self.partition.group.world_size == 1, 1
+        if is_alone:
+            parts = count_parts(self.device, self.config.batch_size)
+        self.split = BatchSplit(network, parts)
+        # CTC of columns and the scaler of fp16 wait for the device, which a graph cannot.
+        waits = self.config.loss == "ctc" or self.optimization.scaler.is_enabled()
+        self.graph: CudaGraph | None = None
+        if is_alone and self.device.type == "cuda" and not waits:
+            self.graph = CudaGraph(self.optimization.optimizer)
+
+    def copy_for_trial(self) -> "Trainer":
+        """Return a trainer of a copy of the network, whose steps leave this one as it is."""
+        trial = copy.copy(self)
+        trial.model = copy.deepcopy(self.model)
+        trial.optimization = Optimization(
+            trial.model, self.config, self.objective.precision, self.total_steps
+        )
+        trial.distribute(trial.model)
+        return trial
+
+    def result(self) -> ResNet18:
+        """Return the model that is validated and kept.
+
+        Its weights are the mean of those that were learnt and of those that it started from, which
+        count as `start_images` images (Wortsman et al. 2021, arXiv:2109.01903). It is the model
+        itself where they do not count.
+        """
+        if not self.start:
+            return self.model
+        model = copy.deepcopy(self.model)
+        share = self.config.start_images / (self.config.start_images + self.partition.total)
+        blend_weights(model, self.start, share)
+        return model
+
+    def generator(self, number: int) -> torch.Generator:
+        """Return a CPU generator that follows from the seed, a number and the rank alone.
+
+        So a checkpoint keeps no generator's state: a resumed run draws the same numbers.
+        """
+        # torch uses the low 32 bits of the seed alone; the factor spreads the ranks over them.
+        seed = self.config.seed * 1_000_003 + number + self.partition.group.rank * 2_654_435_761
+        return torch.Generator().manual_seed(seed)
+
+    def run_epoch(
+        self, training: Batches, quiet: bool, between_steps: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        """Train on all images once, or on those that a resumed epoch has left.
+
+        Returns the row of metrics of the epoch.
+        """
+        progress, partition, metrics = self.progress, self.partition, self.metrics
+        self.model.train()
+        interval = max(1, partition.steps // _ROWS_PER_EPOCH)
+        generator = self.generator(progress.epoch)
+        batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
+        total = f"/{self.epochs}" if self.epochs else ""
+        before = time.perf_counter()
+        with ProgressBar(f"epoch {progress.epoch + 1}{total}", quiet) as bar:
+            for images, labels in islice(batches, partition.steps - progress.batch):
+                loss, wrong = self.step(images, labels, partition.global_batch_size(progress.batch))
+                self.optimization.end_step()
+                progress.step += 1
+                progress.batch += 1
+                ends_interval = progress.batch % interval == 0 or progress.batch == partition.steps
+                if ends_interval:
+                    loss.item()  # waits for the device, so that its time counts
+                elapsed = time.perf_counter() - before
+                before += elapsed
+                progress.seconds += elapsed
+                metrics.recent.add(loss, wrong, elapsed)
+                if ends_interval:
+                    recent = metrics.end_interval(self.partition.group)
+                    progress.rows.append({"by": "step", **self._row(recent)})
+                # Twice a second: besides the rows of metrics the only waits for the device.
+                if bar.wants_note():
+                    bar.note(str(metrics))
+                images_done = min(partition.total, progress.batch * partition.batch_size)
+                bar.show(images_done, partition.total)
+                between_steps()
+        return self._row(metrics.epoch)
+
+    def step(self, images: Tensor, labels: Tensor, global_batch: int) -> tuple[Tensor, Tensor]:
+        """Take one optimiser step on some of the `global_batch` images of all processes.
+
+        images: (B, C, H, W) uint8. labels: (B, L). Returns the mean loss, and which characters were
+        wrong (B, L); the next step may overwrite them.
+        """
+        images, targets = self._augment(images, labels)
+        if self.graph is None or self.progress.step < self.frozen_steps:
+            return self._update(images, targets, labels, global_batch)
+        return self.graph(self._update, images, targets, labels, global_batch)
+
+    def _augment(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the images as this step shows them, and their targets.
+
+        Targets are class ids (B, L) or probabilities (B, L, K).
+        """
+        if not self.config.augment:
+            return images, labels
+        seed = int(torch.randint(2**62, (1,), generator=self.generator(self.progress.step)))
+        generator = torch.Generator(self.device).manual_seed(seed)
+        if self.config.loss == "ctc":
+            return change_views(images, generator), labels
+        return augment(images, labels, self.model.config.classes, generator)
+
+    def _update(
+        self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int
+    ) -> tuple[Tensor, Tensor]:
+        """Take the step on images that are augmented, with their targets."""
+        # DistributedDataParallel averages the gradients of processes that may have unequal numbers
+        # of images.
+        share = torch.full((), self.partition.group.world_size / global_batch, device=self.device)
+        weight = self.optimization.scaler.scale(share)
+        self.optimization.optimizer.zero_grad(set_to_none=True)
+        work = partial(self.objective.compute_gradients, weight=weight)
+        totals, classes = self.split.backward(work, images, targets)
+        if self.progress.step < self.frozen_steps:
+            for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
+                parameter.grad = None
+        self.optimization.step()
+        return torch.stack(totals).sum() / len(labels), torch.cat(classes) != labels
+
+    def end_epoch(self, validation_loss: float = 0.0) -> None:
+        """Count the epoch as done, and update a schedule that depends on the validation loss."""
+        self.optimization.end_epoch(validation_loss)
+        self.progress.epoch += 1
+        self.progress.batch = 0
+        self.metrics = EpochMetrics(self.device)
+
+    def count_seconds(self, seconds: float) -> None:
+        """Count time that the training has spent outside of its steps."""
+        self.progress.seconds += seconds
+        self.metrics.recent.seconds += seconds
+
+    def state(self) -> dict[str, Any]:
+        """Return everything but weights, optimiser tensors and progress, as JSON types."""
+        return {
+            "steps": self.total_steps,
+            "steps_per_epoch": self.partition.steps,
+            **self.optimization.state(),
+            "epoch": self.metrics.epoch.state(),
+            "recent": self.metrics.recent.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Invert `state`."""
+        self.optimization.restore(state)
+        self.metrics.epoch.restore(state["epoch"])
+        if self.partition.group.is_main:  # the main process alone has written its recent sums
+            self.metrics.recent.restore(state["recent"])
+
+    def _row(self, metrics: RunningMetrics) -> dict[str, Any]:
+        """Return a row of metrics; waits for the device."""
+        images = metrics.images.item()
+        return {
+            "epoch": self.progress.epoch + 1,
+            "step": self.progress.step,
+            "seconds": self.progress.seconds,
+            "training_loss": metrics.loss.item() / images,
+            "training_exact": metrics.exact.item() / images,
+            "learning_rate": self.optimization.optimizer.param_groups[0]["lr"],
+            "images_per_s": images / metrics.seconds,
+            **peak_memory(self.device),
+        }

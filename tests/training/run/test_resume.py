@@ -1,0 +1,218 @@
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib
+import pytest
+from conftest import naming, weights
+
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.run import recorder
+from captcha_ocr.training.samples.blocks import DrawnBlocks
+from captcha_ocr.training.samples.partition import BatchPartition
+
+from ..conftest import rows_of
+
+DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
+
+
+def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
+    """Train until a signal comes at this step."""
+    with monkeypatch.context() as context:
+        context.setattr(
+            ProcessGroup,
+            "agree_on_signal",
+            lambda _, __, now: signal.SIGTERM if now == step else None,
+        )
+        with pytest.raises(SystemExit, match="143"):
+            learn(out, **options)
+
+
+WAYS = {
+    "one cycle, Muon": {"optimizer": "muon"},
+    "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
+    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, monkeypatch, way):
+    options, whole, stopped = {"epochs": 3, **WAYS[way]}, tmp_path / "whole", tmp_path / "stopped"
+    learn(whole, **options)
+    for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
+        stop_at(step, monkeypatch, learn, stopped, **options)
+        assert (
+            json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
+        )
+    learn(stopped, **options)
+    for name in ("best", "last"):
+        assert weights(stopped / name) == weights(whole / name)
+    of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
+    for by in ("step", "epoch"):
+        assert [row | of_time for row in rows_of(stopped, by)] == [
+            row | of_time for row in rows_of(whole, by)
+        ]
+
+
+def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
+    learn, drawings, tmp_path, monkeypatch
+):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    options = {"draw": drawings, "epochs": 5}  # of 3 steps each
+    learn(whole, **{**options, "draw": replace(drawings, workers=2)})
+    for step in (2, 6, 7, 13):  # in a block, between two, and in the last
+        stop_at(step, monkeypatch, learn, stopped, **options)
+    learn(stopped, **options)
+    for name in ("best", "last"):
+        assert weights(stopped / name) == weights(whole / name)
+    one, other = (
+        json.loads((run / "run.json").read_bytes())["finished"] | {"seconds": 0}
+        for run in (whole, stopped)
+    )
+    assert one == other
+    assert multiprocessing.active_children() == []
+
+
+def test_a_signal_is_noticed_while_images_are_drawn(learn, drawings, tmp_path, monkeypatch):
+    real = DrawnBlocks.wait
+
+    def slow(batches, seconds):
+        if batches.wanted == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 1
+        return real(batches, seconds)
+
+    with monkeypatch.context() as context:
+        context.setattr(DrawnBlocks, "wait", slow)
+        with pytest.raises(SystemExit, match="143"):
+            learn(tmp_path / "run", draw=drawings, epochs=4)
+    assert (
+        json.loads((tmp_path / "run" / "last" / "state.json").read_bytes())["progress"]["epoch"]
+        == 2
+    )
+    assert learn(tmp_path / "run", draw=drawings, epochs=4).epochs == 4
+
+
+def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(
+    learn, drawings, tmp_path
+):
+    out = tmp_path / "run"
+    learn(out, draw=drawings, epochs=1)
+    assert learn(out, draw=replace(drawings, workers=2), epochs=3).epochs == 3
+    for changes, named in (
+        ({"repeat": 1}, ["--repeat: 2 -> 1"]),
+        (
+            {"images": 30, "charset": "0123"},
+            ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"],
+        ),
+        ({"length": "2-3", "fonts": (DEJAVU,)}, ["--length: 2 -> 2-3", "--fonts: "]),
+    ):
+        with pytest.raises(UsageError, match=naming(out, "`force`", *named)):
+            learn(out, draw=replace(drawings, **changes), epochs=3)
+    with pytest.raises(UsageError, match=naming("--seed: 0 -> 1")) as refusal:
+        learn(out, draw=drawings, epochs=3, seed=1)
+    assert "other images" not in str(refusal.value)
+    with pytest.raises(UsageError, match=naming("--draw: captcha -> unset")):
+        learn(out, epochs=3)
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "plateau"])
+def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys, schedule):
+    out, options = tmp_path / "run", {"schedule": schedule, "patience": 100}
+    learn(out, epochs=2, **options)
+    before = rows_of(out)
+    assert learn(out, epochs=4, quiet=False, **options).epochs == 4
+    assert str(out / "last") in capsys.readouterr().err
+    learn(tmp_path / "whole", epochs=4, **options)
+    assert rows_of(out)[:2] == before
+    rates, expected = (
+        [row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole")
+    )
+    assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    with pytest.raises(UsageError, match=naming("epochs", "`force`")):
+        learn(out, epochs=3, **options)
+
+
+def test_a_best_model_newer_than_the_checkpoint_counts(learn, run, tmp_path, monkeypatch):
+    real = recorder.save_last
+    with (
+        monkeypatch.context() as context
+    ):  # stopped between writing best and last, in the second epoch
+        context.setattr(
+            recorder,
+            "save_last",
+            lambda *all_: pytest.fail("stopped") if all_[2].progress.epoch > 1 else real(*all_),
+        )
+        with pytest.raises(pytest.fail.Exception, match="stopped"):
+            learn(tmp_path)
+    newer = json.loads((tmp_path / "best" / "config.json").read_bytes())["facts"]["epoch"]
+    assert learn(tmp_path).best_epoch == newer
+    assert weights(tmp_path / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_in_a_run_that_is_replaced_is_refused(learn, copied):
+    (copied / "best" / "model.safetensors").unlink()
+    for checkpoint in (copied / "last", copied):
+        with pytest.raises(UsageError, match=naming(checkpoint, "`out`")):
+            learn(copied, resume=checkpoint, force=True)
+        assert (copied / "last" / "model.safetensors").exists()
+
+
+def test_a_checkpoint_that_was_copied_alone_goes_on_unless_its_epochs_are_done(
+    learn, run, tmp_path, capsys
+):
+    for name in ("previous", "last"):
+        shutil.copytree(run / name, tmp_path / "copied" / name)
+    with pytest.raises(UsageError, match="`epochs`"):
+        learn(tmp_path / "run", resume=tmp_path / "copied" / "last")
+    assert not (tmp_path / "run").exists()
+    learn(tmp_path / "run", resume=tmp_path / "copied" / "previous", quiet=False)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(
+        f"{tmp_path}/copied" in line and "previous" not in line for line in lines
+    )  # it has no best model
+    assert weights(tmp_path / "run" / "last") == weights(run / "last")
+
+
+def test_a_run_whose_checkpoints_are_lost_does_not_silently_start_from_nothing(learn, run, copied):
+    for lost in ("last", "previous"):
+        shutil.rmtree(copied / lost)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=naming(copied, "`resume` never", "`force`")):
+            learn(copied, epochs=3)
+        (copied / "metrics.jsonl").unlink(missing_ok=True)
+    assert weights(copied / "best") == weights(run / "best")
+    assert learn(copied, epochs=3, resume="never", force=True).epochs == 3
+
+
+def test_a_named_checkpoint_or_run_is_never_passed_over(learn, run, tmp_path, monkeypatch):
+    out, checkpoint = tmp_path / "run", run / "previous"
+    stop_at(7, monkeypatch, learn, out, resume=checkpoint)
+    finished = learn(out)  # it remembers what it began from
+    assert weights(out / "last") == weights(run / "last")
+    for resume in (checkpoint, "auto", out, out / "last"):
+        assert learn(out, resume=resume) == finished
+    for refused in (run / "last", tmp_path / "typo"):
+        with pytest.raises(UsageError, match=str(refused)):
+            learn(out, resume=refused)
+    learn(tmp_path / "other", resume=run)
+    assert weights(tmp_path / "other" / "best") == weights(run / "best")
+
+
+def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(
+    learn, run, tmp_path, monkeypatch
+):
+    checkpoint = run / "previous"
+    with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "`init`")):
+        learn(tmp_path / "run", batch_size=5, resume=checkpoint)
+    monkeypatch.setattr(
+        BatchPartition, "steps", 4
+    )  # several processes may have fewer steps, because they drop a tail
+    with pytest.raises(UsageError, match=naming(checkpoint, 5, 4)):
+        learn(tmp_path / "run", resume=checkpoint)
+    assert not (tmp_path / "run").exists()
