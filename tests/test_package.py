@@ -23,6 +23,7 @@ LAYERS = (
         "system",
         "metrics",
         "data",
+        "pictures",
         "generation",
         "inference",
         "network",
@@ -39,7 +40,7 @@ LAYERS = (
         "pyinstaller",
     ),
 )
-WITHOUT_TORCH = ("system", "data", "generation", "inference")
+WITHOUT_TORCH = ("system", "data", "pictures", "generation", "inference")
 
 
 def layer(module: str) -> str:

@@ -12,8 +12,9 @@ import torch
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import Source, to_array
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import GENERATED
 from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
@@ -44,10 +45,9 @@ def measure_speed(
     set_threads(threads)
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
-    captchas = GeneratorConfig()
+    captchas = plan_drawing(DrawingOptions())
     size = PrepareConfig(preset=preset_name).input_size(GENERATED)
-    characters, lengths = captchas.text_kind
-    charset = Charset(characters)
+    charset, lengths = Charset(captchas.charset), captchas.lengths
     drawn = [drawer_of(captchas).draw(index) for index in range(DRAWN)]
     images = torch.from_numpy(np.stack([to_array(each.image, size) for each in drawn])).to(device)
     labels = torch.from_numpy(charset.encode([each.text for each in drawn])).long().to(device)

@@ -15,9 +15,10 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.data.tables import csv_of, excerpt
 from captcha_ocr.errors import DamagedError, UsageError, check
-from captcha_ocr.generation.config import DEFAULT_DESIGN, GeneratorConfig
-from captcha_ocr.generation.drawing import drawer_of
-from captcha_ocr.generation.fonts import manifest
+from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.fonts.catalogue import manifest
+from captcha_ocr.generation.options import WARPS
+from captcha_ocr.generation.plan import DrawingPlan
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import remove_files, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs
@@ -25,7 +26,7 @@ from captcha_ocr.version import __version__
 
 COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 IMAGES_PER_JOB = 250  # half a second of work
-WAY_OUT = "remove the folder, or choose another --out"
+WAY_OUT = "remove the folder, or choose another `out`"
 OPTIONS_FORMAT = "captcha-ocr generator"
 NAME = re.compile(r"([0-9]{5,13})-(.+)\.png")
 
@@ -42,7 +43,7 @@ class Generated(NamedTuple):
 
 
 def generate(
-    config: GeneratorConfig,
+    plan: DrawingPlan,
     out: Path,
     workers: int | None = None,
     force: bool = False,
@@ -53,9 +54,9 @@ def generate(
     Images that exist are not drawn again. progress: called with the number of images that exist and the total.
     UsageError if `out` holds something else; with `force` the files of another generate are removed first.
     """
-    options = image_options(config)
-    drawer_of(config).draw(
-        config.start
+    options = image_options(plan)
+    drawer_of(plan).draw(
+        plan.options.start
     )  # what cannot be drawn is refused before anything is written
     with writing_to(out):
         make_room(options, out, force)
@@ -64,18 +65,18 @@ def generate(
         names = find_drawn(out, options)
         missing = [
             index
-            for index in range(config.start, config.start + config.count)
+            for index in range(plan.options.start, plan.options.start + plan.options.count)
             if index not in names
         ]
         starts = range(0, len(missing), IMAGES_PER_JOB)
-        jobs = [(config, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
+        jobs = [(plan, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
         redrawn = illegible = 0
-        progress(len(names), config.count)
+        progress(len(names), plan.options.count)
         for drawn in map_jobs(write_images, jobs, workers):
             names |= {index: name for index, name, _, _ in drawn}
             redrawn += sum(again for _, _, again, _ in drawn)
             illegible += sum(left for _, _, _, left in drawn)
-            progress(len(names), config.count)
+            progress(len(names), plan.options.count)
         if missing and hasattr(os, "sync"):
             os.sync()  # once; to wait for each of 60,000 images would take minutes
         write_labels(out / LABELS_FILE, names, force)
@@ -83,19 +84,19 @@ def generate(
 
 
 def save_designs(
-    config: GeneratorConfig,
+    plan: DrawingPlan,
     path: Path,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Write the random designs of a configuration to a file, one in each line, as JSON."""
     numbers = (
-        range(config.designs)
-        if config.designs
-        else range(config.start, config.start + config.count)
+        range(plan.options.designs)
+        if plan.options.designs
+        else range(plan.options.start, plan.options.start + plan.options.count)
     )
     jobs = [
-        (config, numbers[first : first + IMAGES_PER_JOB])
+        (plan, numbers[first : first + IMAGES_PER_JOB])
         for first in range(0, len(numbers), IMAGES_PER_JOB)
     ]
     lines: list[str] = []
@@ -105,10 +106,10 @@ def save_designs(
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def find_designs(job: tuple[GeneratorConfig, Sequence[int]]) -> list[str]:
+def find_designs(job: tuple[DrawingPlan, Sequence[int]]) -> list[str]:
     """Return some random designs as lines of JSON."""
-    config, numbers = job
-    return [drawer_of(config).document(number) for number in numbers]
+    plan, numbers = job
+    return [drawer_of(plan).random_document(number) for number in numbers]
 
 
 def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
@@ -117,7 +118,7 @@ def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     labels = csv_of([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
-        way_out = "choose another --out, or replace it with --force"
+        way_out = "choose another `out`, or replace it with `force`"
         check(written is None or force, f"{path} was edited; {way_out}")
         write_atomic(path, labels)
 
@@ -133,42 +134,43 @@ def text_in(name: str) -> str:
     return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), NAME.fullmatch(name)[2])  # type: ignore[index]
 
 
-def image_options(config: GeneratorConfig) -> dict[str, Any]:
-    """Return the options that determine the images as JSON types, for generator.json; they name every font."""
-    drawer = drawer_of(config)
-    charset, lengths = config.text_kind
-    options: dict[str, Any] = {
+def image_options(plan: DrawingPlan) -> dict[str, Any]:
+    """Return the options that determine the images as JSON types, for generator.json.
+
+    They name every font.
+    """
+    options = plan.options
+    document: dict[str, Any] = {
         "format": OPTIONS_FORMAT,
-        "count": config.count,
-        "start": config.start,
+        "count": options.count,
+        "start": options.start,
+        "seed": options.seed,
+        "charset": plan.charset,
+        "length": str(plan.lengths),
+        "renderer": options.renderer,
     }
-    options |= {
-        "seed": config.seed,
-        "charset": charset,
-        "length": str(lengths),
-        "renderer": config.renderer,
-    }
-    if config.renderer == "package":
-        options["captcha"] = version("captcha")
+    if options.renderer == "package":
+        document["captcha"] = version("captcha")
     else:
-        options["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
-    if config.design == DEFAULT_DESIGN:
-        options["warp"] = config.warp
-    if config.document:
-        options["design"] = json.loads(config.document)
+        document["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
+    if options.design in WARPS:
+        document["warp"] = WARPS[options.design]
+    if plan.document:
+        document["design"] = json.loads(plan.document)
+    elif options.is_saved:
+        document["design"] = plan.digest
     else:
-        options["design"] = [config.design, config.designs]
-    if config.is_saved:
-        options["design"] = config.digest
-    return {**options, "fonts": manifest(drawer.faces)}
+        document["design"] = [options.design, options.designs]
+    document["fonts"] = manifest(drawer_of(plan).faces)
+    return document
 
 
 def write_images(
-    job: tuple[GeneratorConfig, Path, Sequence[int]],
+    job: tuple[DrawingPlan, Path, Sequence[int]],
 ) -> list[tuple[int, str, int, bool]]:
     """Draw and write the images of one job; return the number and name of each, and how its drawing went."""
-    config, out, indices = job
-    drawer, written = drawer_of(config), []
+    plan, out, indices = job
+    drawer, written = drawer_of(plan), []
     for index in indices:
         drawn = drawer.draw(index)
         stream = io.BytesIO()
@@ -186,19 +188,19 @@ def make_room(options: dict[str, Any], out: Path, force: bool) -> None:
         candidates = (out / file for file in [LABELS_FILE, *find_images(out).images])
         foreign = next((path for path in candidates if path.exists()), None)
         if foreign is not None:
-            raise UsageError(f"{foreign} was not written by generate; choose another --out")
+            raise UsageError(f"{foreign} was not written by generate; choose another `out`")
         return
     try:
         old = read_json(options_path)
     except DamagedError as error:
         raise DamagedError(f"{error}; {WAY_OUT}") from None
     if old.get("format") != OPTIONS_FORMAT:
-        raise UsageError(f"{options_path} was not written by generate; choose another --out")
+        raise UsageError(f"{options_path} was not written by generate; choose another `out`")
     changed = changes(old, options)
     if not changed:
         return
     if not force:
-        way_out = "choose another --out, or replace them with --force"
+        way_out = "choose another `out`, or replace them with `force`"
         raise UsageError(
             f"{out} holds images made with other options ({', '.join(changed)}); {way_out}"
         )

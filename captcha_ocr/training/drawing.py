@@ -16,9 +16,10 @@ from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derived_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
-from captcha_ocr.generation.config import RANDOM, GeneratorConfig
-from captcha_ocr.generation.drawing import Drawn, drawer_of
+from captcha_ocr.generation.drawer import Drawn, drawer_of
 from captcha_ocr.generation.folder import image_options
+from captcha_ocr.generation.options import RANDOM, DrawingOptions
+from captcha_ocr.generation.plan import DrawingPlan, plan_drawing
 from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
@@ -35,7 +36,7 @@ DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that
 class Job(NamedTuple):
     """Some images that one worker draws; the designs take turns."""
 
-    configs: tuple[GeneratorConfig, ...]
+    plans: tuple[DrawingPlan, ...]
     numbers: range
     charset: Charset
     longest: int
@@ -50,7 +51,7 @@ class DrawnData:
     """
 
     options: DrawOptions
-    configs: tuple[GeneratorConfig, ...]
+    plans: tuple[DrawingPlan, ...]
     charset: Charset
     size: InputSize
 
@@ -62,24 +63,24 @@ class DrawnData:
         """
         lengths = None if options.length is None else Lengths.parse(options.length)
         any_random = any(map(is_random, options.designs))
-        configs = tuple(
-            GeneratorConfig(
-                design=design,
-                lengths=lengths,
-                charset=options.charset,
-                fonts=options.fonts if is_random(design) or not any_random else (),
-                seed=training.seed,
+        plans = tuple(
+            plan_drawing(
+                DrawingOptions(
+                    design=design,
+                    lengths=lengths,
+                    charset=options.charset,
+                    fonts=options.fonts if is_random(design) or not any_random else (),
+                    seed=training.seed,
+                )
             )
             for design in options.designs
         )
-        charset = find_charset(
-            [config.text_kind[0] for config in configs], None, options.case_sensitive
-        )
+        charset = find_charset([plan.charset for plan in plans], None, options.case_sensitive)
         check(
             len(charset) > 1,
             f"--charset {charset.characters} has one character, so there is nothing to learn",
         )
-        return cls(options, configs, charset, input_size(options, configs, training.preset))
+        return cls(options, plans, charset, input_size(options, plans, training.preset))
 
     @property
     def name(self) -> str:
@@ -88,12 +89,12 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        return lengths_of(self.configs)
+        return lengths_of(self.plans)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What is drawn, as JSON types, without the number of drawings and the size of the input."""
-        first, *others = (image_options(config) for config in self.configs)
+        first, *others = (image_options(plan) for plan in self.plans)
         of_image = {name: value for name, value in first.items() if name not in ("count", "start")}
         of_image["look"] = sha256(
             to_json({"look": of_image.pop("design"), **({"others": others} if others else {})})
@@ -124,7 +125,7 @@ class DrawnData:
         ends = [min(start + DRAWINGS_PER_JOB, samples.stop) for start in starts]
         longest = self.lengths.longest
         return [
-            Job(self.configs, range(first + start, first + end), self.charset, longest, self.size)
+            Job(self.plans, range(first + start, first + end), self.charset, longest, self.size)
             for start, end in zip(starts, ends, strict=True)
         ]
 
@@ -137,15 +138,15 @@ def is_random(design: str) -> bool:
     return design.partition(":")[0] == RANDOM
 
 
-def lengths_of(configs: Sequence[GeneratorConfig]) -> Lengths:
+def lengths_of(plans: Sequence[DrawingPlan]) -> Lengths:
     """Return the lengths of all texts that are drawn."""
-    all_lengths = [config.text_kind[1] for config in configs]
+    all_lengths = [plan.lengths for plan in plans]
     return Lengths(
         min(some.shortest for some in all_lengths), max(some.longest for some in all_lengths)
     )
 
 
-def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str) -> InputSize:
+def input_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str) -> InputSize:
     """Return the size of the network's input: the options first, then the preset's, then what prepare would choose.
 
     Where the preset keeps the aspect of images, the size in the options is the height and the largest width.
@@ -163,18 +164,18 @@ def input_size(options: DrawOptions, configs: Sequence[GeneratorConfig], preset:
     )
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
-    kind = survey(draw(configs, number).image for number in range(MAX_SURVEYED))
+    kind = survey(draw(plans, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derived_size(kind, lengths_of(configs).longest))
+    return chosen.input_size(derived_size(kind, lengths_of(plans).longest))
 
 
-def draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
+def draw(plans: Sequence[DrawingPlan], number: int) -> Drawn:
     """Draw an image; the designs take turns."""
-    return drawer_of(configs[number % len(configs)]).draw(number)
+    return drawer_of(plans[number % len(plans)]).draw(number)
 
 
 def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
     """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L) of the texts."""
-    drawn = [draw(job.configs, number) for number in job.numbers]
+    drawn = [draw(job.plans, number) for number in job.numbers]
     pixels = [to_array(each.image, job.size) for each in drawn]
     return pixels, job.charset.encode([each.text for each in drawn], job.longest)

@@ -14,9 +14,9 @@ from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 from captcha_ocr.config import TrainConfig
 from captcha_ocr.metrics import Scores
+from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"  # also for the colour-blind (Okabe and Ito 2008)
 MAX_MARKED = 40  # epochs; the points of more make one thick line

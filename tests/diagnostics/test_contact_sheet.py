@@ -17,7 +17,7 @@ from captcha_ocr.diagnostics.contact_sheet import (
     width_of,
     wrap,
 )
-from captcha_ocr.system.fonts import fonts_for
+from captcha_ocr.pictures.script_fonts import fonts_for
 
 
 def picture(path, size, colour):

@@ -8,8 +8,8 @@ from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Area, Mask, operator
 from captcha_ocr.generation.operators.under import blurred
-from captcha_ocr.generation.rasters import LADDER, raster
-from captcha_ocr.generation.values import Number
+from captcha_ocr.generation.operators.values import Number
+from captcha_ocr.generation.rendering.rasters import LADDER, raster
 
 LETTERS = string.ascii_letters + string.digits
 DRAWN_AT = LADDER[0]  # pixels: these glyphs are kept already

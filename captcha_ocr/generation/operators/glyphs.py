@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Mask, operator
-from captcha_ocr.generation.values import Flag, Number, Word
+from captcha_ocr.generation.operators.values import Flag, Number, Word
 
 Matrix = tuple[float, float, float, float]
 

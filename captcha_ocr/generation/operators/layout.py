@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captcha_ocr.generation.operators.registry import operator
-from captcha_ocr.generation.values import Number
+from captcha_ocr.generation.operators.values import Number
 
 Shifts = NDArray[np.float64]  # of y, for each glyph; positive is down
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from captcha_ocr.generation.operators.registry import Area, Mask, operator
-from captcha_ocr.generation.values import Color, Flag, Number, Word
+from captcha_ocr.generation.operators.values import Color, Flag, Number, Word
 
 Point = tuple[float, float]
 PATHS = ("straight", "across", "upright", "bent", "bezier", "sine", "arc")

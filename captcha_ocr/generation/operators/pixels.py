@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operator
-from captcha_ocr.generation.values import Flag, Number, Word
+from captcha_ocr.generation.operators.values import Flag, Number, Word
 
 Resampling = Image.Resampling
 EDGES = ImageFilter.Kernel((3, 3), [-1, 0, -1, 0, 4, 0, -1, 0, -1], scale=1, offset=127)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from captcha_ocr.generation.values import Color, Flag, Kind, Number
+from captcha_ocr.generation.operators.values import Color, Flag, Kind, Number
 
 Stage = Literal[
     "shape", "corners", "stroke", "layout", "mark", "under", "inversion", "warp", "pixels"

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from captcha_ocr.generation.operators.glyphs import dilated
 from captcha_ocr.generation.operators.registry import Mask, operator
-from captcha_ocr.generation.values import Number, Word
+from captcha_ocr.generation.operators.values import Number, Word
 
 SHIFT = Number(-20, 20, (-3, 3), "pixels", whole=True)
 

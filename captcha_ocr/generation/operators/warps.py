@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Area, operator
-from captcha_ocr.generation.values import Number
+from captcha_ocr.generation.operators.values import Number
 
 Shifts = NDArray[np.float32]  # (2, height, width): of y and of x
 
