@@ -1,4 +1,7 @@
-"""The options of generate. They check themselves alone; `plan.py` reads the design that they name."""
+"""The options of generate.
+
+They check themselves alone; `plan.py` reads the design that they name.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -17,7 +20,7 @@ CLASSIC_WARP = "captcha:classic"
 # The designs that both renderers draw, with the warp that generator.json states.
 WARPS = {DEFAULT_DESIGN: "package", CLASSIC_WARP: "classic"}
 MIN_SIDE, MAX_SIDE = 16, 4096  # pixels
-MAX_DESIGNS = 10**6
+_MAX_DESIGNS = 10**6
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class DrawingOptions(Options):
     count: int = option(50_000, at_least=1, at_most=10**9)
     start: int = option(0, at_least=0, at_most=10**12)
     design: str = DEFAULT_DESIGN
-    designs: int | None = option(None, at_least=1, at_most=MAX_DESIGNS)
+    designs: int | None = option(None, at_least=1, at_most=_MAX_DESIGNS)
     lengths: Lengths | None = None
     charset: str | None = None
     often: str | None = None

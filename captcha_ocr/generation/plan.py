@@ -50,6 +50,11 @@ class DrawingPlan:
         return parse_design(json.loads(self.document), self.options.design)
 
     @property
+    def numbers(self) -> range:
+        """The numbers of the images."""
+        return range(self.options.start, self.options.start + self.options.count)
+
+    @property
     def kind(self) -> str:
         """What the images are like, in words."""
         if not self.document:
@@ -87,9 +92,8 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
     design = parse_design(read_document(name), name)
     design = design.with_fields(_list_changes(options, design, charset))
     canvas = design.document["canvas"]
-    width, height = (
-        canvas[side] if is_int(canvas[side], 1, MAX_AREA) else 0 for side in ("width", "height")
-    )
+    sides = (canvas["width"], canvas["height"])
+    width, height = (side if is_int(side, 1, MAX_AREA) else 0 for side in sides)
     place = "`size`" if options.width and options.height else f"{name}: canvas"
     check(
         width * height <= MAX_AREA,

@@ -16,10 +16,14 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
-    """Return for each character a font that has it: one of matplotlib's own if it can; what no font has is left out."""
+    """Return for each character a font that has it: one of matplotlib's own if it can.
+
+    What no font has is left out.
+    """
     missing = set(characters)
     own = [FontEntry(fname=findfont(name), name=name) for name in OWN_FONTS]
-    # A text that mixes letters from right to left with digits needs both in one font: DejaVu Sans then comes first.
+    # A text that mixes letters from right to left with digits needs both in one font: DejaVu Sans
+    # then comes first.
     own.sort(key=lambda font: -len(held(font, missing)))
     # The regular fonts come first. Last Resort has a box for every character.
     others = sorted(
@@ -45,7 +49,10 @@ def held(font: FontEntry, characters: set[str]) -> list[str]:
 
 
 def visible(character: str, fonts: dict[str, FontEntry]) -> str:
-    """Return what shows a character in a picture: itself (a mark on a dotted circle), or its code point."""
+    """Return what shows a character in a picture.
+
+    Itself (a mark on a dotted circle), or its code point.
+    """
     if character == " ":
         return "space"
     if not character.isprintable() or character.isspace() or character not in fonts:

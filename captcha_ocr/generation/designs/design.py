@@ -51,8 +51,8 @@ OPERATOR_MODULES = (
     pixels,
 )  # importing them fills OPERATORS
 DESIGNS = files("captcha_ocr.generation.designs")
-MAX_OPERATORS = 64
-MAX_NUMBER = 10**13  # of a random design
+_MAX_OPERATORS = 64
+_MAX_NUMBER = 10**13  # of a random design
 MAX_FILE_BYTES = 2**30
 ARITHMETIC = "0123456789+-*/=?"
 LONGEST_SUM = Lengths(4, 7)  # 1+2= to 12+34=?
@@ -66,16 +66,17 @@ class CanvasSide(Number):
         """Return a function that draws a side in pixels; 0 means that of the text."""
         if isinstance(value, str) and value != "text":
             raise UsageError(
-                f'{field} must be a whole number of {self.limits}, a range or "text", not {show(value)}'
+                f"{field} must be a whole number of {self.limits}, a range or "
+                f'"text", not {show(value)}'
             )
         return (lambda rng: 0) if value == "text" else super().parse_one(value, field)
 
 
-GLYPH_STAGES = ("shape", "corners", "stroke")  # of operators that work on single glyphs
-SIDE = (MIN_SIDE, MAX_SIDE)
+_GLYPH_STAGES = ("shape", "corners", "stroke")  # of operators that work on single glyphs
+_SIDE = (MIN_SIDE, MAX_SIDE)
 CANVAS: dict[str, Kind] = {
-    "width": CanvasSide(*SIDE, 160, "pixels", whole=True),
-    "height": CanvasSide(*SIDE, 60, "pixels", whole=True),
+    "width": CanvasSide(*_SIDE, 160, "pixels", whole=True),
+    "height": CanvasSide(*_SIDE, 60, "pixels", whole=True),
     "padding": Number(0, 500, 8, "pixels", whole=True),
     "color": Color("#ffffff", words=()),
 }
@@ -96,15 +97,20 @@ TEXT: dict[str, Kind] = {
     "overlap": Word(("over", "knock out"), "over"),
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
-TEXT_WORDS = ("length", "charset", "often", "arithmetic")  # of [text]: what is written
-SECTIONS = {"canvas": [*CANVAS], "text": [*TEXT_WORDS, *TEXT], "fonts": ["faces", "sha256", *FONTS]}
+_TEXT_WORDS = ("length", "charset", "often", "arithmetic")  # of [text]: what is written
+SECTIONS = {
+    "canvas": [*CANVAS],
+    "text": [*_TEXT_WORDS, *TEXT],
+    "fonts": ["faces", "sha256", *FONTS],
+}
 
 
 @dataclass(frozen=True)
 class Step:
     """An operator of a design with the values that it draws for each image, or for each glyph.
 
-    probability: of an image to have the operator. glyph_probability: of each of its glyphs, if it works on glyphs.
+    probability: of an image to have the operator. glyph_probability: of each of its glyphs, if it
+    works on glyphs.
     """
 
     operator: Operator
@@ -210,7 +216,8 @@ class Design:
                 parts = [document[section]]
             check(
                 bool(parts),
-                f"{place!r} is no field of {self.name}, such as text.spacing or operators.lines.count",
+                f"{place!r} is no field of {self.name}, such as text.spacing or"
+                " operators.lines.count",
             )
             parts[0][field] = value
         return parse_design(document, self.name)
@@ -228,13 +235,13 @@ def _write_sum(rng: random.Random) -> str:
 
 def parse_design(document: Mapping[str, Any], name: str) -> Design:
     """Check a document; UsageError that begins with `name` and names the field."""
-    check_names(document, [*SECTIONS, "operators", "redraw_illegible", "number"], name, "section")
+    _check_names(document, [*SECTIONS, "operators", "redraw_illegible", "number"], name, "section")
     for section, names in SECTIONS.items():
         check(
             isinstance(document.get(section, {}), Mapping),
             f"{name}: {section} must be a table: [{section}]",
         )
-        check_names(document.get(section, {}), names, f"{name}: [{section}]", "field")
+        _check_names(document.get(section, {}), names, f"{name}: [{section}]", "field")
     canvas, text, fonts = (dict(document.get(section, {})) for section in SECTIONS)
     arithmetic = text.get("arithmetic", False)
     check(
@@ -250,26 +257,26 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
     )
     number = document.get("number", 0)
     check(
-        is_int(number, 0, MAX_NUMBER),
-        f"{name}: number must be 0 to {MAX_NUMBER:,}, not {show(number)}",
+        is_int(number, 0, _MAX_NUMBER),
+        f"{name}: number must be 0 to {_MAX_NUMBER:,}, not {show(number)}",
     )
-    charset = ARITHMETIC if arithmetic else parse_charset(text.get("charset", "upper-alnum"), name)
-    often = parse_often(text.get("often", ""), charset, name)
-    lengths = LONGEST_SUM if arithmetic else parse_lengths(text.get("length", 4), name)
+    charset = ARITHMETIC if arithmetic else _parse_charset(text.get("charset", "upper-alnum"), name)
+    often = _parse_often(text.get("often", ""), charset, name)
+    lengths = LONGEST_SUM if arithmetic else _parse_lengths(text.get("length", 4), name)
     return Design(
         name=name,
         document=dict(document),
-        canvas=parse_fields(CANVAS, canvas, f"{name}: canvas"),
-        text=parse_fields(TEXT, text, f"{name}: text"),
-        fonts=parse_fields(FONTS, fonts, f"{name}: fonts"),
+        canvas=_parse_fields(CANVAS, canvas, f"{name}: canvas"),
+        text=_parse_fields(TEXT, text, f"{name}: text"),
+        fonts=_parse_fields(FONTS, fonts, f"{name}: fonts"),
         faces=parse_faces(fonts, name)[0],
         texts=Texts(charset, often, lengths, arithmetic),
         redraw_illegible=redraw,
-        steps=parse_steps(document.get("operators", []), name),
+        steps=_parse_steps(document.get("operators", []), name),
     )
 
 
-def parse_fields(
+def _parse_fields(
     kinds: Mapping[str, Kind], values: Mapping[str, Any], place: str
 ) -> dict[str, Draw]:
     """Return what draws the value of each field; a field that is left out has its default."""
@@ -279,12 +286,12 @@ def parse_fields(
     }
 
 
-def parse_steps(operators: Any, name: str) -> list[Step]:
+def _parse_steps(operators: Any, name: str) -> list[Step]:
     """Check the list of operators."""
     check(isinstance(operators, (list, tuple)), f"{name}: operators must be a list: [[operators]]")
     check(
-        len(operators) <= MAX_OPERATORS,
-        f"{name}: operators has {len(operators)}; the maximum is {MAX_OPERATORS}",
+        len(operators) <= _MAX_OPERATORS,
+        f"{name}: operators has {len(operators)}; the maximum is {_MAX_OPERATORS}",
     )
     steps = []
     for number, fields in enumerate(operators, 1):
@@ -292,18 +299,21 @@ def parse_steps(operators: Any, name: str) -> list[Step]:
         check(isinstance(fields, Mapping), f"{place} must be a table: [[operators]]")
         kind = fields.get("kind")
         check(isinstance(kind, str), f'{place} has no kind, such as kind = "lines"')
-        check_names([kind], list(OPERATORS), place, "kind")
+        _check_names([kind], list(OPERATORS), place, "kind")
         operator, place = OPERATORS[kind], f"{place} ({kind})"
-        if "glyph_probability" in fields and operator.stage not in GLYPH_STAGES:
+        if "glyph_probability" in fields and operator.stage not in _GLYPH_STAGES:
             raise UsageError(f"{place}.glyph_probability is for operators on single glyphs")
-        shares = ["probability", *(["glyph_probability"] if operator.stage in GLYPH_STAGES else [])]
-        check_names(fields, ["kind", *shares, *operator.fields], place, "field")
-        given = [parse_probability(fields.get(share, 1), f"{place}.{share}") for share in shares]
-        steps.append(Step(operator, parse_fields(operator.fields, fields, place), *given))
+        shares = [
+            "probability",
+            *(["glyph_probability"] if operator.stage in _GLYPH_STAGES else []),
+        ]
+        _check_names(fields, ["kind", *shares, *operator.fields], place, "field")
+        given = [_parse_probability(fields.get(share, 1), f"{place}.{share}") for share in shares]
+        steps.append(Step(operator, _parse_fields(operator.fields, fields, place), *given))
     return steps
 
 
-def parse_probability(probability: Any, place: str) -> float:
+def _parse_probability(probability: Any, place: str) -> float:
     """Check a probability."""
     if (
         isinstance(probability, (int, float))
@@ -315,7 +325,10 @@ def parse_probability(probability: Any, place: str) -> float:
 
 
 def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Check the names of the fonts, and return them and their sha256, which is empty where it does not matter."""
+    """Check the names of the fonts, and return them and their sha256.
+
+    The hash is empty where it does not matter.
+    """
     faces = fonts.get("faces", [])
     fine = isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces)
     check(
@@ -331,7 +344,7 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
     return tuple(faces), tuple(digests)
 
 
-def parse_charset(charset: Any, name: str) -> str:
+def _parse_charset(charset: Any, name: str) -> str:
     """Check the characters of the text."""
     named = in_words([*NAMED])
     check(
@@ -351,7 +364,7 @@ def parse_charset(charset: Any, name: str) -> str:
     return characters
 
 
-def parse_often(often: Any, charset: str, name: str) -> str:
+def _parse_often(often: Any, charset: str, name: str) -> str:
     """Check the characters that come more often than others."""
     if not isinstance(often, str):
         raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
@@ -363,12 +376,13 @@ def parse_often(often: Any, charset: str, name: str) -> str:
     return often
 
 
-def parse_lengths(length: Any, name: str) -> Lengths:
+def _parse_lengths(length: Any, name: str) -> Lengths:
     """Check the number of characters: a number, or a string such as "4-6"."""
     fine = isinstance(length, (int, str)) and not isinstance(length, bool)
     check(
         fine,
-        f'{name}: text.length must be a number such as 4 or a string such as "4-6", not {show(length)}',
+        f"{name}: text.length must be a number such as 4 or a string such as "
+        f'"4-6", not {show(length)}',
     )
     try:
         return Lengths.parse(str(length))
@@ -376,7 +390,7 @@ def parse_lengths(length: Any, name: str) -> Lengths:
         raise UsageError(f"{name}: text.length: {error}") from None
 
 
-def check_names(given: Any, known: Sequence[str], place: str, what: str) -> None:
+def _check_names(given: Any, known: Sequence[str], place: str, what: str) -> None:
     """Raise UsageError for a name that is not known, with the nearest one that is."""
     for name in given:
         if name not in known:
@@ -395,7 +409,10 @@ def design_names() -> list[str]:
 
 
 def read_document(name: str) -> dict[str, Any]:
-    """Read the document of a design of the package, or of a TOML file; UsageError that names what is wrong."""
+    """Read the document of a design of the package, or of a TOML file.
+
+    UsageError that names what is wrong.
+    """
     if name in design_names():
         return tomllib.loads((DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
     if not os.path.exists(name):
@@ -410,7 +427,10 @@ def read_document(name: str) -> dict[str, Any]:
 
 
 def read_saved(path: str) -> list[dict[str, Any]]:
-    """Read the documents of a file with one in each line, as JSON; UsageError that names the file and the line."""
+    """Read the documents of a file with one in each line, as JSON.
+
+    UsageError that names the file and the line.
+    """
     documents = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         try:

@@ -1,6 +1,7 @@
 """What is known about font files, kept between runs: a file in the user's cache folder.
 
-The cache saves time and nothing else. One that is missing, damaged, foreign or cannot be written is ignored.
+The cache saves time and nothing else. One that is missing, damaged, foreign or cannot be written is
+ignored.
 """
 
 import contextlib
@@ -62,7 +63,10 @@ class FaceCache:
         return entry[2:] if entry[:2] == [status.st_size, status.st_mtime_ns] else None
 
     def put(self, path: str, status: os.stat_result, facts: Facts) -> None:
-        """Remember the facts about a file, JSON values; not if its path is no text, which JSON cannot hold."""
+        """Remember the facts about a file, JSON values.
+
+        Not if its path is no text, which JSON cannot hold.
+        """
         with contextlib.suppress(UnicodeEncodeError):
             path.encode()
             self.entries[path] = [status.st_size, status.st_mtime_ns, *facts]

@@ -1,4 +1,7 @@
-"""Find font files, and what is worth knowing about each: its characters, and those that look alike."""
+"""Find font files, and what is worth knowing about each.
+
+Its characters, and those that look alike.
+"""
 
 import contextlib
 import csv
@@ -16,15 +19,16 @@ from captcha_ocr.system.files import open_regular, sha256
 
 __all__ = ["ALPHABET", "PAIRED", "Face", "faces_named", "find_faces", "manifest"]
 
-EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
-MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
-MAX_CASE_TWINS = (
+_EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
+_MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
+_MAX_CASE_TWINS = (
     14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
 )
-MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
-# Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the pixels that we tried
-# tells them from decorated letters. The last three are TeX's symbols, which matplotlib brings, and Zapf Dingbats.
-NO_LETTERS = re.compile(
+_MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
+# Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the
+# pixels that we tried tells them from decorated letters. The last three are TeX's symbols, which
+# matplotlib brings, and Zapf Dingbats.
+_NO_LETTERS = re.compile(
     "symbol|dingbat|wingding|webding|emoji|icons|cmsy10|cmmi10|d050000l", re.IGNORECASE
 )
 
@@ -34,15 +38,21 @@ class Face:
     """A font file; of a collection, the first font in it.
 
     path: absolute.
-    name: how a design names the face, the name of the file. If another file has this name, all but the first of them
-        get the start of their sha256 as a suffix, such as `DejaVuSans.ttf#1a2b3c4d`; the first has the least sha256.
+    name: how a design names the face, the name of the file. If another file has this name, all but
+        the first of them
+        get the start of their sha256 as a suffix, such as `DejaVuSans.ttf#1a2b3c4d`; the first has
+        the least sha256.
     family: as the font states it; may be empty.
     sha256: of the file.
-    characters: those of ALPHABET that the face has, in the order of ALPHABET. A character counts if its glyph has ink
+    characters: those of ALPHABET that the face has, in the order of ALPHABET. A character counts if
+        its glyph has ink
         and is not the box of a missing character.
-    look_alikes: sorted pairs, such as `0O`, of digits and letters that nobody can tell apart in this face if they have
-        the same size and stand on the same baseline. The first of a pair stands earlier in ALPHABET.
-    framed: whether the characters share much of their ink, such as a frame or a background around each.
+    look_alikes: sorted pairs, such as `0O`, of digits and letters that nobody can tell apart in
+        this face if they have
+        the same size and stand on the same baseline. The first of a pair stands earlier in
+        ALPHABET.
+    framed: whether the characters share much of their ink, such as a frame or a background around
+        each.
     """
 
     path: str
@@ -61,33 +71,42 @@ class Face:
     @property
     def is_unicase(self) -> bool:
         """Whether the face draws capitals for small letters."""
-        return sum(pair[0].lower() == pair[1].lower() for pair in self.look_alikes) > MAX_CASE_TWINS
+        return (
+            sum(pair[0].lower() == pair[1].lower() for pair in self.look_alikes) > _MAX_CASE_TWINS
+        )
 
     @property
     def confusions(self) -> set[str]:
-        """The look-alikes that are different letters or digits, in upper case: `xX` is none, `0o` and `0O` are one."""
+        """The look-alikes that are different letters or digits, in upper case.
+
+        `xX` is none, `0o` and `0O` are one.
+        """
         folded = {"".join(sorted(pair.upper())) for pair in self.look_alikes}
         return {pair for pair in folded if pair[0] != pair[1]}
 
     @property
     def legible(self) -> bool:
-        """Whether a person can probably read the characters: no frames, few confusions, and no font of symbols."""
-        of_letters = bool(self.characters) and not NO_LETTERS.search(self.family)
-        return of_letters and not self.framed and len(self.confusions) <= MAX_CONFUSIONS
+        """Whether a person can probably read the characters.
+
+        No frames, few confusions, and no font of symbols.
+        """
+        of_letters = bool(self.characters) and not _NO_LETTERS.search(self.family)
+        return of_letters and not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
 
 
 def find_faces(paths: Sequence[Path]) -> list[Face]:
-    """Return the faces of font files, and of folders with all folders in them, sorted by (name, sha256).
+    """Return the faces of font files, and of folders at any depth, by (name, sha256).
 
-    Without paths: the fonts that installed Python packages bring. Files with the same bytes are one face, and so are
-    named once. UsageError for a file that is no font, and for a folder without one; other files in it do not matter.
+    Without paths: the fonts that installed Python packages bring. Files with the same bytes are one
+    face, and so are named once. UsageError for a file that is no font, and for a folder without
+    one; other files in it do not matter.
     """
     with face_cache() as cache:
-        faces = [face for path in paths for face in faces_at(path, cache)]
+        faces = [face for path in paths for face in _faces_at(path, cache)]
         if not paths:
-            faces = readable(installed_fonts(), cache)
+            faces = readable(_installed_fonts(), cache)
     faces.sort(key=lambda face: (face.name, face.sha256, face.path))
-    return with_unique_names({face.sha256: face for face in reversed(faces)}.values())
+    return _with_unique_names({face.sha256: face for face in reversed(faces)}.values())
 
 
 def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
@@ -105,15 +124,18 @@ def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
 
 
 def manifest(faces: Iterable[Face]) -> list[list[str]]:
-    """Return [name, sha256] of each face: JSON values that tell later whether the fonts are the same."""
+    """Return [name, sha256] of each face.
+
+    JSON values that tell later whether the fonts are the same.
+    """
     return [[face.name, face.sha256] for face in faces]
 
 
-def faces_at(path: Path, cache: FaceCache) -> list[Face]:
+def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
     """Return the face of a file, or those of a folder; UsageError if there is none."""
     if not path.is_dir():
         try:
-            return [read_face(str(path), cache)]
+            return [_read_face(str(path), cache)]
         except FileNotFoundError:
             raise UsageError(
                 f"{path} does not exist; name a font file, or a folder of fonts"
@@ -122,8 +144,8 @@ def faces_at(path: Path, cache: FaceCache) -> list[Face]:
             raise UsageError(
                 f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
             ) from None
-    faces = readable(font_files(path), cache)
-    kinds = ", ".join(EXTENSIONS)
+    faces = readable(_font_files(path), cache)
+    kinds = ", ".join(_EXTENSIONS)
     check(bool(faces), f"{path} holds no font that can be read ({kinds}); name a folder of fonts")
     return faces
 
@@ -133,19 +155,22 @@ def readable(paths: Iterable[str], cache: FaceCache) -> list[Face]:
     faces = []
     for path in paths:
         with contextlib.suppress(OSError):
-            faces.append(read_face(path, cache))
+            faces.append(_read_face(path, cache))
     return faces
 
 
-def read_face(path: str, cache: FaceCache) -> Face:
-    """Return the face of a file, from the cache if it knows it; OSError if it cannot be read as a font."""
+def _read_face(path: str, cache: FaceCache) -> Face:
+    """Return the face of a file, from the cache if it knows it.
+
+    OSError if it cannot be read as a font.
+    """
     path = os.path.abspath(path)
     status = os.stat(path)
     facts = cache.get(path, status)
     if facts is None:
         with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_FONT_BYTES:
-                raise OSError(f"more than {MAX_FONT_BYTES:,} bytes")
+            if os.fstat(stream.fileno()).st_size > _MAX_FONT_BYTES:
+                raise OSError(f"more than {_MAX_FONT_BYTES:,} bytes")
             data = stream.read() or b""
         glyphs = examine(data)
         facts = [
@@ -160,8 +185,8 @@ def read_face(path: str, cache: FaceCache) -> Face:
     return Face(path, file_name(path), family, digest, characters, tuple(pairs.split()), framed)
 
 
-def font_files(folder: Path) -> Iterator[str]:
-    """Yield the files below a folder, also through links, that have the extension of a font and are not hidden."""
+def _font_files(folder: Path) -> Iterator[str]:
+    """Yield the font files below a folder, also through links; hidden ones are left out."""
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(parent)
@@ -171,25 +196,27 @@ def font_files(folder: Path) -> Iterator[str]:
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
-            if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
+            if name.lower().endswith(_EXTENSIONS) and not name.startswith("."):
                 yield os.path.join(parent, name)
 
 
-def installed_fonts() -> list[str]:
+def _installed_fonts() -> list[str]:
     """Return the TrueType and OpenType files of every installed Python package.
 
-    The packages of fonts on PyPI announce their files as an entry point `fonts_ttf`, matplotlib and others do not. The
-    list of installed files, RECORD, knows all of them, and no code of the packages has to run.
+    The packages of fonts on PyPI announce their files as an entry point `fonts_ttf`, matplotlib and
+    others do not. The list of installed files, RECORD, knows all of them, and no code of the
+    packages has to run.
     """
     import captcha.image
     import matplotlib
 
     # These two are found even where the lists are missing, as in a frozen program.
     paths = [os.fspath(path) for path in captcha.image.DEFAULT_FONTS]
-    paths += font_files(Path(matplotlib.get_data_path()) / "fonts" / "ttf")
+    paths += _font_files(Path(matplotlib.get_data_path()) / "fonts" / "ttf")
     for distribution in importlib.metadata.distributions():
         record = distribution.read_text("RECORD") or ""
-        # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as long.
+        # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as
+        # long.
         lines = [
             line for line in record.splitlines() if ".ttf" in line.lower() or ".otf" in line.lower()
         ]
@@ -198,8 +225,11 @@ def installed_fonts() -> list[str]:
     return paths
 
 
-def with_unique_names(faces: Iterable[Face]) -> list[Face]:
-    """Return faces sorted by name and sha256; of those with one name all but the first get a suffix."""
+def _with_unique_names(faces: Iterable[Face]) -> list[Face]:
+    """Return faces sorted by name and sha256.
+
+    Of those with one name all but the first get a suffix.
+    """
     unique: list[Face] = []
     taken: set[str] = set()
     for face in sorted(faces, key=lambda face: (face.name, face.sha256)):
@@ -209,8 +239,13 @@ def with_unique_names(faces: Iterable[Face]) -> list[Face]:
 
 
 def by_name(faces: Sequence[Face]) -> dict[str, Face]:
-    """Return the faces by their names, and by their names with a suffix, which other machines may have given them."""
-    return {suffixed(face): face for face in faces} | {face.name: face for face in faces}
+    """Return the faces by their names, and by those with a suffix.
+
+    Other machines may have given them the suffix.
+    """
+    named = {suffixed(face): face for face in faces}
+    named.update((face.name, face) for face in faces)
+    return named
 
 
 def suffixed(face: Face) -> str:
@@ -219,5 +254,8 @@ def suffixed(face: Face) -> str:
 
 
 def file_name(path: str) -> str:
-    """Return the name of a file as a text that a document can hold: bytes that are no UTF-8 become \\xff."""
+    """Return the name of a file as a text that a document can hold.
+
+    Bytes that are no UTF-8 become \\xff.
+    """
     return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")

@@ -87,7 +87,8 @@ def _check_complete(face: Face, characters: Iterable[str]) -> None:
     missing = lacking(face, characters)
     if missing:
         raise UsageError(
-            f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with `fonts`"
+            f"the font {face.name} has no glyph for {shorten(missing)!r};"
+            " choose others with `fonts`"
         )
 
 

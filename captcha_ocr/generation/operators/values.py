@@ -1,6 +1,7 @@
 """The values in a design: fixed ones, and those that are drawn for each image or glyph.
 
-Random designs are many, and to make a message takes longer than to check a value. So messages are made when needed.
+Random designs are many, and to make a message takes longer than to check a value. So messages are
+made when needed.
 """
 
 import json
@@ -18,7 +19,7 @@ Draw = Callable[[random.Random], Any]
 RGB = tuple[int, int, int]
 
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
-EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
+_EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,13 @@ class Kind(ABC):
 
     @abstractmethod
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws the value; UsageError that names the field if it is malformed."""
+        """Return a function that draws the value.
+
+        UsageError that names the field if it is malformed.
+        """
 
     def parse(self, value: Any, field: str) -> Draw:
-        """Like `parse_choice`, but also take {once = ...}, which is drawn for an image, not for each of its glyphs."""
+        """Like `parse_choice`, but also take {once = ...}, which is drawn once for an image."""
         if not (isinstance(value, dict) and "once" in value):
             return self.parse_choice(value, field)
         if len(value) > 1:
@@ -78,7 +82,10 @@ class Kind(ABC):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A number, or a range [low, high] in which every number is as likely; whole numbers if `whole`."""
+    """A number, or a range [low, high] in which every number is as likely.
+
+    Whole numbers if `whole`.
+    """
 
     low: float
     high: float
@@ -91,9 +98,10 @@ class Number(Kind):
         if isinstance(value, (list, tuple)):
             fine = len(value) == 2 and all(map(self.holds, value)) and value[0] <= value[1]
             if not fine:
-                numbers = f"{'whole ' * self.whole}numbers of {self.limits}"
+                numbers = f"{'whole numbers' if self.whole else 'numbers'} of {self.limits}"
                 raise UsageError(
-                    f"{field}: a range is [low, high], the lower number first, with {numbers}, not {show(value)}"
+                    f"{field}: a range is [low, high], the lower number first, with {numbers},"
+                    f" not {show(value)}"
                 )
             low, high = value
             if self.whole:
@@ -105,7 +113,8 @@ class Number(Kind):
                 ", {one_of = [...]}, or {once = ...} around it" if isinstance(value, dict) else ""
             )
             raise UsageError(
-                f"{field} must be {number} of {self.limits} or a range [low, high]{others}, not {show(value)}"
+                f"{field} must be {number} of {self.limits} or a range [low, high]{others},"
+                f" not {show(value)}"
             )
         return lambda rng: value
 
@@ -156,7 +165,9 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Color(Kind):
-    """A colour: #rrggbb, the colour of text or canvas, or one that is drawn by its channels or by its luminance.
+    """A colour.
+
+    #rrggbb, the colour of text or canvas, or one that is drawn by its channels or by its luminance.
 
     words: those that it may be.
     """
@@ -172,7 +183,7 @@ class Color(Kind):
             rgb = tuple(bytes.fromhex(value[1:]))
             return lambda rng: rgb
         if isinstance(value, dict) and value:
-            for channels in ({"red": BYTE, "green": BYTE, "blue": BYTE}, HUE_FIELDS):
+            for channels in ({"red": _BYTE, "green": _BYTE, "blue": _BYTE}, _HUE_FIELDS):
                 if value.keys() <= channels.keys():
                     draws = [
                         kind.parse_choice(value.get(key, kind.default), f"{field}.{key}")
@@ -181,13 +192,13 @@ class Color(Kind):
                     make = (lambda *rgb: rgb) if "red" in channels else color_of_luminance
                     return lambda rng: make(*(draw(rng) for draw in draws))
         examples = ", ".join(
-            ['"#2f4f4f"', *(f'"{word}"' for word in self.words[:1]), EXAMPLE_COLORS]
+            ['"#2f4f4f"', *(f'"{word}"' for word in self.words[:1]), _EXAMPLE_COLORS]
         )
         raise UsageError(f"{field} must be a colour such as {examples}, not {show(value)}")
 
 
-BYTE = Number(0, 255, (0, 255), whole=True)
-HUE_FIELDS = {
+_BYTE = Number(0, 255, (0, 255), whole=True)
+_HUE_FIELDS = {
     "hue": Number(-360, 360, (0, 360), "degrees"),
     "saturation": Number(0, 1, (0, 1)),
     "luminance": Number(0, 255, (0, 255)),
@@ -195,7 +206,7 @@ HUE_FIELDS = {
 
 
 def color_of_luminance(hue: float, saturation: float, luminance: float) -> RGB:
-    """Return the colour of a hue in degrees and a saturation of 0 to 1 whose luminance is the given one, 0 to 255.
+    """Return the colour of a hue in degrees, a saturation of 0 to 1 and a luminance of 0 to 255.
 
     A pure hue that is too dark is mixed with white, one that is too light is darkened.
     """

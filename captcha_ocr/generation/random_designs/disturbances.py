@@ -1,13 +1,14 @@
 """Draw, for a random design, what disturbs reading: backgrounds, marks, warps, noise and coding.
 
-Each `add_...` function appends the operators of one kind to the design. The ranges are for an image 64 pixels high.
+Each `add_...` function appends the operators of one kind to the design. The ranges are for an image
+64 pixels high.
 """
 
 from typing import Any
 
 from captcha_ocr.generation.random_designs.draft import DesignDraft, Document
 
-BACKGROUNDS = ("flat", "blobs", "gradient", "tiles")
+_BACKGROUNDS = ("flat", "blobs", "gradient", "tiles")
 
 
 def add_background(draft: DesignDraft) -> None:
@@ -25,7 +26,7 @@ def add_background(draft: DesignDraft) -> None:
         light = [max(0, low - darker), min(255, high + lighter)]
         return {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
 
-    kind = "flat" if draft.hollow else rng.choices(BACKGROUNDS, (0.58, 0.22, 0.12, 0.08))[0]
+    kind = "flat" if draft.hollow else rng.choices(_BACKGROUNDS, (0.58, 0.22, 0.12, 0.08))[0]
     draft.may_invert &= kind == "flat"
     if kind == "blobs":
         draft.add(
@@ -66,7 +67,7 @@ def add_background(draft: DesignDraft) -> None:
 def mark_fields(
     draft: DesignDraft, behind: float, faint: bool = False, items: bool = False
 ) -> Document:
-    """Draw the colour and opacity of a mark, and whether it lies behind the text, with a probability.
+    """Draw the colour and opacity of a mark, and whether it lies behind the text.
 
     items: whether its items may have colours of their own.
     """
@@ -88,7 +89,7 @@ def add_under(draft: DesignDraft) -> None:
     """Add a shadow, an extrusion, a glow, a halo, a plate or strokes."""
     rng = draft.rng
     if draft.hollow:
-        add_relief(draft)
+        _add_relief(draft)
         return
     light = draft.whole_part(0, 255)
     look: Document = {
@@ -114,8 +115,11 @@ def add_under(draft: DesignDraft) -> None:
         draft.add("strokes", count=draft.whole_part(1, 3), **look)
 
 
-def add_relief(draft: DesignDraft) -> None:
-    """Add what shows glyphs of the colour of the canvas: their edge, their shadow, both, or plates under them."""
+def _add_relief(draft: DesignDraft) -> None:
+    """Add what shows glyphs of the colour of the canvas.
+
+    Their edge, their shadow, both, or plates under them.
+    """
     rng, ground = draft.rng, draft.canvas["color"]["luminance"][0]
     light = [0, max(10, ground - 90)] if ground > 127 else [min(245, ground + 90), 255]
     look: Document = {

@@ -18,10 +18,11 @@ class DesignDraft:
         self.operators: list[Document] = []
         self.reach, self.toward = 0, 0
         self.hollow = False  # glyphs of the colour of the canvas, which what lies under them shows
-        self.may_invert = True  # of little contrast, or on a background of many colours, nobody reads inverted letters
+        # Of little contrast, or on a background of many colours, nobody reads inverted letters.
+        self.may_invert = True
 
     def chance(self, probability: float) -> bool:
-        """Tell, at random, whether something comes in that does not make the text harder to read."""
+        """Tell, at random, whether something comes in that does not disturb reading."""
         return self.rng.random() < probability
 
     def disturbs(self, probability: float) -> bool:

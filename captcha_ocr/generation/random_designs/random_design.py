@@ -1,6 +1,9 @@
-"""Draw a design at random, from the union of all operators: here its text, canvas, colours, shapes and strokes.
+"""Draw a design at random, from the union of all operators.
 
-The ranges are for an image 64 pixels high. Each `add_...` function appends the operators of one kind to a design.
+Here its text, canvas, colours, shapes and strokes.
+
+The ranges are for an image 64 pixels high. Each `add_...` function appends the operators of one
+kind to a design.
 """
 
 import random
@@ -21,15 +24,15 @@ from captcha_ocr.generation.random_designs.disturbances import (
 )
 from captcha_ocr.generation.random_designs.draft import HEIGHT, DesignDraft, Document
 
-SHARES = {"easy": 0.35, "medium": 0.4, "hard": 0.25}  # of `mixed`
-FACTORS = {"easy": 0.45, "medium": 1.0, "hard": 1.5}  # of how likely a disturbance is
+_SHARES = {"easy": 0.35, "medium": 0.4, "hard": 0.25}  # of `mixed`
+_FACTORS = {"easy": 0.45, "medium": 1.0, "hard": 1.5}  # of how likely a disturbance is
 
-MIN_WIDTH, MAX_WIDTH = 84, 360  # pixels
-SMALLEST = 0.2  # the height of a capital in shares of the canvas
-CAPITAL = 0.72  # the height of a capital in shares of the font size
-ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
+_MIN_WIDTH, MAX_WIDTH = 84, 360  # pixels
+_SMALLEST = 0.2  # the height of a capital in shares of the canvas
+_CAPITAL = 0.72  # the height of a capital in shares of the font size
+_ADVANCE = 0.62  # the width of a glyph in shares of the font size, about
 LENGTHS = {1: 1, 2: 2, 3: 4, 4: 34, 5: 26, 6: 22, 7: 6, 8: 8, 9: 1, 10: 1}  # weights
-ALPHABETS = {  # weights
+_ALPHABETS = {  # weights
     NAMED["digits"]: 20,
     NAMED["lower"]: 14,
     NAMED["upper"]: 12,
@@ -38,7 +41,7 @@ ALPHABETS = {  # weights
     NAMED["alnum"]: 13,
     ARITHMETIC: 5,
 }
-UNCLEAR = "0Oo1lIi"  # characters that many generators leave out
+_UNCLEAR = "0Oo1lIi"  # characters that many generators leave out
 CASE_TWINS = (
     "Cc",
     "Kk",
@@ -65,15 +68,18 @@ def draw_design(
     charset: str | None = None,
     lengths: Lengths | None = None,
 ) -> Document:
-    """Draw the document of a design in faces of some families; charset and lengths replace those that it would draw."""
+    """Draw the document of a design in faces of some families.
+
+    Charset and lengths replace those that it would draw.
+    """
     if level == "mixed":
-        level = rng.choices(list(SHARES), list(SHARES.values()))[0]  # type: ignore[assignment]
-    draft = DesignDraft(rng, FACTORS[level])
-    add_text(draft, families, charset, lengths)
-    add_canvas(draft)
-    add_colors(draft)
-    add_shapes(draft)
-    add_strokes(draft)
+        level = rng.choices(list(_SHARES), list(_SHARES.values()))[0]  # type: ignore[assignment]
+    draft = DesignDraft(rng, _FACTORS[level])
+    _add_text(draft, families, charset, lengths)
+    _add_canvas(draft)
+    _add_colors(draft)
+    _add_shapes(draft)
+    _add_strokes(draft)
     add_background(draft)
     add_under(draft)
     warp_first = draft.chance(0.5)
@@ -87,15 +93,18 @@ def draw_design(
     return {**sections, "operators": draft.operators, "redraw_illegible": not draft.hollow}
 
 
-def add_text(
+def _add_text(
     draft: DesignDraft,
     families: Sequence[Sequence[Face]],
     charset: str | None,
     lengths: Lengths | None,
 ) -> None:
-    """Choose characters, lengths and fonts; characters that look alike in a font are not both asked for."""
+    """Choose characters, lengths and fonts.
+
+    Characters that look alike in a font are not both asked for.
+    """
     rng, text = draft.rng, draft.text
-    weights = ALPHABETS if charset is None and lengths is None else {**ALPHABETS, ARITHMETIC: 0}
+    weights = _ALPHABETS if charset is None and lengths is None else {**_ALPHABETS, ARITHMETIC: 0}
     characters = charset or rng.choices(list(weights), list(weights.values()))[0]
     draft.fonts["per_glyph"] = draft.chance(0.4)
     several = draft.fonts["per_glyph"] or draft.chance(0.3)
@@ -109,7 +118,7 @@ def add_text(
     if any(face.is_unicase for face in chosen):
         characters = "".join(dict.fromkeys(characters.upper()))
     if charset is None and draft.chance(0.45):
-        characters = "".join(c for c in characters if c not in UNCLEAR)
+        characters = "".join(c for c in characters if c not in _UNCLEAR)
     pairs = {pair for face in chosen for pair in face.look_alikes} | set(
         CASE_TWINS if len(chosen) > 1 else ()
     )
@@ -122,11 +131,11 @@ def add_text(
     text["length"] = str(lengths)
 
 
-def add_canvas(draft: DesignDraft) -> None:
+def _add_canvas(draft: DesignDraft) -> None:
     """Choose the size of text and canvas, the spacing, and where the text stands."""
     rng, text, canvas = draft.rng, draft.text, draft.canvas
-    capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(SMALLEST, 0.9)
-    size = capital * HEIGHT / CAPITAL
+    capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(_SMALLEST, 0.9)
+    size = capital * HEIGHT / _CAPITAL
     length = int(str(text.get("length", 6)).rpartition("-")[2])
     kind = rng.choices(
         ("touching", "normal", "wide", "spread"), (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25)
@@ -139,11 +148,11 @@ def add_canvas(draft: DesignDraft) -> None:
     }[kind]
     text["spacing"] = draft.part(low, high)
     text["spread"] = kind == "spread"
-    needed = length * size * ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
+    needed = length * size * _ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
     # Most canvases are two to four times as wide as high: a long text is written smaller.
     widest = min(MAX_WIDTH, HEIGHT * draft.rng.triangular(1.5, 6, 2.5))
     if needed > widest:
-        shrunk = max(size * widest / needed, min(size, SMALLEST * HEIGHT / CAPITAL))
+        shrunk = max(size * widest / needed, min(size, _SMALLEST * HEIGHT / _CAPITAL))
         size, needed = shrunk, needed * shrunk / size
     text["size"] = [round(size, 1)] * 2
     if draft.disturbs(0.1):
@@ -153,7 +162,7 @@ def add_canvas(draft: DesignDraft) -> None:
     if kind != "spread" and draft.chance(0.4):
         canvas |= {"width": "text", "padding": rng.randint(1, 24)}
     else:
-        canvas["width"] = round(min(MAX_WIDTH, max(MIN_WIDTH, needed * draft.number(1.0, 1.4))))
+        canvas["width"] = round(min(MAX_WIDTH, max(_MIN_WIDTH, needed * draft.number(1.0, 1.4))))
     if draft.chance(0.4):
         text["x"] = [0, 1] if draft.chance(0.5) else draft.number(0, 1)
     if draft.chance(0.4):
@@ -162,14 +171,17 @@ def add_canvas(draft: DesignDraft) -> None:
         text["align"] = "middle"
 
 
-def add_colors(draft: DesignDraft) -> None:
-    """Choose the colours of canvas and text: dark on light, light on dark, between, of different hues alone, or any."""
+def _add_colors(draft: DesignDraft) -> None:
+    """Choose the colours of canvas and text.
+
+    Dark on light, light on dark, between, of different hues alone, or any.
+    """
     rng, text = draft.rng, draft.text
     polarity = rng.choices(
         ("dark", "light", "middle", "hue", "any"), (0.61, 0.16, 0.06, 0.03, 0.14)
     )[0]
     if polarity == "any":
-        add_any_colors(draft)
+        _add_any_colors(draft)
         return
     gap = rng.randint(35, 60) if draft.disturbs(0.10) else rng.randint(70, 220)
     if polarity == "hue":
@@ -187,8 +199,8 @@ def add_colors(draft: DesignDraft) -> None:
             "middle": rng.randint(90, 165),
         }[polarity]
         sign = -1 if polarity == "dark" or (polarity == "middle" and draft.chance(0.5)) else 1
-        draft.canvas["color"] = color_near(draft, ground, 0.35)
-        text["color"] = color_near(draft, min(255, max(0, ground + sign * gap)), 0.9)
+        draft.canvas["color"] = _color_near(draft, ground, 0.35)
+        text["color"] = _color_near(draft, min(255, max(0, ground + sign * gap)), 0.9)
     # A background may come closer to the colour of the text by so much.
     draft.reach = 15 if polarity == "hue" else gap // 4
     draft.toward = 0 if polarity == "hue" else sign
@@ -203,8 +215,11 @@ def add_colors(draft: DesignDraft) -> None:
         text["opacity"] = [draft.number(0.6, 1) if gap > 100 else 0.9, 1]
 
 
-def add_any_colors(draft: DesignDraft) -> None:
-    """Choose a strong colour for the canvas, and for the glyphs any that are lighter or darker, often each its own."""
+def _add_any_colors(draft: DesignDraft) -> None:
+    """Choose a strong colour for the canvas, and lighter or darker ones for the glyphs.
+
+    Each glyph often has its own.
+    """
     ground, gap = draft.rng.randint(0, 255), draft.rng.randint(40, 90)
     darker, lighter = [0, max(0, ground - gap)], [min(255, ground + gap), 255]
     sides = [
@@ -221,7 +236,7 @@ def add_any_colors(draft: DesignDraft) -> None:
     draft.may_invert = False
 
 
-def color_near(draft: DesignDraft, luminance: int, saturation: float) -> Document:
+def _color_near(draft: DesignDraft, luminance: int, saturation: float) -> Document:
     """Draw a colour of about a luminance: one hue or any, grey in a third of the cases."""
     hue = [0, 360] if draft.chance(0.5) else draft.rng.randrange(360)
     strength = 0 if draft.chance(0.35) else draft.number(0.1, 1) * saturation
@@ -232,7 +247,7 @@ def color_near(draft: DesignDraft, luminance: int, saturation: float) -> Documen
     return {"hue": hue, "saturation": round(strength, 3), "luminance": [low, high]}
 
 
-def add_shapes(draft: DesignDraft) -> None:
+def _add_shapes(draft: DesignDraft) -> None:
     """Add what moves, turns and scales glyphs."""
     rng = draft.rng
     if draft.chance(0.7):
@@ -263,8 +278,11 @@ def add_shapes(draft: DesignDraft) -> None:
         draft.add("wave", height=draft.number(0.1, 0.5), period=draft.number(2, 8))
 
 
-def add_strokes(draft: DesignDraft) -> None:
-    """Add what changes the strokes of glyphs: one thing at most, since two leave little of a glyph."""
+def _add_strokes(draft: DesignDraft) -> None:
+    """Add what changes the strokes of glyphs.
+
+    One thing at most, since two leave little of a glyph.
+    """
     if draft.hollow:
         return
     kinds: dict[str, tuple[float, Callable[[], Document]]] = {

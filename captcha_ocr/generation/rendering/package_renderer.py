@@ -15,7 +15,7 @@ _package: Any = captcha.image  # its attribute `secrets` is replaced while it dr
 
 
 class _SeededSecrets:
-    """A replacement of the module `secrets` in `captcha.image` that draws from a given random generator."""
+    """The module `secrets` for `captcha.image`, from a given random generator."""
 
     def __init__(self, rng: random.Random) -> None:
         self.randbelow = rng.randrange
@@ -26,8 +26,9 @@ class _SeededSecrets:
 class _ClassicCaptcha(captcha.image.ImageCaptcha):
     """The captchas of captcha 0.3 to 0.7.0.
 
-    Version 0.7.1 replaced `w * uniform(low, high)` by `w * u * (high - low) + low`, which weakens the warp, and lets
-    the noise arc end anywhere to the right of the first fifth instead of in the last fifth. This class reverts both.
+    Version 0.7.1 replaced `w * uniform(low, high)` by `w * u * (high - low) + low`, which weakens
+    the warp, and lets the noise arc end anywhere to the right of the first fifth instead of in the
+    last fifth. This class reverts both.
     """
 
     @staticmethod

@@ -8,18 +8,18 @@ from PIL import Image, ImageFont
 
 from captcha_ocr.generation.operators.registry import Mask
 
-KEPT_FONTS, KEPT_GLYPHS = 512, 50_000  # in each process: up to 130 MB of glyphs
-# The sizes in which glyphs are drawn if their size comes from a range; they are then shrunk. One size for most keeps
-# FreeType's part small where there are hundreds of fonts.
+_KEPT_FONTS, _KEPT_GLYPHS = 512, 50_000  # in each process: up to 130 MB of glyphs
+# The sizes in which glyphs are drawn if their size comes from a range; they are then shrunk. One
+# size for most keeps FreeType's part small where there are hundreds of fonts.
 LADDER = (80, 160, 320, 640)
 
 
 class Raster(NamedTuple):
     """A glyph in one font and size.
 
-    image, mask: its ink, in mode L and as (height, width); empty for a blank. middle: of the ink, (x, y) in pixels from
-    the pen's place on the baseline. cell: (width, height) from the pen's place and the top of the line to the end of
-    the ink.
+    image, mask: its ink, in mode L and as (height, width); empty for a blank. middle: of the ink,
+    (x, y) in pixels from the pen's place on the baseline. cell: (width, height) from the pen's
+    place and the top of the line to the end of the ink.
     """
 
     image: Image.Image
@@ -28,15 +28,15 @@ class Raster(NamedTuple):
     cell: tuple[int, int]
 
 
-@lru_cache(maxsize=KEPT_FONTS)
+@lru_cache(maxsize=_KEPT_FONTS)
 def load_font(path: str, size: int) -> ImageFont.FreeTypeFont:
     """Load a font at a size in pixels."""
     return ImageFont.truetype(path, size)
 
 
-@lru_cache(maxsize=KEPT_GLYPHS)
+@lru_cache(maxsize=_KEPT_GLYPHS)
 def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
-    """Draw a character with its combining marks, and leave a margin of so many pixels around its ink."""
+    """Draw a character with its combining marks, and a margin of pixels around its ink."""
     font = load_font(path, size)
     ink, (left, top) = font.getmask2(character, "L", anchor="ls")
     (width, height), (ascent, _) = ink.size, font.getmetrics()

@@ -1,4 +1,7 @@
-"""Draw a captcha of any design: canvas, text, what lies under and over it, and what the image goes through."""
+"""Draw a captcha of any design.
+
+Canvas, text, what lies under and over it, and what the image goes through.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -16,24 +19,33 @@ from captcha_ocr.generation.operators.values import RGB
 from captcha_ocr.generation.rendering.legibility import why_illegible
 from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out
 
-COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
-INK = 128  # the coverage from which a pixel belongs to a glyph
+_COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
+_INK = 128  # the coverage from which a pixel belongs to a glyph
 
 
 class Drawing(NamedTuple):
-    """An image (height, width, 3) uint8, and why it cannot be read: `clipped`, `contrast` or `hidden`, or None."""
+    """An image (height, width, 3) uint8, and why it cannot be read.
+
+    `clipped`, `contrast` or `hidden`, or None.
+    """
 
     pixels: Pixels
     illegible: str | None
 
 
 def draw(design: Design, faces: Sequence[str], text: Sequence[str], rng: random.Random) -> Drawing:
-    """Draw the characters of a text, from left to right, in some of the fonts with the paths `faces`."""
+    """Draw the characters of a text, from left to right.
+
+    faces: the paths of the fonts to choose from.
+    """
     return Scene(design, faces, rng).draw(text)
 
 
 class Scene:
-    """One image while it is drawn: its colours, and the operators that it has, with their values."""
+    """One image while it is drawn.
+
+    Its colours, and the operators that it has, with their values.
+    """
 
     def __init__(self, design: Design, faces: Sequence[str], rng: random.Random) -> None:
         design = design.for_image(rng)
@@ -114,15 +126,15 @@ class Scene:
     ) -> Iterator[tuple[Mask, RGB, float]]:
         """Yield the masks of a mark, each with its colour and opacity.
 
-        Its items get up to COLOR_GROUPS colours if each may have its own.
+        Its items get up to _COLOR_GROUPS colours if each may have its own.
         """
         color, opacity, per_item = (
             values["color"],
             values["opacity"],
             values.get("color_per_item", False),
         )
-        own = {name: value for name, value in values.items() if name not in MARK_FIELDS}
-        groups = min(own.get("count", COLOR_GROUPS), COLOR_GROUPS) if per_item else 1
+        own = {name: value for name, value in values.items() if name not in _MARK_FIELDS}
+        groups = min(own.get("count", _COLOR_GROUPS), _COLOR_GROUPS) if per_item else 1
         for group in range(max(1, groups)):
             if groups > 1 and "count" in own:
                 own["count"] = (values["count"] + group) // groups
@@ -147,8 +159,8 @@ class Scene:
             ):
                 values = step.values(self.rng)
                 color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
-                mask = step.operator.function(mask_of(glyphs, image), self.rng, **values)
-                paint(
+                mask = step.operator.function(_mask_of(glyphs, image), self.rng, **values)
+                _paint(
                     image,
                     own if own and color == "text" else self.rgb(color),
                     Image.fromarray(mask),
@@ -158,7 +170,9 @@ class Scene:
     def paint_text(
         self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
     ) -> tuple[Mask, list[int]]:
-        """Draw the glyphs; return which pixels belong to which of them, from 1, and how many pixels each has.
+        """Draw the glyphs.
+
+        Return which pixels belong to which of them, from 1, and how many pixels each has.
 
         Both are empty if nobody asks whether the image can be read.
         """
@@ -171,11 +185,11 @@ class Scene:
         owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
         for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
-            paint(image, glyph.colors or color, glyph.image, opacity, (glyph.left, glyph.top))
+            _paint(image, glyph.colors or color, glyph.image, opacity, (glyph.left, glyph.top))
             if self.design.redraw_illegible:
-                inked, (where, part) = glyph.mask >= INK, glyph.window(height, width)
+                inked, (where, part) = glyph.mask >= _INK, glyph.window(height, width)
                 owners[where][inked[part]] = number
-                ink.append(int(np.count_nonzero(inked if glyph is whole else whole.mask >= INK)))
+                ink.append(int(np.count_nonzero(inked if glyph is whole else whole.mask >= _INK)))
         return owners, ink
 
     def finish(self, pixels: Pixels, owners: Mask, ink: list[int], area: Area) -> Drawing:
@@ -201,10 +215,10 @@ class Scene:
         return Drawing(pixels, why_illegible(upright, owners, ink))
 
 
-MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
+_MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
 
 
-def mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
+def _mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
     """Return what glyphs cover of an image."""
     whole = np.zeros((image.height, image.width), np.uint8)
     for glyph in glyphs:
@@ -213,14 +227,14 @@ def mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
     return whole
 
 
-def paint(
+def _paint(
     image: Image.Image,
     color: RGB | Image.Image,
     stencil: Image.Image,
     opacity: float,
     place: tuple[int, int] = (0, 0),
 ) -> None:
-    """Cover an image, from a place (x, y) on, by a colour, or an image's colours, through a stencil in mode L."""
+    """Cover an image from (x, y) on by a colour, or colours, through a stencil in mode L."""
     if opacity < 1:
         stencil = Image.fromarray((np.asarray(stencil) * np.float32(opacity)).astype(np.uint8))
     image.paste(color, place, stencil)
@@ -235,17 +249,17 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
             flat[where] = color
         else:
             share = (coverage * np.float32(opacity)).astype(np.uint8)
-            flat[where] = mix(flat[where], np.array(color, np.uint16), share[:, None])
+            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
         rows, over = (
             pixels.reshape(len(pixels), -1),
             np.tile(np.array(color, np.uint16), mask.shape[1]),
         )
         share = np.repeat((mask * np.float32(opacity)).astype(np.uint8), 3, axis=1)
-        rows[:] = mix(rows, over, share)
+        rows[:] = _mix(rows, over, share)
 
 
-def mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint16]:
+def _mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint16]:
     """Return colours with a share of 0 to 255 of others over them."""
     mixed: NDArray[np.uint16] = (
         below * (np.uint16(255) - share) + over * share + np.uint16(127)
@@ -254,7 +268,10 @@ def mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint
 
 
 def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return where each pixel comes from, (2, height, width): its y and x in sixteenths of a pixel, on the canvas."""
+    """Return where each pixel comes from, (2, height, width).
+
+    Its y and x in sixteenths of a pixel, on the canvas.
+    """
     _, height, width = shifts.shape
     places = np.empty(shifts.shape, np.int64)
     for axis, size, steps in (
@@ -270,7 +287,8 @@ def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
 def warp(pixels: Pixels, places: NDArray[np.int64]) -> Pixels:
     """Sample an image at places between its pixels, with bilinear interpolation.
 
-    The channels of a pixel are parts of one number of 64 bits, so that one product serves all of them.
+    The channels of a pixel are parts of one number of 64 bits, so that one product serves all of
+    them.
     """
     height, width, channels = pixels.shape
     parts = np.zeros((height, width, 4), np.uint16)

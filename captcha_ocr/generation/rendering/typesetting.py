@@ -1,4 +1,4 @@
-"""The glyphs of a text, put through the operators for single glyphs, and their places on the canvas."""
+"""The glyphs of a text, through the operators for glyphs, and their places on the canvas."""
 
 import math
 import random
@@ -18,17 +18,17 @@ from captcha_ocr.generation.operators.values import RGB
 from captcha_ocr.generation.options import MIN_SIDE
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
 
-Box = tuple[slice, slice]  # rows and columns
+_Box = tuple[slice, slice]  # rows and columns
 
-LUMINANCE = np.array([19595, 38470, 7471])  # of red, green and blue, in 65536ths, as in Pillow
-MIN_FACTOR, MAX_GLYPH = 1e-4, 10_000  # MAX_GLYPH: pixels of a side
+_LUMINANCE = np.array([19595, 38470, 7471])  # of red, green and blue, in 65536ths, as in Pillow
+_MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
 
 
-class Glyph(NamedTuple):
+class _Glyph(NamedTuple):
     """A glyph ready to be placed.
 
-    image: its coverage, in mode L. middle: of the image, in pixels below the baseline. width: that it takes. colors: of
-    its pixels; None if one colour is all it has.
+    image: its coverage, in mode L. middle: of the image, in pixels below the baseline. width: that
+    it takes. colors: of its pixels; None if one colour is all it has.
     """
 
     image: Image.Image
@@ -50,8 +50,8 @@ class Placed(NamedTuple):
         """The glyph's coverage (height, width)."""
         return np.asarray(self.image)
 
-    def window(self, height: int, width: int) -> tuple[Box, Box]:
-        """Return where the glyph lies on the canvas, and which part of its mask lies there, as rows and columns."""
+    def window(self, height: int, width: int) -> tuple[_Box, _Box]:
+        """Return the glyph's rows and columns on the canvas, and those of its mask there."""
         top, left = max(0, self.top), max(0, self.left)
         bottom = max(top, min(height, self.top + self.image.height))
         right = max(left, min(width, self.left + self.image.width))
@@ -60,7 +60,10 @@ class Placed(NamedTuple):
 
 
 class Typesetter:
-    """Set the text of one image. steps: the operators on glyphs and lines that this image has, by stage."""
+    """Set the text of one image.
+
+    Steps: the operators on glyphs and lines that this image has, by stage.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,10 @@ class Typesetter:
         return self.text[name](self.rng)
 
     def draw_ink(self, character: str) -> tuple[Raster, float]:
-        """Draw a character in a random font and size; return the factor by which it is still to be scaled, too."""
+        """Draw a character in a random font and size.
+
+        Return the factor by which it is still to be scaled, too.
+        """
         face = self.faces[int(self.rng.random() * len(self.faces))]
         size = self.value("size")
         if isinstance(size, int):
@@ -88,7 +94,7 @@ class Typesetter:
         step = next(step for step in LADDER if step >= size)
         return raster(face, step, character, margin=1), size / step
 
-    def make_glyph(self, character: str, color: RGB) -> Glyph:
+    def make_glyph(self, character: str, color: RGB) -> _Glyph:
         """Draw one glyph and put it through the operators for single glyphs.
 
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
@@ -97,7 +103,7 @@ class Typesetter:
         inked, factor = self.draw_ink(character)
         image = inked.image
         if not image.width:
-            return Glyph(image, 0, round(inked.cell[0] * factor))
+            return _Glyph(image, 0, round(inked.cell[0] * factor))
         if self.gain:
             image = Image.fromarray(self.stroke(inked.mask)) if self.steps["stroke"] else image
         if self.steps["shape"] or factor != 1:
@@ -117,10 +123,10 @@ class Typesetter:
         middle = inked.middle[1] * factor
         if self.gain:
             stencil, paints = painted(image, color, self.opacity, self.gain)
-            return Glyph(stencil, middle, image.width, paints)
+            return _Glyph(stencil, middle, image.width, paints)
         if self.steps["stroke"]:
             image = Image.fromarray(self.stroke(np.asarray(image)))
-        return Glyph(image, middle, image.width)
+        return _Glyph(image, middle, image.width)
 
     def stroke(self, mask: Mask) -> Mask:
         """Put the mask of a glyph through the operators for strokes."""
@@ -132,9 +138,12 @@ class Typesetter:
     def set_text(
         self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
     ) -> tuple[list[Placed], int, int]:
-        """Place the glyphs of a text; return them, and the width and height of the canvas that they need.
+        """Place the glyphs of a text.
 
-        colors: of the glyphs. width, height: of the canvas in pixels; 0 makes it as wide or high as the text.
+        Return them, and the width and height of the canvas that they need.
+
+        colors: of the glyphs. width, height: of the canvas in pixels; 0 makes it as wide or high as
+        the text.
         """
         glyphs = [
             self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)
@@ -161,7 +170,7 @@ class Typesetter:
             high,
         )
 
-    def find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
+    def find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
         middles = [0.0 if self.value("align") == "middle" else glyph.middle for glyph in glyphs]
         for step in self.steps["layout"]:
@@ -173,8 +182,8 @@ class Typesetter:
             ]
         return middles
 
-    def place_in_line(self, glyphs: Sequence[Glyph]) -> tuple[list[int], int, int]:
-        """Return where each glyph begins, how far the line reaches, and its width without overlaps, in pixels."""
+    def place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
+        """Return where glyphs begin, the reach of the line, and its width without overlaps."""
         blanks = [
             self.blank_width() if self.rng.random() < self.value("blanks") else 0 for _ in glyphs
         ]
@@ -189,8 +198,8 @@ class Typesetter:
             x += glyph.width + gap
         return line, x - gap, max(x - gap, total)
 
-    def spread(self, glyphs: Sequence[Glyph], width: int) -> list[int]:
-        """Return where each glyph begins if they are spread over the canvas, each somewhere in its part."""
+    def spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
+        """Return where each glyph begins if each is somewhere in its part of the canvas."""
         part = width / len(glyphs)
         reach = [self.value("spacing") * part / 2 for _ in glyphs]
         places = [
@@ -208,7 +217,7 @@ class Typesetter:
 def painted(
     image: Image.Image, color: RGB, opacity: float, gain: float
 ) -> tuple[Image.Image, Image.Image]:
-    """Return the opacities (mode L) and the colours (RGB) of a glyph in a colour, from its coverage (mode L)."""
+    """Return the opacities (mode L) and the colours (RGB) of a glyph with a coverage (mode L)."""
     opacities, colors = ink(color, min(255, int(opacity * 256)), gain)
     coverage = image.tobytes()
     pixels = colors.take(np.frombuffer(coverage, np.uint8))
@@ -218,17 +227,19 @@ def painted(
 
 @lru_cache(maxsize=16)
 def ink(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32]]:
-    """Return what a colour becomes at the coverages 0 to 255: opacities (256 bytes), and pixels RGBX (256,).
+    """Return what a colour becomes at the coverages 0 to 255.
 
-    opacity: 0 to 255. The captcha package keeps colours times coverage in 8 bits while it turns and warps a glyph, and
-    divides them by the coverage afterwards, so that faint pixels get other colours. Their opacity is then their
-    luminance times `gain`.
+    Opacities (256 bytes), and pixels RGBX (256,).
+
+    opacity: 0 to 255. The captcha package keeps colours times coverage in 8 bits while it turns and
+    warps a glyph, and divides them by the coverage afterwards, so that faint pixels get other
+    colours. Their opacity is then their luminance times `gain`.
     """
     coverage = (np.arange(256)[:, None] * opacity + 127) // 255
     times_coverage = (2 * coverage + 1) * np.array(color) // 510  # the coverage was rounded down
     pixels = np.zeros((256, 4), np.uint8)
     pixels[:, :3] = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1))
-    luminances = pixels[:, :3] @ LUMINANCE >> 16
+    luminances = pixels[:, :3] @ _LUMINANCE >> 16
     return np.minimum(255, luminances * gain).astype(np.uint8).tobytes(), pixels.view(np.uint32)[
         :, 0
     ]
@@ -241,12 +252,16 @@ def product(second: Matrix, first: Matrix) -> Matrix:
 
 
 def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Image.Image:
-    """Map an image's points (x, y) to (ax + by, cx + dy), about its middle; the result is as large as it has to be."""
+    """Map an image's points (x, y) to (ax + by, cx + dy), about its middle.
+
+    The result is as large as it has to be.
+    """
     size = abs(a * d - b * c) ** 0.5
-    fine = size > MIN_FACTOR and max(image.size) * max(abs(a), abs(b), abs(c), abs(d)) < MAX_GLYPH
+    fine = size > _MIN_FACTOR and max(image.size) * max(abs(a), abs(b), abs(c), abs(d)) < _MAX_GLYPH
     check(
         fine,
-        "the operators of the design scale, stretch and shear a glyph too far; give them factors closer to 1",
+        "the operators of the design scale, stretch and shear a glyph too far; give them factors"
+        " closer to 1",
     )
     shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
