@@ -32,9 +32,9 @@ NAME = re.compile(r"([0-9]{5,13})-(.+)\.png")
 
 
 class Generated(NamedTuple):
-    """What generate did. drawn: images that were written.
+    """What generate did.
 
-    Redrawn: images that could not be read and were drawn again.
+    drawn: images that were written. redrawn: images that could not be read and were drawn again.
 
     illegible: images that were written though they could not be read either.
     """
@@ -101,7 +101,6 @@ def save_designs(
 
 
 def _find_designs(job: tuple[DrawingPlan, Sequence[int]]) -> list[str]:
-    """Return some random designs as lines of JSON."""
     plan, numbers = job
     return [drawer_of(plan).random_document(number) for number in numbers]
 

@@ -90,11 +90,13 @@ class DrawingOptions(Options):
         return self.design.endswith(".jsonl")
 
     def _check_random(self) -> None:
-        for name, value in (("size", self.width or self.height), ("font_sizes", self.font_sizes)):
-            check(not value, f"`{name}` is not for random designs, which have sizes of their own")
-        check(
-            not self.often, "`often` is not for random designs, which have characters of their own"
-        )
+        refused = {
+            "size": (self.width or self.height, "sizes"),
+            "font_sizes": (self.font_sizes, "sizes"),
+            "often": (self.often, "characters"),
+        }
+        for name, (value, kind) in refused.items():
+            check(not value, f"`{name}` is not for random designs, which have {kind} of their own")
 
     def _check_saved(self) -> None:
         values = {

@@ -106,21 +106,19 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
 def _list_changes(options: DrawingOptions, design: Design, charset: str | None) -> dict[str, Any]:
     """Return the fields of a design that options set, and the size of its canvas."""
     height = design.document.get("canvas", {}).get("height", CANVAS["height"].default)
+    length = None if options.lengths is None else str(options.lengths)
+    size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
+    replaces_fonts = options.fonts and design.name in design_names()
     changes = {
         "canvas.width": _choose_width(options, design),
         "canvas.height": options.height or height,
+        "text.charset": charset,
+        "text.often": options.often,
+        "text.length": length,
+        "text.size": size,
+        "fonts.faces": [] if replaces_fonts else None,
     }
-    if charset is not None:
-        changes["text.charset"] = charset
-    if options.often is not None:
-        changes["text.often"] = options.often
-    if options.lengths is not None:
-        changes["text.length"] = str(options.lengths)
-    if options.font_sizes:
-        changes["text.size"] = {"one_of": list(options.font_sizes)}
-    if options.fonts and design.name in design_names():
-        changes["fonts.faces"] = []
-    return changes
+    return {place: value for place, value in changes.items() if value is not None}
 
 
 def _choose_width(options: DrawingOptions, design: Design) -> Any:

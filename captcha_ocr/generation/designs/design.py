@@ -287,7 +287,6 @@ def _parse_fields(
 
 
 def _parse_steps(operators: Any, name: str) -> list[Step]:
-    """Check the list of operators."""
     check(isinstance(operators, (list, tuple)), f"{name}: operators must be a list: [[operators]]")
     check(
         len(operators) <= _MAX_OPERATORS,
@@ -314,7 +313,6 @@ def _parse_steps(operators: Any, name: str) -> list[Step]:
 
 
 def _parse_probability(probability: Any, place: str) -> float:
-    """Check a probability."""
     if (
         isinstance(probability, (int, float))
         and not isinstance(probability, bool)
@@ -345,7 +343,6 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
 
 
 def _parse_charset(charset: Any, name: str) -> str:
-    """Check the characters of the text."""
     named = in_words([*NAMED])
     check(
         isinstance(charset, str) and charset != "",
@@ -365,7 +362,6 @@ def _parse_charset(charset: Any, name: str) -> str:
 
 
 def _parse_often(often: Any, charset: str, name: str) -> str:
-    """Check the characters that come more often than others."""
     if not isinstance(often, str):
         raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
     unknown = [each for each in split_characters(often) if each not in split_characters(charset)]
@@ -391,7 +387,6 @@ def _parse_lengths(length: Any, name: str) -> Lengths:
 
 
 def _check_names(given: Any, known: Sequence[str], place: str, what: str) -> None:
-    """Raise UsageError for a name that is not known, with the nearest one that is."""
     for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(str(name), known, 1)

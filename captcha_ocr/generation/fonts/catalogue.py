@@ -14,10 +14,8 @@ from pathlib import Path
 
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.generation.fonts.cache import FaceCache, face_cache
-from captcha_ocr.generation.fonts.survey import ALPHABET, PAIRED, examine
+from captcha_ocr.generation.fonts.survey import examine
 from captcha_ocr.system.files import open_regular, sha256
-
-__all__ = ["ALPHABET", "PAIRED", "Face", "faces_named", "find_faces", "manifest"]
 
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
@@ -64,11 +62,6 @@ class Face:
     framed: bool
 
     @property
-    def complete(self) -> bool:
-        """Whether the face has all of ALPHABET."""
-        return self.characters == ALPHABET
-
-    @property
     def is_unicase(self) -> bool:
         """Whether the face draws capitals for small letters."""
         return (
@@ -104,7 +97,7 @@ def find_faces(paths: Sequence[Path]) -> list[Face]:
     with face_cache() as cache:
         faces = [face for path in paths for face in _faces_at(path, cache)]
         if not paths:
-            faces = readable(_installed_fonts(), cache)
+            faces = _readable(_installed_fonts(), cache)
     faces.sort(key=lambda face: (face.name, face.sha256, face.path))
     return _with_unique_names({face.sha256: face for face in reversed(faces)}.values())
 
@@ -114,13 +107,13 @@ def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
 
     A name with a suffix, such as `DejaVuSans.ttf#1a2b3c4d`, always finds the file with this sha256.
     """
-    found = by_name(faces)
+    named = by_name(faces)
     for name in names:
         check(
-            name in found,
+            name in named,
             f"the font {name} is not here; name the folder that holds it with `fonts` FOLDER",
         )
-    return [found[name] for name in names]
+    return [named[name] for name in names]
 
 
 def manifest(faces: Iterable[Face]) -> list[list[str]]:
@@ -144,13 +137,13 @@ def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
             raise UsageError(
                 f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
             ) from None
-    faces = readable(_font_files(path), cache)
+    faces = _readable(_font_files(path), cache)
     kinds = ", ".join(_EXTENSIONS)
     check(bool(faces), f"{path} holds no font that can be read ({kinds}); name a folder of fonts")
     return faces
 
 
-def readable(paths: Iterable[str], cache: FaceCache) -> list[Face]:
+def _readable(paths: Iterable[str], cache: FaceCache) -> list[Face]:
     """Return the faces of those files that can be read as fonts."""
     faces = []
     for path in paths:

@@ -83,7 +83,6 @@ def _find_named(
 
 
 def _check_complete(face: Face, characters: Iterable[str]) -> None:
-    """Raise UsageError for a font that has no glyph for a character."""
     missing = lacking(face, characters)
     if missing:
         raise UsageError(

@@ -61,7 +61,9 @@ def examine(data: bytes) -> Glyphs:
     masks = _centre(_crop(masks))
     first, second = np.nonzero(np.triu(alike(masks), 1))
     pairs = sorted(paired[one] + paired[other] for one, other in zip(first, second, strict=True))
-    return Glyphs(family, characters, tuple(pairs), _shared_ink(masks) > _MAX_SHARED)
+    # The ink that nearly all characters have in common, such as a frame.
+    shared = float((masks & (masks.mean(0) >= _SHARED_BY)).sum() / masks.sum())
+    return Glyphs(family, characters, tuple(pairs), shared > _MAX_SHARED)
 
 
 def draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, np.ndarray]:
@@ -164,11 +166,6 @@ def _full_blocks(masks: np.ndarray) -> np.ndarray:
         masks[:, :-1, :-1] & masks[:, 1:, :-1] & masks[:, :-1, 1:] & masks[:, 1:, 1:]
     )
     return blocks
-
-
-def _shared_ink(masks: np.ndarray) -> float:
-    """Return the share of the ink that nearly all characters have in common, such as a frame."""
-    return float((masks & (masks.mean(0) >= _SHARED_BY)).sum() / masks.sum())
 
 
 def without_twins(characters: str, pairs: Sequence[str], rng: random.Random) -> str:

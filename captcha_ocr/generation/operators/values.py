@@ -84,7 +84,7 @@ class Kind(ABC):
 class Number(Kind):
     """A number, or a range [low, high] in which every number is as likely.
 
-    Whole numbers if `whole`.
+    `whole` admits whole numbers alone.
     """
 
     low: float
@@ -167,7 +167,7 @@ class Flag(Kind):
 class Color(Kind):
     """A colour.
 
-    #rrggbb, the colour of text or canvas, or one that is drawn by its channels or by its luminance.
+    It is #rrggbb, that of text or canvas, or drawn by its channels or by its luminance.
 
     words: those that it may be.
     """

@@ -70,7 +70,7 @@ def draw_design(
 ) -> Document:
     """Draw the document of a design in faces of some families.
 
-    Charset and lengths replace those that it would draw.
+    charset, lengths: they replace those that it would draw.
     """
     if level == "mixed":
         level = rng.choices(list(_SHARES), list(_SHARES.values()))[0]  # type: ignore[assignment]
@@ -132,7 +132,6 @@ def _add_text(
 
 
 def _add_canvas(draft: DesignDraft) -> None:
-    """Choose the size of text and canvas, the spacing, and where the text stands."""
     rng, text, canvas = draft.rng, draft.text, draft.canvas
     capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(_SMALLEST, 0.9)
     size = capital * HEIGHT / _CAPITAL
@@ -248,7 +247,6 @@ def _color_near(draft: DesignDraft, luminance: int, saturation: float) -> Docume
 
 
 def _add_shapes(draft: DesignDraft) -> None:
-    """Add what moves, turns and scales glyphs."""
     rng = draft.rng
     if draft.chance(0.7):
         degrees = rng.choices((8, 15, 30, 45), (3, 3, 2 * draft.disturb, draft.disturb))[0]

@@ -26,7 +26,7 @@ _INK = 128  # the coverage from which a pixel belongs to a glyph
 class Drawing(NamedTuple):
     """An image (height, width, 3) uint8, and why it cannot be read.
 
-    `clipped`, `contrast` or `hidden`, or None.
+    The reason is `clipped`, `contrast` or `hidden`; None if it can.
     """
 
     pixels: Pixels
@@ -219,7 +219,6 @@ _MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
 
 
 def _mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
-    """Return what glyphs cover of an image."""
     whole = np.zeros((image.height, image.width), np.uint8)
     for glyph in glyphs:
         where, part = glyph.window(*whole.shape)

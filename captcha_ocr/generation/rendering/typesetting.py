@@ -62,7 +62,7 @@ class Placed(NamedTuple):
 class Typesetter:
     """Set the text of one image.
 
-    Steps: the operators on glyphs and lines that this image has, by stage.
+    steps: the operators on glyphs and lines that this image has, by stage.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Typesetter:
     def draw_ink(self, character: str) -> tuple[Raster, float]:
         """Draw a character in a random font and size.
 
-        Return the factor by which it is still to be scaled, too.
+        Return the factor, too, by which it is still to be scaled.
         """
         face = self.faces[int(self.rng.random() * len(self.faces))]
         size = self.value("size")

@@ -11,7 +11,8 @@ import pytest
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.fonts.cache import cache_file
-from captcha_ocr.generation.fonts.catalogue import ALPHABET, Face, faces_named, find_faces, manifest
+from captcha_ocr.generation.fonts.catalogue import Face, faces_named, find_faces, manifest
+from captcha_ocr.generation.fonts.survey import ALPHABET
 
 MATPLOTLIB = Path(
     importlib.util.find_spec("matplotlib").submodule_search_locations[0]
@@ -45,7 +46,7 @@ def test_a_file_gives_one_face():
         str(path), "DejaVuSans.ttf", "DejaVu Sans", sha256_of(path), ALPHABET, ("Il",), False
     )
     assert find_faces([path]) == [face]
-    assert face.complete
+    assert face.characters == ALPHABET
     assert face.legible
 
 
@@ -157,7 +158,9 @@ def test_without_paths_the_fonts_of_installed_packages_are_found(tmp_path, monke
 
 
 def test_symbols_and_frames_and_too_many_confusions_are_not_legible(tmp_path, make_font):
-    readable = {face.name for face in find_faces([FONTS]) if face.complete and face.legible}
+    readable = {
+        face.name for face in find_faces([FONTS]) if face.characters == ALPHABET and face.legible
+    }
     assert {"DejaVuSans.ttf", "cmr10.ttf", "STIXGeneral.ttf"} <= readable
     assert not {"cmsy10.ttf", "cmmi10.ttf", "LastResortHE-Regular.ttf"} & readable
 
@@ -180,7 +183,7 @@ def test_symbols_and_frames_and_too_many_confusions_are_not_legible(tmp_path, ma
 def test_a_face_without_a_character_is_neither_complete_nor_legible(tmp_path, make_font):
     (tmp_path / "a.ttf").write_bytes(make_font({"é": TEE}))
     (face,) = find_faces([tmp_path])
-    assert (face.characters, face.complete, face.legible) == ("", False, False)
+    assert (face.characters, face.legible) == ("", False)
 
 
 def test_the_second_time_the_cache_answers_without_reading_the_font(folder, monkeypatch):
