@@ -35,7 +35,6 @@ class Generated(NamedTuple):
     """What generate did.
 
     drawn: images that were written. redrawn: images that could not be read and were drawn again.
-
     illegible: images that were written though they could not be read either.
     """
 
@@ -124,7 +123,8 @@ def _file_name(index: int, text: str) -> str:
 
 def _text_in(name: str) -> str:
     """Invert `file_name`: return the text in the name of an image."""
-    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), NAME.fullmatch(name)[2])  # type: ignore[index]
+    safe = NAME.fullmatch(name)[2]  # type: ignore[index]
+    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), safe)
 
 
 def image_options(plan: DrawingPlan) -> dict[str, Any]:

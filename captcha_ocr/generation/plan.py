@@ -93,7 +93,7 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
     design = design.with_fields(_list_changes(options, design, charset))
     canvas = design.document["canvas"]
     sides = (canvas["width"], canvas["height"])
-    width, height = (side if is_int(side, 1, MAX_AREA) else 0 for side in sides)
+    width, height = (_fixed_pixels(side) for side in sides)
     place = "`size`" if options.width and options.height else f"{name}: canvas"
     check(
         width * height <= MAX_AREA,
@@ -101,6 +101,11 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
     )
     document = json.dumps(design.document, sort_keys=True, ensure_ascii=False)
     return DrawingPlan(options, design.texts.charset, design.texts.lengths, width, height, document)
+
+
+def _fixed_pixels(side: Any) -> int:
+    """Return a side of the canvas, or 0 if it is a range, a choice or that of the text."""
+    return side if is_int(side, 1, MAX_AREA) else 0
 
 
 def _list_changes(options: DrawingOptions, design: Design, charset: str | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import write_atomic
 
 FORMAT = "captcha-ocr faces"
-VERSION = 1  # raise it when `look_alikes.examine` finds something else
+VERSION = 1  # raise it when `survey.examine` finds something else
 
 KINDS = [
     int,

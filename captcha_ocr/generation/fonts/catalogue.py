@@ -200,7 +200,7 @@ def _installed_fonts() -> list[str]:
     others do not. The list of installed files, RECORD, knows all of them, and no code of the
     packages has to run.
     """
-    import captcha.image
+    import captcha.image  # late, as is matplotlib: who names fonts need not wait for them
     import matplotlib
 
     # These two are found even where the lists are missing, as in a frozen program.

@@ -32,7 +32,7 @@ _SHARED_BY, _MAX_SHARED = 0.9, 0.25
 
 @dataclass(frozen=True)
 class Glyphs:
-    """What a font draws for ALPHABET: see the fields of `fonts.Face`."""
+    """What a font draws for ALPHABET: see the fields of `catalogue.Face`."""
 
     family: str
     characters: str

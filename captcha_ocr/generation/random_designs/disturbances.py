@@ -20,9 +20,9 @@ def add_background(draft: DesignDraft) -> None:
     )
 
     def near(reach: int) -> Document:
-        darker, lighter = (
-            min(reach, draft.reach) if draft.toward == sign else reach for sign in (-1, 1)
-        )
+        closer = min(reach, draft.reach)
+        darker = closer if draft.toward == -1 else reach
+        lighter = closer if draft.toward == 1 else reach
         light = [max(0, low - darker), min(255, high + lighter)]
         return {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
 

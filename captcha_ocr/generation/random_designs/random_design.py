@@ -119,9 +119,9 @@ def _add_text(
         characters = "".join(dict.fromkeys(characters.upper()))
     if charset is None and draft.chance(0.45):
         characters = "".join(c for c in characters if c not in _UNCLEAR)
-    pairs = {pair for face in chosen for pair in face.look_alikes} | set(
-        CASE_TWINS if len(chosen) > 1 else ()
-    )
+    pairs = {pair for face in chosen for pair in face.look_alikes}
+    if len(chosen) > 1:
+        pairs.update(CASE_TWINS)
     text["charset"] = without_twins(characters, sorted(pairs), rng)
     if lengths is None:
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]

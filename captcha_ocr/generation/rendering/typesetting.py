@@ -172,7 +172,10 @@ class Typesetter:
 
     def find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
-        middles = [0.0 if self.value("align") == "middle" else glyph.middle for glyph in glyphs]
+        middles = []
+        for glyph in glyphs:
+            is_centred = self.value("align") == "middle"
+            middles.append(0.0 if is_centred else glyph.middle)
         for step in self.steps["layout"]:
             shifts = step.operator.function(
                 len(glyphs), self.rng, **step.values(self.rng)
@@ -184,9 +187,7 @@ class Typesetter:
 
     def place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
         """Return where glyphs begin, the reach of the line, and its width without overlaps."""
-        blanks = [
-            self.blank_width() if self.rng.random() < self.value("blanks") else 0 for _ in glyphs
-        ]
+        blanks = [self.draw_blank() for _ in glyphs]
         total = sum(blanks) + sum(glyph.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap = int(self.value("indent") * average), [], 0
@@ -208,8 +209,10 @@ class Typesetter:
         ]
         return [round(place - glyph.width / 2) for place, glyph in zip(places, glyphs, strict=True)]
 
-    def blank_width(self) -> int:
-        """Return the width of a blank in pixels."""
+    def draw_blank(self) -> int:
+        """Return the width of a blank before a glyph in pixels; 0 if there is none."""
+        if self.rng.random() >= self.value("blanks"):
+            return 0
         blank, factor = self.draw_ink(" ")
         return round(blank.cell[0] * factor)
 
