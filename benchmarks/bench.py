@@ -118,11 +118,12 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     from captcha.image import ImageCaptcha
 
     from captcha_ocr.charset import NAMED_ALPHABETS
-    from captcha_ocr.generation.config import GeneratorConfig
-    from captcha_ocr.generation.drawing import drawer_of
+    from captcha_ocr.generation.drawer import drawer_of
+    from captcha_ocr.generation.options import DrawingOptions
+    from captcha_ocr.generation.plan import plan_drawing
 
-    config = GeneratorConfig(design=arguments.design, fonts=tuple(arguments.fonts))
-    drawer, package = drawer_of(config), ImageCaptcha()
+    options = DrawingOptions(design=arguments.design, fonts=tuple(arguments.fonts))
+    drawer, package = drawer_of(plan_drawing(options)), ImageCaptcha()
     texts = ["".join(random.choices(NAMED_ALPHABETS["upper-alnum"], k=4)) for _ in range(count)]
     return (
         lambda: rate_of(count, lambda: [drawer.draw(index) for index in range(count)]),

@@ -10,12 +10,14 @@ guessing. Each draws other texts, with a seed of its own.
 import argparse
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.options import CLASSIC_WARP, DEFAULT_DESIGN, DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.training.train import train
 
 
@@ -30,10 +32,11 @@ def main() -> None:
     arguments = parser.parse_args()
     images = arguments.folder / "images"
     rows = []
-    package = GeneratorConfig(arguments.count, renderer="package", warp=arguments.warp, seed=100)
-    engine = GeneratorConfig(arguments.count, warp=arguments.warp, seed=101)
-    for letter, name, config in (("P", "package", package), ("E", "engine", engine)):
-        generate(config, images / name)
+    design = CLASSIC_WARP if arguments.warp == "classic" else DEFAULT_DESIGN
+    engine = DrawingOptions(arguments.count, design=design, seed=101)
+    package = replace(engine, renderer="package", seed=100)
+    for letter, name, options in (("P", "package", package), ("E", "engine", engine)):
+        generate(plan_drawing(options), images / name)
         with open(images / name / "labels.csv", encoding="utf-8", newline="") as stream:
             rows += [(f"{name}/{row['filename']}", letter) for row in csv.DictReader(stream)]
     with open(images / "labels.csv", "w", encoding="utf-8", newline="") as stream:

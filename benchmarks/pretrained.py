@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from captcha_ocr.generation.design import DESIGNS
-from captcha_ocr.generation.fonts import find_faces
+from captcha_ocr.generation.designs.design import DESIGNS
+from captcha_ocr.generation.fonts.catalogue import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
 from captcha_ocr.network.transfer import blend_weights
 from captcha_ocr.network.weights import load_model, save_model

@@ -12,11 +12,12 @@ import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.cli.app import main as captcha_ocr
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.design import design_names, parse_design
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.designs.design import design_names, parse_design
+from captcha_ocr.generation.drawer import drawer_of
 from captcha_ocr.generation.operators.registry import OPERATORS
-from captcha_ocr.generation.renderer import draw
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.rendering.renderer import draw
 from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
 DOCS = Path(__file__).parent
@@ -69,7 +70,7 @@ def draw_operator(name: str | None, base: list[dict[str, Any]]) -> list[Image.Im
     images = []
     for number in range(IMAGES):
         rng = random.Random(f"{SEED} {number}")
-        text = design.write_text(rng)
+        text = design.texts.write(rng)
         images.append(Image.fromarray(draw(design, [FONT], text, rng).pixels))
     return images
 
@@ -100,7 +101,7 @@ def main() -> None:
             [None, *some], [SHADE] if "pixels" in stages else [], DOCS / f"designs-{group}.png"
         )
     names = design_names()
-    drawers = {name: drawer_of(GeneratorConfig(design=name)) for name in names}
+    drawers = {name: drawer_of(plan_drawing(DrawingOptions(design=name))) for name in names}
     drawn = [(name, drawers[name].draw(index)) for name in names for index in range(COLUMNS)]
     tiles = [Tile(each.image, name, each.text) for name, each in drawn]
     draw_sheet(tiles, DOCS / "designs-named.png", rows=len(names))

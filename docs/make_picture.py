@@ -8,9 +8,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from captcha_ocr import Recognizer
-from captcha_ocr.generation.config import RANDOM, GeneratorConfig
-from captcha_ocr.generation.design import design_names
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.designs.design import design_names
+from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.options import RANDOM, DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 
 PICTURE = Path(__file__).parent / "captchas.png"
 RANDOM_ONES = 4
@@ -20,7 +21,8 @@ def main() -> None:
     """Draw, read and write the picture."""
     designs = [*design_names(), *[RANDOM] * RANDOM_ONES]
     drawn = [
-        drawer_of(GeneratorConfig(design=name)).draw(number) for number, name in enumerate(designs)
+        drawer_of(plan_drawing(DrawingOptions(design=name))).draw(number)
+        for number, name in enumerate(designs)
     ]
     readings = Recognizer().predict([each.image for each in drawn])
     figure = Figure(figsize=(8, 4), layout="constrained")

@@ -21,8 +21,9 @@ from captcha_ocr.config import PRESETS, Lengths, NetworkConfig, PrepareConfig, P
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
-from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
@@ -37,7 +38,7 @@ signal.signal(
 
 ONE_WORKER = PrepareOptions(workers=1)
 QUIET = TrainOptions(device="cpu", quiet=True)
-CAPTCHAS = GeneratorConfig(
+CAPTCHAS = DrawingOptions(
     count=60, lengths=Lengths(2, 2), charset="digits", width=48, height=16, font_sizes=(14,)
 )
 DRAWN_ALIKE = [
@@ -128,7 +129,7 @@ def tiny_preset():
 
 def draw(folder: Path, seed: int, count: int = 60) -> Path:
     """Draw images of two digits, with labels.csv."""
-    generate(replace(CAPTCHAS, count=count, seed=seed), folder, 1)
+    generate(plan_drawing(replace(CAPTCHAS, count=count, seed=seed)), folder, 1)
     return folder
 
 

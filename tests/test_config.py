@@ -19,7 +19,7 @@ from captcha_ocr.config import (
 )
 from captcha_ocr.data.prepare import derive_size
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.config import GeneratorConfig
+from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 
 MODEL = ModelConfig(
@@ -52,17 +52,12 @@ IMPOSSIBLE = {
         "precision": ["fp8"],
         "seed": SEEDS,
     },
-    GeneratorConfig(): {
+    DrawingOptions(): {
         "start": [-1],
         "height": [15],
         "font_sizes": [(42, 3)],
-        "warp": ["none"],
-        "charset": ["aa"],
     }
     | {"seed": SEEDS},
-    GeneratorConfig(width=2500): {
-        "height": [2000]
-    },  # more pixels than an image that is read may have
 }
 
 

@@ -27,8 +27,9 @@ from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.design import SECTIONS, parse_design
+from captcha_ocr.generation.designs.design import Design, parse_design
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.system.files import remove_files, write_atomic
 from captcha_ocr.system.parallel import available_workers
 
@@ -91,46 +92,20 @@ class DesignSource:
 
     def check(self, levels: Levels) -> None:
         """Refuse what is no field of the design, and a value that the field cannot have."""
-        parse_design(self.changed(levels), self.name)
+        self._with_levels(levels)
 
-    def changed(self, levels: Levels) -> dict[str, Any]:
-        """Return the design with levels of the knobs."""
-        document = GeneratorConfig(
-            design=self.name, charset=self.charset, lengths=self.lengths
-        ).document
-        return with_levels(json.loads(document), levels, self.name)
+    def _with_levels(self, levels: Levels) -> Design:
+        options = DrawingOptions(design=self.name, charset=self.charset, lengths=self.lengths)
+        document = json.loads(plan_drawing(options).document)
+        return parse_design(document, self.name).with_fields(levels)
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
         """Draw images with `generate`."""
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-{DESIGN_FILE}"
-        write_atomic(design, json.dumps(self.changed(levels)).encode() + b"\n")
-        return generated.generate(
-            GeneratorConfig(count=images, design=str(design), seed=seed), folder
-        ).redrawn
-
-
-def with_levels(document: dict[str, Any], levels: Levels, name: str) -> dict[str, Any]:
-    """Return a design with some fields changed: `text.spacing`, or `operators.lines.count` of the first such operator.
-
-    UsageError for another place.
-    """
-    for place, level in levels.items():
-        section, _, rest = place.partition(".")
-        kind, _, field = rest.rpartition(".")
-        parts = [
-            part
-            for part in document.get("operators", [])
-            if section == "operators" and part["kind"] == kind
-        ]
-        if section in SECTIONS and field and not kind:
-            parts = [document.setdefault(section, {})]
-        check(
-            bool(parts),
-            f"the knob {place!r} is no field of {name}, such as text.spacing or operators.lines.count",
-        )
-        parts[0][field] = level
-    return document
+        write_atomic(design, json.dumps(self._with_levels(levels).document).encode() + b"\n")
+        options = DrawingOptions(count=images, design=str(design), seed=seed)
+        return generated.generate(plan_drawing(options), folder).redrawn
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,13 @@ from captcha_ocr.config import (
     preset_for,
 )
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
-from captcha_ocr.generation.config import GeneratorConfig, Renderer, Warp
+from captcha_ocr.generation.options import (
+    CLASSIC_WARP,
+    DEFAULT_DESIGN,
+    WARPS,
+    DrawingOptions,
+    Renderer,
+)
 from captcha_ocr.inference.model_folder import (
     default_model,
     find_model_folder,
@@ -98,14 +104,14 @@ drawing_options = add_options(
 
 @main.command()
 @option("--out", type=FOLDER, default=IMAGES, help="The folder to write.")
-@option("--count", default=GeneratorConfig.count, help="Number of images.")
+@option("--count", default=DrawingOptions.count, help="Number of images.")
 @option(
     "--start",
-    default=GeneratorConfig.start,
+    default=DrawingOptions.start,
     help="Number of the first image, to share work over machines.",
 )
 @option(
-    "--design", default=GeneratorConfig.design, metavar="NAME|FILE|random[:LEVEL]", help=DESIGN_HELP
+    "--design", default=DrawingOptions.design, metavar="NAME|FILE|random[:LEVEL]", help=DESIGN_HELP
 )
 @drawing_options
 @option(
@@ -129,11 +135,13 @@ drawing_options = add_options(
     callback=parse_numbers(","),
     help="Font sizes to choose from.  [default: the design's]",
 )
-@option("--warp", type=click.Choice(get_args(Warp)), default=GeneratorConfig.warp, help=WARP_HELP)
+@option(
+    "--warp", type=click.Choice([*WARPS.values()]), default=WARPS[DEFAULT_DESIGN], help=WARP_HELP
+)
 @option(
     "--renderer",
     type=click.Choice(get_args(Renderer)),
-    default=GeneratorConfig.renderer,
+    default=DrawingOptions.renderer,
     help=RENDERER_HELP,
 )
 @add_options(seed_option, workers_option, force_option, quiet_option, json_option)
@@ -141,6 +149,7 @@ def generate(
     out: Path,
     size: tuple[int, int] | None,
     fonts: tuple[Path, ...],
+    warp: str,
     save_designs: Path | None,
     workers: int | None,
     force: bool,
@@ -154,17 +163,23 @@ def generate(
     """
     with deferred():
         from captcha_ocr.generation import folder as synth
+        from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.system.console import ProgressBar, counted
 
     if size is not None:
         options["width"], options["height"] = size
-    config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
-    check(save_designs is None or config.level is not None, "--save-designs is for random designs")
+    if warp == WARPS[CLASSIC_WARP]:
+        name = options["design"]
+        check(name == DEFAULT_DESIGN, f"--warp is for the design {DEFAULT_DESIGN}, not for {name}")
+        options["design"] = CLASSIC_WARP
+    drawing = DrawingOptions(**options, fonts=tuple(map(str, fonts)))
+    check(save_designs is None or drawing.level is not None, "--save-designs is for random designs")
+    plan = plan_drawing(drawing)
     with ProgressBar("generate", quiet) as bar:
-        done = synth.generate(config, out, workers, force, bar.show)
+        done = synth.generate(plan, out, workers, force, bar.show)
     if save_designs is not None:
         with ProgressBar("designs", quiet) as bar:
-            synth.save_designs(config, save_designs, workers, bar.show)
+            synth.save_designs(plan, save_designs, workers, bar.show)
     if done.redrawn and not quiet:
         left = (
             f"; {counted(done.illegible, 'image')} could not be read after some tries"
@@ -177,10 +192,10 @@ def generate(
     drawn = f"{counted(done.drawn, 'image')} drawn" if done.drawn else "all existed"
     report(
         as_json,
-        {"out": str(out), "images": config.count, **done._asdict()},
-        f"{out}: {counted(config.count, 'image')} of {config.kind}; {drawn}",
+        {"out": str(out), "images": drawing.count, **done._asdict()},
+        f"{out}: {counted(drawing.count, 'image')} of {plan.kind}; {drawn}",
         following_preparation(out)
-        if len(config.text_kind[0]) > 1 and config.count >= LEAST
+        if len(plan.charset) > 1 and drawing.count >= LEAST
         else next_command("eval", *place(out)),
     )
 

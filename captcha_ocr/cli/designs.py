@@ -17,7 +17,7 @@ from captcha_ocr.cli.options import (
     report,
     seed_option,
 )
-from captcha_ocr.generation.config import RANDOM, GeneratorConfig
+from captcha_ocr.generation.options import RANDOM, DrawingOptions
 from captcha_ocr.system.signals import deferred
 
 ADVICE = {  # on what makes images illegible
@@ -48,19 +48,23 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
     Example: captcha-ocr design preview mine.toml --count 60
     """
     with deferred():
-        from captcha_ocr.generation.drawing import drawer_of
+        from captcha_ocr.generation.drawer import Drawer
+        from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
         from captcha_ocr.system.console import counted
 
     options["design"] = name
-    config = GeneratorConfig(**options, fonts=tuple(map(str, fonts)))
-    drawn = [drawer_of(config).draw(index) for index in range(config.count)]
-    tiles = [Tile(each.image, f"{number}", each.text) for number, each in enumerate(drawn)]
+    plan = plan_drawing(DrawingOptions(**options, fonts=tuple(map(str, fonts))))
+    drawer, count = Drawer(plan), plan.options.count
+    captchas = [drawer.draw(index) for index in range(count)]
+    tiles = [
+        Tile(captcha.image, f"{number}", captcha.text) for number, captcha in enumerate(captchas)
+    ]
     out.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(tiles, out, rows=-(-config.count // COLUMNS))
-    reasons = Counter(each.illegible for each in drawn if each.illegible)
-    redrawn = sum(each.redrawn for each in drawn)
-    words = [f"{out}: {counted(config.count, 'image')} of {config.kind}"]
+    draw_sheet(tiles, out, rows=-(-count // COLUMNS))
+    reasons = Counter(captcha.illegible for captcha in captchas if captcha.illegible)
+    redrawn = sum(captcha.redrawn for captcha in captchas)
+    words = [f"{out}: {counted(count, 'image')} of {plan.kind}"]
     if redrawn:
         words.append(f"{counted(redrawn, 'illegible image')} drawn again")
     words += [
@@ -69,7 +73,7 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
     ]
     facts = {
         "out": str(out),
-        "images": config.count,
+        "images": count,
         "redrawn": redrawn,
         "illegible": sum(reasons.values()),
     }

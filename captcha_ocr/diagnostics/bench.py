@@ -11,8 +11,9 @@ import torch
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import encode_png, to_array
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import GENERATED
 from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
@@ -50,15 +51,16 @@ def measure_speed(
     set_threads(threads)
     device, preset = choose_device(device_name), preset_named(preset_name)
     keep_freed_memory()
-    captchas = GeneratorConfig()
+    captchas = plan_drawing(DrawingOptions())
     size = PrepareConfig(preset=preset_name).input_size(GENERATED)
-    characters, lengths = captchas.text_kind
-    charset = Charset(characters)
+    charset, lengths = Charset(captchas.charset), captchas.lengths
     drawings = list(map(drawer_of(captchas).draw, range(DRAWN)))
-    pixels = np.stack([to_array(drawing.image, size) for drawing in drawings])
-    images = torch.from_numpy(pixels).to(device)
-    class_ids = charset.encode([drawing.text for drawing in drawings])
-    labels = torch.from_numpy(class_ids).long().to(device)
+    images = torch.from_numpy(np.stack([to_array(drawing.image, size) for drawing in drawings])).to(
+        device
+    )
+    labels = (
+        torch.from_numpy(charset.encode([drawing.text for drawing in drawings])).long().to(device)
+    )
     config = ModelConfig(charset, lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # which has no last epoch
     partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))

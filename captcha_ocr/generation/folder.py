@@ -15,24 +15,26 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.errors import DamagedError, UsageError, check
-from captcha_ocr.generation.config import DEFAULT_DESIGN, GeneratorConfig
-from captcha_ocr.generation.drawing import drawer_of
-from captcha_ocr.generation.fonts import manifest
+from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.fonts.catalogue import manifest
+from captcha_ocr.generation.options import WARPS
+from captcha_ocr.generation.plan import DrawingPlan
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import remove_files, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs
 from captcha_ocr.version import __version__
 
-COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
+_COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
 IMAGES_PER_JOB = 250  # half a second of work
-WAY_OUT = "remove the folder, or choose another --out"
-OPTIONS_FORMAT = "captcha-ocr generator"
+_WAY_OUT = "remove the folder, or choose another `out`"
+_OPTIONS_FORMAT = "captcha-ocr generator"
 NAME = re.compile(r"([0-9]{5,13})-(.+)\.png")
 
 
 class Generated(NamedTuple):
-    """What generate did. drawn: images that were written. redrawn: images that could not be read and were drawn again.
+    """What generate did.
 
+    drawn: images that were written. redrawn: images that could not be read and were drawn again.
     illegible: images that were written though they could not be read either.
     """
 
@@ -42,7 +44,7 @@ class Generated(NamedTuple):
 
 
 def generate(
-    config: GeneratorConfig,
+    plan: DrawingPlan,
     out: Path,
     workers: int | None = None,
     force: bool = False,
@@ -50,163 +52,163 @@ def generate(
 ) -> Generated:
     """Write generator.json, the images and then labels.csv into `out`.
 
-    Images that exist are not drawn again. progress: called with the number of images that exist and the total.
-    UsageError if `out` holds something else; with `force` the files of another generate are removed first.
+    Images that exist are not drawn again. progress: called with the number of images that exist and
+    the total. UsageError if `out` holds something else; with `force` the files of another generate
+    are removed first.
     """
-    options = image_options(config)
-    drawer_of(config).draw(
-        config.start
-    )  # what cannot be drawn is refused before anything is written
+    options, numbers = image_options(plan), plan.numbers
+    drawer_of(plan).draw(numbers.start)  # refuses what cannot be drawn before anything is written
     with writing_to(out):
-        make_room(options, out, force)
+        _make_room(options, out, force)
         if not (out / OPTIONS_FILE).exists():
             write_atomic(out / OPTIONS_FILE, to_json(options))
-        names = find_drawn(out, options)
-        missing = [
-            index
-            for index in range(config.start, config.start + config.count)
-            if index not in names
-        ]
+        names = _find_drawn(out, options)
+        missing = [number for number in numbers if number not in names]
         starts = range(0, len(missing), IMAGES_PER_JOB)
-        jobs = [(config, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
+        jobs = [(plan, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
         redrawn = illegible = 0
-        progress(len(names), config.count)
-        for drawn in map_jobs(write_images, jobs, workers):
-            names |= {index: name for index, name, _, _ in drawn}
-            redrawn += sum(again for _, _, again, _ in drawn)
-            illegible += sum(left for _, _, _, left in drawn)
-            progress(len(names), config.count)
+        progress(len(names), len(numbers))
+        for written in map_jobs(_write_images, jobs, workers):
+            for number, name, tries, is_illegible in written:
+                names[number] = name
+                redrawn += tries
+                illegible += is_illegible
+            progress(len(names), len(numbers))
         if missing and hasattr(os, "sync"):
             os.sync()  # once; to wait for each of 60,000 images would take minutes
-        write_labels(out / LABELS_FILE, names, force)
+        _write_labels(out / LABELS_FILE, names, force)
     return Generated(len(missing), redrawn, illegible)
 
 
 def save_designs(
-    config: GeneratorConfig,
+    plan: DrawingPlan,
     path: Path,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Write the random designs of a configuration to a file, one in each line, as JSON."""
-    numbers = (
-        range(config.designs)
-        if config.designs
-        else range(config.start, config.start + config.count)
-    )
+    """Write the random designs of a plan to a file, one in each line, as JSON."""
+    numbers = range(plan.options.designs) if plan.options.designs else plan.numbers
     jobs = [
-        (config, numbers[first : first + IMAGES_PER_JOB])
+        (plan, numbers[first : first + IMAGES_PER_JOB])
         for first in range(0, len(numbers), IMAGES_PER_JOB)
     ]
     lines: list[str] = []
-    for some in map_jobs(find_designs, jobs, workers):
+    for some in map_jobs(_find_designs, jobs, workers):
         lines += some
         progress(len(lines), len(numbers))
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def find_designs(job: tuple[GeneratorConfig, Sequence[int]]) -> list[str]:
-    """Return some random designs as lines of JSON."""
-    config, numbers = job
-    return [drawer_of(config).document(number) for number in numbers]
+def _find_designs(job: tuple[DrawingPlan, Sequence[int]]) -> list[str]:
+    plan, numbers = job
+    return [drawer_of(plan).random_document(number) for number in numbers]
 
 
-def write_labels(path: Path, names: dict[int, str], force: bool) -> None:
+def _write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     """Write labels.csv, `filename,text` and a row for each image; UsageError if it was edited."""
-    rows = [(names[index], text_in(names[index])) for index in sorted(names)]
+    rows = [(names[index], _text_in(names[index])) for index in sorted(names)]
     labels = to_csv([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
-        way_out = "choose another --out, or replace it with --force"
+        way_out = "choose another `out`, or replace it with `force`"
         check(written is None or force, f"{path} was edited; {way_out}")
         write_atomic(path, labels)
 
 
-def file_name(index: int, text: str) -> str:
+def _file_name(index: int, text: str) -> str:
     """Return a name such as `00000-R865.png`; characters that no file name may have become %XX."""
-    safe = "".join(c if c not in '%/\\:*?"<>|.' else f"%{ord(c):02X}" for c in text)
+    safe = re.sub(r'[%/\\:*?"<>|.]', lambda unsafe: f"%{ord(unsafe[0]):02X}", text)
     return f"{index:05d}-{safe}.png"
 
 
-def text_in(name: str) -> str:
+def _text_in(name: str) -> str:
     """Invert `file_name`: return the text in the name of an image."""
-    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), NAME.fullmatch(name)[2])  # type: ignore[index]
+    safe = NAME.fullmatch(name)[2]  # type: ignore[index]
+    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), safe)
 
 
-def image_options(config: GeneratorConfig) -> dict[str, Any]:
-    """Return the options that determine the images as JSON types, for generator.json; they name every font."""
-    drawer = drawer_of(config)
-    charset, lengths = config.text_kind
-    options: dict[str, Any] = {
-        "format": OPTIONS_FORMAT,
-        "count": config.count,
-        "start": config.start,
+def image_options(plan: DrawingPlan) -> dict[str, Any]:
+    """Return the options that determine the images as JSON types, for generator.json.
+
+    They name every font.
+    """
+    options = plan.options
+    document: dict[str, Any] = {
+        "format": _OPTIONS_FORMAT,
+        "count": options.count,
+        "start": options.start,
+        "seed": options.seed,
+        "charset": plan.charset,
+        "length": str(plan.lengths),
+        "renderer": options.renderer,
     }
-    options |= {
-        "seed": config.seed,
-        "charset": charset,
-        "length": str(lengths),
-        "renderer": config.renderer,
-    }
-    if config.renderer == "package":
-        options["captcha"] = version("captcha")
+    if options.renderer == "package":
+        document["captcha"] = version("captcha")
     else:
-        options["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
-    if config.design == DEFAULT_DESIGN:
-        options["warp"] = config.warp
-    if config.document:
-        options["design"] = json.loads(config.document)
+        document["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
+    if options.design in WARPS:
+        document["warp"] = WARPS[options.design]
+    if plan.document:
+        document["design"] = json.loads(plan.document)
+    elif options.is_saved:
+        document["design"] = plan.digest
     else:
-        options["design"] = [config.design, config.designs]
-    if config.is_saved:
-        options["design"] = config.digest
-    return {**options, "fonts": manifest(drawer.faces)}
+        document["design"] = [options.design, options.designs]
+    document["fonts"] = manifest(drawer_of(plan).faces)
+    return document
 
 
-def write_images(
-    job: tuple[GeneratorConfig, Path, Sequence[int]],
+def _write_images(
+    job: tuple[DrawingPlan, Path, Sequence[int]],
 ) -> list[tuple[int, str, int, bool]]:
-    """Draw and write the images of one job; return the number and name of each, and how its drawing went."""
-    config, out, indices = job
-    drawer, written = drawer_of(config), []
+    """Draw and write the images of one job.
+
+    Return the number and name of each, and how its drawing went.
+    """
+    plan, out, indices = job
+    drawer, written = drawer_of(plan), []
     for index in indices:
         drawn = drawer.draw(index)
         stream = io.BytesIO()
-        drawn.image.save(stream, format="PNG", compress_level=COMPRESS_LEVEL)
-        name = file_name(index, drawn.text)
+        drawn.image.save(stream, format="PNG", compress_level=_COMPRESS_LEVEL)
+        name = _file_name(index, drawn.text)
         write_atomic(out / name, stream.getvalue(), durable=False)
         written.append((index, name, drawn.redrawn, drawn.illegible is not None))
     return written
 
 
-def make_room(options: dict[str, Any], out: Path, force: bool) -> None:
-    """Raise UsageError if `out` holds something else; with `force` remove what another generate wrote."""
+def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
+    """Raise UsageError if `out` holds something else.
+
+    With `force` remove what another generate wrote.
+    """
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
         candidates = (out / file for file in [LABELS_FILE, *find_images(out).images])
         foreign = next((path for path in candidates if path.exists()), None)
         if foreign is not None:
-            raise UsageError(f"{foreign} was not written by generate; choose another --out")
+            raise UsageError(f"{foreign} was not written by generate; choose another `out`")
         return
     try:
         old = read_json(options_path)
     except DamagedError as error:
-        raise DamagedError(f"{error}; {WAY_OUT}") from None
-    if old.get("format") != OPTIONS_FORMAT:
-        raise UsageError(f"{options_path} was not written by generate; choose another --out")
+        raise DamagedError(f"{error}; {_WAY_OUT}") from None
+    if old.get("format") != _OPTIONS_FORMAT:
+        raise UsageError(f"{options_path} was not written by generate; choose another `out`")
     changed = changes(old, options)
     if not changed:
         return
     if not force:
-        way_out = "choose another --out, or replace them with --force"
+        way_out = "choose another `out`, or replace them with `force`"
         raise UsageError(
             f"{out} holds images made with other options ({', '.join(changed)}); {way_out}"
         )
     try:
-        written = find_drawn(out, old).values()
+        written = _find_drawn(out, old).values()
     except (UsageError, TypeError, ValueError) as error:
-        raise DamagedError(f"{options_path} was changed ({error}); {WAY_OUT}") from None
-    # generator.json last: without it an interrupted removal would leave files that nobody may replace.
+        raise DamagedError(f"{options_path} was changed ({error}); {_WAY_OUT}") from None
+    # generator.json last: without it an interrupted removal would leave files that nobody may
+    # replace.
     remove_files([*(out / name for name in written), labels_path, options_path])
 
 
@@ -222,11 +224,11 @@ def changes(old: dict[str, Any], new: dict[str, Any], place: str = "") -> list[s
     return words
 
 
-def find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
+def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
     """Return the images in `out` that generate wrote with these options: number -> name.
 
-    A power cut may leave an empty file, and the folder may hold files and links of others: their names say a number
-    that generate does not have, or a text that it would not write.
+    A power cut may leave an empty file, and the folder may hold files and links of others: their
+    names say a number that generate does not have, or a text that it would not write.
     """
     first, count = int(options["start"]), int(options["count"])
     symbols, lengths = (
@@ -242,7 +244,7 @@ def find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
             or not entry.stat(follow_symlinks=False).st_size
         ):
             continue
-        text = split_characters(text_in(entry.name))
+        text = split_characters(_text_in(entry.name))
         if len(text) in lengths and symbols.issuperset(text):
             found[int(name[1])] = entry.name
     return found

@@ -19,8 +19,8 @@ from captcha_ocr.charset import has_right_to_left, split_characters, visual_orde
 from captcha_ocr.config import MAX_BYTES
 from captcha_ocr.data.images import encode_png, flatten, open_image
 from captcha_ocr.errors import ImageError
+from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 COLUMNS, ROWS = 6, 12
 TILE = (190, 72)  # pixels, width and height, for an image

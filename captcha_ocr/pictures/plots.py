@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 from captcha_ocr.config import TrainConfig
+from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.fonts import OWN_FONTS, fonts_for, visible
 
 MAX_BARS = 20  # confusions
 MAX_CELLS = 36  # rows, and columns, that the confusion matrix shows

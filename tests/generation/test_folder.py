@@ -17,9 +17,10 @@ from PIL import Image
 from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.generation.config import GeneratorConfig
-from captcha_ocr.generation.drawing import TRIES, drawer_of
-from captcha_ocr.generation.folder import generate, save_designs
+from captcha_ocr.generation import folder as generation
+from captcha_ocr.generation.drawer import TRIES, drawer_of
+from captcha_ocr.generation.options import CLASSIC_WARP, DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.system.files import TEMPORARY
 
 TINY = replace(CAPTCHAS, count=12)
@@ -28,6 +29,10 @@ MATPLOTLIB = Path(
     importlib.util.find_spec("matplotlib").submodule_search_locations[0]
 )  # not imported: it is slow
 DEJAVU = str(MATPLOTLIB / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
+
+
+def generate(options, *arguments, **settings):
+    return generation.generate(plan_drawing(options), *arguments, **settings)
 
 
 def pictures(folder):
@@ -73,7 +78,9 @@ def test_parts_are_the_same_bytes_as_the_whole_for_any_number_of_workers(tmp_pat
 
 
 def test_a_folder_holds_images_labels_and_options(whole):
-    images = [f"{index:05d}-{drawer_of(TINY).draw(index).text}.png" for index in range(12)]
+    images = [
+        f"{index:05d}-{drawer_of(plan_drawing(TINY)).draw(index).text}.png" for index in range(12)
+    ]
     assert sorted(contents(whole)) == [*images, "generator.json", "labels.csv"]
     assert read_labels(whole / "labels.csv") == ([Label(name, name[6:-4]) for name in images], {})
     with Image.open(whole / images[0]) as image:
@@ -153,7 +160,7 @@ def test_an_unfinished_folder_goes_on_and_ends_the_same(drawn, whole):
 
 
 @pytest.mark.parametrize(
-    "options", [{"seed": 1}, {"count": 13}, {"start": 1}, {"warp": "classic"}, {"height": 17}]
+    "options", [{"seed": 1}, {"count": 13}, {"start": 1}, {"design": CLASSIC_WARP}, {"height": 17}]
 )
 def test_other_options_are_refused_and_named_in_an_unfinished_folder_too(drawn, options):
     before = contents(drawn)
@@ -239,12 +246,12 @@ def test_a_folder_that_generate_did_not_write_is_left_as_it_is(tmp_path, files, 
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text(text)
-    with pytest.raises((UsageError, DamagedError), match=rf"(?=.*{list(files)[-1]}).*--out"):
+    with pytest.raises((UsageError, DamagedError), match=rf"(?=.*{list(files)[-1]}).*`out`"):
         generate(TINY, folder, 1, force=force)
     assert contents(folder) == {name: text.encode() for name, text in files.items()}
 
 
-RANDOM = GeneratorConfig(
+RANDOM = DrawingOptions(
     count=20, design="random:easy", fonts=(DEJAVU, DROID), charset="digits", seed=1
 )
 
@@ -259,10 +266,10 @@ def test_random_designs_are_the_same_for_any_number_of_workers_and_again_from_th
     assert generate(config, tmp_path / "two", 2) == first
     assert first.drawn == 20
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    save_designs(config, path, 2)
+    generation.save_designs(plan_drawing(config), path, 2)
     lines = path.read_bytes()
     assert lines.count(b"\n") == (designs or 20)
-    save_designs(config, path, 1)
+    generation.save_designs(plan_drawing(config), path, 1)
     assert path.read_bytes() == lines
     saved = replace(RANDOM, design=str(path), charset=None)
     generate(saved, tmp_path / "again", 1)
@@ -278,7 +285,7 @@ def test_the_options_file_names_random_designs_and_the_bytes_of_saved_ones(tmp_p
         "0123456789",
         "1-10",
     )
-    save_designs(config, tmp_path / "saved.jsonl", 1)
+    generation.save_designs(plan_drawing(config), tmp_path / "saved.jsonl", 1)
     generate(
         replace(config, design=str(tmp_path / "saved.jsonl"), charset=None), tmp_path / "two", 1
     )
@@ -290,7 +297,7 @@ def test_the_options_file_names_random_designs_and_the_bytes_of_saved_ones(tmp_p
 
 def test_what_cannot_be_read_is_drawn_again_counted_and_written_all_the_same(tmp_path):
     (tmp_path / "mine.toml").write_text('[text]\ncolor = "canvas"\n')
-    config = GeneratorConfig(count=3, design=str(tmp_path / "mine.toml"), fonts=(DEJAVU,))
+    config = DrawingOptions(count=3, design=str(tmp_path / "mine.toml"), fonts=(DEJAVU,))
     assert generate(config, tmp_path / "images", 1) == (3, 3 * (TRIES - 1), 3)
     assert len(pictures(tmp_path / "images")) == 3
 
@@ -303,7 +310,7 @@ def test_a_saved_design_whose_font_is_missing_or_another_is_refused_and_nothing_
         path = tmp_path / f"{name}.jsonl"
         path.write_text(json.dumps(document | {"fonts": document["fonts"] | {"faces": faces}}))
         with pytest.raises(UsageError, match=name):
-            generate(GeneratorConfig(count=2, design=str(path)), tmp_path / "images", 1)
+            generate(DrawingOptions(count=2, design=str(path)), tmp_path / "images", 1)
     assert not (tmp_path / "images").exists()
 
 
@@ -318,9 +325,9 @@ def test_a_font_whose_name_is_no_text_can_be_drawn_with(tmp_path):
     font = tmp_path / "fonts" / os.fsdecode(b"\xff.ttf")
     font.parent.mkdir()
     shutil.copy(DEJAVU, font)
-    config = GeneratorConfig(count=2, design="random:easy", fonts=(str(font.parent),))
+    config = DrawingOptions(count=2, design="random:easy", fonts=(str(font.parent),))
     assert generate(config, tmp_path / "images", 1).drawn == 2
-    save_designs(config, tmp_path / "saved.jsonl", 1)
+    generation.save_designs(plan_drawing(config), tmp_path / "saved.jsonl", 1)
     saved = replace(config, design=str(tmp_path / "saved.jsonl"))
     generate(saved, tmp_path / "again", 1)
     assert pictures(tmp_path / "again") == pictures(tmp_path / "images")

@@ -5,8 +5,9 @@ from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.config import Lengths
-from captcha_ocr.generation.config import GeneratorConfig
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.inference.captcha_package_model import (
     CAPTCHA_PACKAGE_MODEL,
     CERTAIN,
@@ -101,7 +102,7 @@ def test_only_images_of_its_own_size_are_shown_to_the_captcha_model():
 
 
 def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_path):
-    generate(GeneratorConfig(count=30, seed=0), tmp_path, 1)
+    generate(plan_drawing(DrawingOptions(count=30, seed=0)), tmp_path, 1)
     paths = sorted(tmp_path.glob("*.png"))
     recognizer = Recognizer()
     both = recognizer.predict(paths)
@@ -119,9 +120,9 @@ def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_p
 def test_texts_that_the_captcha_model_cannot_know_are_left_to_the_general_model(
     tmp_path, charset, length
 ):
-    config = GeneratorConfig(
+    options = DrawingOptions(
         count=20, seed=0, charset=charset, lengths=Lengths(length, length), width=160, height=60
     )
-    generate(config, tmp_path, 1)
+    generate(plan_drawing(options), tmp_path, 1)
     models = [reading.model for reading in Recognizer().predict(sorted(tmp_path.glob("*.png")))]
     assert models.count("general") >= 15

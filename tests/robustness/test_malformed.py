@@ -20,6 +20,7 @@ from captcha_ocr.data.labels import find_labels, read_labels
 from captcha_ocr.data.selection import select_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.run.checkpoint import check_files
@@ -109,7 +110,7 @@ USES = {
     "onnx/config.json": lambda folder, image: (
         Recognizer(folder, engine="onnx").predict(image) and check_files(folder)
     ),
-    "images/generator.json": lambda folder, _: generate(CAPTCHAS, folder, 1),
+    "images/generator.json": lambda folder, _: generate(plan_drawing(CAPTCHAS), folder, 1),
 }
 
 

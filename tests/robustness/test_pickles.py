@@ -20,6 +20,7 @@ from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.training.train import train
 
@@ -109,7 +110,7 @@ def test_no_loader_runs_a_pickle(whole, form):
         "shards/manifest.json": lambda: read_shards(whole / "shards"),
         "shards/train-00000.safetensors.gz": lambda: read_shards(whole / "shards"),
         "images/labels.csv": lambda: read_labels(whole / "images" / "labels.csv"),
-        "images/generator.json": lambda: generate(CAPTCHAS, whole / "images", 1),
+        "images/generator.json": lambda: generate(plan_drawing(CAPTCHAS), whole / "images", 1),
         "run/run.json": lambda: train([whole / "shards"], whole / "run", TINY.training, QUIET),
         "run/best/config.json": lambda: Recognizer(best),
         "run/best/model.safetensors": lambda: Recognizer(best, engine="torch"),

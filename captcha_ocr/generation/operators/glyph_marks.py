@@ -8,11 +8,11 @@ from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Area, Mask, operator
 from captcha_ocr.generation.operators.under import blurred
-from captcha_ocr.generation.rasters import LADDER, raster
-from captcha_ocr.generation.values import Number
+from captcha_ocr.generation.operators.values import Number
+from captcha_ocr.generation.rendering.rasters import LADDER, raster
 
-LETTERS = string.ascii_letters + string.digits
-DRAWN_AT = LADDER[0]  # pixels: these glyphs are kept already
+_LETTERS = string.ascii_letters + string.digits
+_DRAWN_AT = LADDER[0]  # pixels: these glyphs are kept already
 
 
 @operator(
@@ -56,6 +56,6 @@ def small_print(area: Area, rng: random.Random, size: int) -> Mask:
 
 def place(canvas: Image.Image, font: str, size: int, x: int, y: int, rng: random.Random) -> None:
     """Draw a random letter about (x, y)."""
-    mask = raster(font, DRAWN_AT, rng.choice(LETTERS), margin=1).image
-    width, height = (max(1, round(side * size / DRAWN_AT)) for side in mask.size)
+    mask = raster(font, _DRAWN_AT, rng.choice(_LETTERS), margin=1).image
+    width, height = (max(1, round(side * size / _DRAWN_AT)) for side in mask.size)
     canvas.paste(255, (x - width // 2, y - height // 2), mask.resize((width, height)))

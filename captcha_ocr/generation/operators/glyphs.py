@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Mask, operator
-from captcha_ocr.generation.values import Flag, Number, Word
+from captcha_ocr.generation.operators.values import Flag, Number, Word
 
 Matrix = tuple[float, float, float, float]
 
@@ -55,7 +55,8 @@ def corners(
 ) -> Image.Image:
     """Move the corners of each glyph's box by up to so much of its width and height.
 
-    fill: first stretch the glyph to its cell in the font, (width, height). The captcha package does both.
+    fill: first stretch the glyph to its cell in the font, (width, height). The captcha package does
+    both.
     """
     width, height = cell if fill else image.size
     x1, x2 = int(rng.uniform(-x, x) * width), int(rng.uniform(-x, x) * width)
@@ -98,7 +99,10 @@ def outline(mask: Mask, rng: random.Random, width: float) -> Mask:
     "stroke", share=Number(0, 0.6, (0.1, 0.3)), size=Number(1, 8, (1, 2), "pixels", whole=True)
 )
 def pits(mask: Mask, rng: random.Random, share: float, size: int) -> Mask:
-    """Make holes in the fill of each glyph: squares of so many pixels, which cover a share of it."""
+    """Make holes in the fill of each glyph.
+
+    Squares of so many pixels, which cover a share of it.
+    """
     noise = np.random.default_rng(rng.getrandbits(64))
     height, width = mask.shape
     kept = noise.random((height // size + 1, width // size + 1), np.float32) >= share
@@ -128,17 +132,20 @@ def dotted(mask: Mask, rng: random.Random, pitch: int) -> Mask:
 
 @operator("stroke", level=Number(1, 255, 128, whole=True))
 def threshold(mask: Mask, rng: random.Random, level: int) -> Mask:
-    """Draw each glyph without anti-aliasing: a pixel is covered if its coverage reaches the level."""
+    """Draw each glyph without anti-aliasing.
+
+    A pixel is covered if its coverage reaches the level.
+    """
     return (mask >= level) * np.uint8(255)
 
 
 def dilated(mask: Mask, radius: float) -> Mask:
-    """Return a mask that is wider by a radius in pixels on every side, with the margin that it needs."""
-    padded = pad(mask, math.ceil(radius))
+    """Return a mask that is wider by a radius in pixels, with the margin that it needs."""
+    padded = _pad(mask, math.ceil(radius))
     for _ in range(int(radius)):
-        padded = widened(padded)
+        padded = _widened(padded)
     if part := radius % 1:
-        padded = (padded * np.float32(1 - part) + widened(padded) * np.float32(part)).astype(
+        padded = (padded * np.float32(1 - part) + _widened(padded) * np.float32(part)).astype(
             np.uint8
         )
     return padded
@@ -147,22 +154,22 @@ def dilated(mask: Mask, radius: float) -> Mask:
 def eroded(mask: Mask, radius: float) -> Mask:
     """Return a mask that is narrower by a radius in pixels on every side."""
     margin = math.ceil(radius)
-    grown = dilated(255 - pad(mask, 1), radius)[
+    grown = dilated(255 - _pad(mask, 1), radius)[
         margin:-margin, margin:-margin
     ]  # the margin would become a frame
     return 255 - grown
 
 
-def widened(mask: Mask) -> Mask:
+def _widened(mask: Mask) -> Mask:
     """Return a mask of the same size whose shapes are wider by about a pixel on every side."""
-    padded = pad(mask, 1)
+    padded = _pad(mask, 1)
     rows = np.maximum(np.maximum(padded[:-2], padded[2:]), padded[1:-1])
     columns = np.maximum(padded[1:-1, :-2], padded[1:-1, 2:])
     return np.maximum(rows[:, 1:-1], columns)
 
 
-def pad(mask: Mask, margin: int) -> Mask:
-    """Return a mask with an empty margin of so many pixels, like numpy.pad in a tenth of the time."""
+def _pad(mask: Mask, margin: int) -> Mask:
+    """Return a mask with an empty margin of pixels, in a tenth of the time of numpy.pad."""
     height, width = mask.shape
     padded = np.zeros((height + 2 * margin, width + 2 * margin), np.uint8)
     padded[margin : margin + height, margin : margin + width] = mask
@@ -172,4 +179,4 @@ def pad(mask: Mask, margin: int) -> Mask:
 def same_size(first: Mask, second: Mask) -> tuple[Mask, Mask]:
     """Pad the smaller of two masks with one middle to the size of the larger."""
     margin = (first.shape[0] - second.shape[0]) // 2
-    return (first, pad(second, margin)) if margin >= 0 else (pad(first, -margin), second)
+    return (first, _pad(second, margin)) if margin >= 0 else (_pad(first, -margin), second)

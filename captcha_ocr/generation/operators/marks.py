@@ -1,4 +1,4 @@
-"""Operators that draw lines, patterns and shapes, each as a mask that the renderer fills with a colour."""
+"""Operators that draw lines, patterns and shapes: masks that the renderer colours."""
 
 import math
 import random
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from captcha_ocr.generation.operators.registry import Area, Mask, operator
-from captcha_ocr.generation.values import Color, Flag, Number, Word
+from captcha_ocr.generation.operators.values import Color, Flag, Number, Word
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 PATHS = ("straight", "across", "upright", "bent", "bezier", "sine", "arc")
-STEPS = 24  # segments of a curve
-SPECK_REACH = 4  # pixels about its middle
+_STEPS = 24  # segments of a curve
+_SPECK_REACH = 4  # pixels about its middle
 
 
-class Canvas:
+class _Canvas:
     """A mask to draw on; smooth: drawn twice as large and halved, for anti-aliased edges."""
 
     def __init__(self, area: Area, smooth: bool) -> None:
@@ -27,7 +27,7 @@ class Canvas:
         self.image = Image.new("L", (area.width * self.scale, area.height * self.scale))
         self.draw = ImageDraw.Draw(self.image)
 
-    def line(self, points: Sequence[Point], width: float) -> None:
+    def line(self, points: Sequence[_Point], width: float) -> None:
         """Draw a line through points (x, y); width in pixels."""
         scale = self.scale
         xy = [(x * scale, y * scale) for x, y in points]
@@ -35,7 +35,7 @@ class Canvas:
             xy, fill=255, width=max(1, round(width * scale)), joint="curve" if width >= 3 else None
         )
 
-    def beads(self, points: Sequence[Point], width: float, distance: float) -> None:
+    def beads(self, points: Sequence[_Point], width: float, distance: float) -> None:
         """Draw discs along a line through points (x, y), so many pixels from one to the next."""
         x, y = np.array(points, float).T
         way = np.concatenate([[0], np.hypot(np.diff(x), np.diff(y)).cumsum()])
@@ -45,7 +45,7 @@ class Canvas:
         ):
             self.ellipse(*each, (width / 2, width / 2))
 
-    def ellipse(self, x: float, y: float, radius: Point, width: float = 0) -> None:
+    def ellipse(self, x: float, y: float, radius: _Point, width: float = 0) -> None:
         """Draw an ellipse about (x, y): filled, or a ring of so many pixels."""
         scale, (across, down) = self.scale, radius
         box = [(x - across) * scale, (y - down) * scale, (x + across) * scale, (y + down) * scale]
@@ -71,11 +71,13 @@ class Canvas:
 def lines(
     area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool
 ) -> Mask:
-    """Draw lines: straight anywhere, from side to side or from top to bottom, with a bend, or curved.
+    """Draw lines.
+
+    Straight anywhere, from side to side or from top to bottom, with a bend, or curved.
 
     beads: above 0 a line is a row of discs, so many pixels from one to the next.
     """
-    canvas = Canvas(area, smooth)
+    canvas = _Canvas(area, smooth)
     for _ in range(count):
         points = path_points(area, rng, path)
         if beads:
@@ -85,7 +87,7 @@ def lines(
     return canvas.mask
 
 
-def path_points(area: Area, rng: random.Random, path: str) -> list[Point]:
+def path_points(area: Area, rng: random.Random, path: str) -> list[_Point]:
     """Return the points (x, y) of a random line."""
     width, height = area.width, area.height
     if path == "straight":
@@ -98,7 +100,7 @@ def path_points(area: Area, rng: random.Random, path: str) -> list[Point]:
         return [(place, rng.uniform(0.1, 0.9) * height) for place in (left, bend, right)]
     if path == "across":
         return [(left, rng.uniform(0.1, 0.9) * height), (right, rng.uniform(0.1, 0.9) * height)]
-    steps = np.linspace(0, 1, STEPS + 1)
+    steps = np.linspace(0, 1, _STEPS + 1)
     if path == "bezier":
         y = np.array([rng.uniform(-0.1, 1.1) * height for _ in range(4)])
         x = np.array([left, rng.uniform(0.1, 0.6) * width, rng.uniform(0.4, 0.9) * width, right])
@@ -154,7 +156,7 @@ def discs(
     area: Area, rng: random.Random, count: int, radius: float, ring: float, smooth: bool
 ) -> Mask:
     """Draw discs anywhere; with a ring above 0 their contours alone, so many pixels wide."""
-    canvas = Canvas(area, smooth)
+    canvas = _Canvas(area, smooth)
     for _ in range(count):
         size = radius * rng.uniform(0.6, 1)
         canvas.ellipse(rng.uniform(0, area.width), rng.uniform(0, area.height), (size, size), ring)
@@ -179,22 +181,25 @@ def dots(area: Area, rng: random.Random, share: float, size: int) -> Mask:
 @operator("mark", count=Number(1, 500, (20, 40), whole=True))
 def specks(area: Area, rng: random.Random, count: int) -> Mask:
     """Draw specks of three pixels by two or three, like those of the captcha package."""
-    wide, draw = area.width + 2 * SPECK_REACH, rng.random
+    wide, draw = area.width + 2 * _SPECK_REACH, rng.random
     rows, columns = area.height + 1, area.width + 1
     places = [int(draw() * rows) * wide + int(draw() * columns) for _ in range(count)]
     down, across = speck()
-    mask = np.zeros((area.height + 2 * SPECK_REACH, wide), np.uint8)
-    mask.ravel()[np.array(places)[:, None] + (down + SPECK_REACH) * wide + across + SPECK_REACH] = (
-        255
-    )
-    return mask[SPECK_REACH:-SPECK_REACH, SPECK_REACH:-SPECK_REACH]
+    mask = np.zeros((area.height + 2 * _SPECK_REACH, wide), np.uint8)
+    mask.ravel()[
+        np.array(places)[:, None] + (down + _SPECK_REACH) * wide + across + _SPECK_REACH
+    ] = 255
+    return mask[_SPECK_REACH:-_SPECK_REACH, _SPECK_REACH:-_SPECK_REACH]
 
 
 @cache
 def speck() -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the pixels of a speck, which Pillow draws as a line two pixels long and three wide: shifts of y and x."""
-    image = Image.new("L", (4 * SPECK_REACH, 4 * SPECK_REACH))
-    middle = 2 * SPECK_REACH
+    """Return the pixels of a speck, which Pillow draws as a line two pixels long and three wide.
+
+    Shifts of y and x.
+    """
+    image = Image.new("L", (4 * _SPECK_REACH, 4 * _SPECK_REACH))
+    middle = 2 * _SPECK_REACH
     ImageDraw.Draw(image).line(((middle, middle), (middle - 1, middle - 1)), fill=255, width=3)
     rows, columns = np.nonzero(np.asarray(image))
     return rows - middle, columns - middle
@@ -240,7 +245,7 @@ def grid(
 )
 def rings(area: Area, rng: random.Random, shape: str, pitch: float, width: float) -> Mask:
     """Draw circles, ellipses or boxes within each other, about the middle of the image."""
-    canvas = Canvas(area, False)
+    canvas = _Canvas(area, False)
     x, y = area.width / 2, area.height / 2
     for number in range(1, int(max(x, y) * 1.4 / pitch) + 1):
         across = down = number * pitch
@@ -262,7 +267,7 @@ def rings(area: Area, rng: random.Random, shape: str, pitch: float, width: float
 )
 def hatching(area: Area, rng: random.Random, count: int, width: float, smooth: bool) -> Mask:
     """Draw many thin strokes of about one direction."""
-    canvas, angle = Canvas(area, smooth), rng.uniform(0, math.pi)
+    canvas, angle = _Canvas(area, smooth), rng.uniform(0, math.pi)
     for _ in range(count):
         turn, reach = angle + rng.uniform(-0.2, 0.2), rng.uniform(0.2, 1) * area.height
         x, y = rng.uniform(0, area.width), rng.uniform(0, area.height)
@@ -300,7 +305,10 @@ def blobs(area: Area, rng: random.Random, cells: int, contrast: float) -> Mask:
 
 @operator("mark", angle=Number(-180, 180, (-180, 180), "degrees"))
 def gradient(area: Area, rng: random.Random, angle: float) -> Mask:
-    """Fade into a colour across the image; an angle of 0 fades to the right, one of 90 downwards."""
+    """Fade into a colour across the image.
+
+    An angle of 0 fades to the right, one of 90 downwards.
+    """
     y, x = np.ogrid[-1 : 1 : area.height * 1j, -1 : 1 : area.width * 1j]
     across, down = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     return ((x * across + y * down) / (abs(across) + abs(down)) * 127.5 + 127.5).astype(np.uint8)
@@ -313,7 +321,10 @@ def gradient(area: Area, rng: random.Random, angle: float) -> Mask:
     color_per_item=Flag(True),
 )
 def tiles(area: Area, rng: random.Random, count: int) -> list[Mask]:
-    """Part the image into tiles of different colours, side by side; a count of 0 makes one for each character."""
+    """Part the image into tiles of different colours, side by side.
+
+    A count of 0 makes one for each character.
+    """
     borders = np.linspace(0, area.width, (count or area.length) + 1).astype(int)
     masks = []
     for left, right in pairwise(borders):

@@ -9,20 +9,21 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operator
-from captcha_ocr.generation.values import Flag, Number, Word
+from captcha_ocr.generation.operators.values import Flag, Number, Word
 
 Resampling = Image.Resampling
-EDGES = ImageFilter.Kernel((3, 3), [-1, 0, -1, 0, 4, 0, -1, 0, -1], scale=1, offset=127)
-MAX_BOX_SIGMA = 1.5  # pixels
-# A normal distribution in 256 numbers, each as likely as the others: to choose some is quicker than to draw new ones.
-NORMAL = np.array([NormalDist().inv_cdf((number + 0.5) / 256) for number in range(256)])
+_EDGES = ImageFilter.Kernel((3, 3), [-1, 0, -1, 0, 4, 0, -1, 0, -1], scale=1, offset=127)
+_MAX_BOX_SIGMA = 1.5  # pixels
+# A normal distribution in 256 numbers, each as likely as the others: to choose some is quicker than
+# to draw new ones.
+_NORMAL = np.array([NormalDist().inv_cdf((number + 0.5) / 256) for number in range(256)])
 
 
 @operator("pixels", sigma=Number(0, 100, (2, 28), "of 255"), colored=Flag(False))
 def grain(pixels: Pixels, rng: random.Random, sigma: float, colored: bool) -> Pixels:
     """Add Gaussian noise, the same to all channels unless colored."""
     each = 1 if colored else 3  # channels with the same noise
-    levels = np.rint(NORMAL * sigma).astype(np.int16)
+    levels = np.rint(_NORMAL * sigma).astype(np.int16)
     noise = levels.take(np.frombuffer(rng.randbytes(pixels.size // each), np.uint8)).repeat(each)
     noisy: Pixels = np.clip(pixels + noise.reshape(pixels.shape), 0, 255).astype(np.uint8)
     return noisy
@@ -44,7 +45,7 @@ def blur(pixels: Pixels, rng: random.Random, sigma: float) -> Pixels:
     """Blur the image by a Gaussian."""
     kernel: ImageFilter.Filter = ImageFilter.GaussianBlur(sigma)
     if (
-        sigma < MAX_BOX_SIGMA
+        sigma < _MAX_BOX_SIGMA
     ):  # one box of the same variance hardly differs, and takes a third of the time
         kernel = ImageFilter.BoxBlur((math.sqrt(12 * sigma**2 + 1) - 1) / 2)
     return np.asarray(Image.fromarray(pixels).filter(kernel))
@@ -82,7 +83,7 @@ def edges(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
     wider = Image.fromarray(
         np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge")
     )  # a filter leaves the border as it is
-    only = wider.filter(EDGES).crop((1, 1, wider.width - 1, wider.height - 1))
+    only = wider.filter(_EDGES).crop((1, 1, wider.width - 1, wider.height - 1))
     return np.asarray(Image.blend(Image.fromarray(pixels), only, amount))
 
 

@@ -1,4 +1,7 @@
-"""The table of operators: what each one is called, what it takes, and at which step of a drawing it works."""
+"""The table of operators.
+
+What each one is called, what it takes, and at which step of a drawing it works.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from captcha_ocr.generation.values import Color, Flag, Kind, Number
+from captcha_ocr.generation.operators.values import Color, Flag, Kind, Number
 
 Stage = Literal[
     "shape", "corners", "stroke", "layout", "mark", "under", "inversion", "warp", "pixels"
@@ -18,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Area(NamedTuple):
-    """The canvas that an operator draws on, in pixels, the number of characters of its text, and the path of a font."""
+    """The canvas of an operator, in pixels, the characters of its text, and a font's path."""
 
     height: int
     width: int
@@ -30,18 +33,18 @@ class Area(NamedTuple):
 class Operator:
     """An operator. fields: the fields that a design may give it, with what each takes.
 
-    The function gets what its stage works on, a random generator, and a value for each of its parameters:
+    The function gets what its stage works on, a random generator, and a value for each of its
+    parameters:
 
-    - shape: a rng alone; returns (a, b, c, d), which map a glyph's points (x, y) to (ax + by, cx + dy).
-    - corners: the image of a glyph, its coverage (mode L), and the size (width, height) of its
-      cell in the font; returns an image.
-    - stroke: the mask of a glyph; returns a mask, which may be larger by the same margin on both sides.
-    - layout: the number of characters; returns (n,) shifts of the glyphs downwards, in shares of the font size.
-    - mark: an Area; returns a mask, or a list of masks that may get different colours.
-    - under: the mask of the text on its canvas; returns a mask that is drawn under the text.
-    - inversion: an Area; returns a mask of the pixels whose colours are inverted.
-    - warp: an Area; returns where each pixel comes from: shifts (2, height, width), of y and of x.
-    - pixels: the pixels; returns the pixels.
+    - shape: a rng alone; returns (a, b, c, d), which map a glyph's points (x, y) to (ax + by, cx +
+    dy). - corners: the image of a glyph, its coverage (mode L), and the size (width, height) of its
+    cell in the font; returns an image. - stroke: the mask of a glyph; returns a mask, which may be
+    larger by the same margin on both sides. - layout: the number of characters; returns (n,) shifts
+    of the glyphs downwards, in shares of the font size. - mark: an Area; returns a mask, or a list
+    of masks that may get different colours. - under: the mask of the text on its canvas; returns a
+    mask that is drawn under the text. - inversion: an Area; returns a mask of the pixels whose
+    colours are inverted. - warp: an Area; returns where each pixel comes from: shifts (2, height,
+    width), of y and of x. - pixels: the pixels; returns the pixels.
     """
 
     name: str

@@ -7,19 +7,19 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from captcha_ocr.generation.operators.glyphs import dilated
 from captcha_ocr.generation.operators.registry import Mask, operator
-from captcha_ocr.generation.values import Number, Word
+from captcha_ocr.generation.operators.values import Number, Word
 
-SHIFT = Number(-20, 20, (-3, 3), "pixels", whole=True)
+_SHIFT = Number(-20, 20, (-3, 3), "pixels", whole=True)
 
 
-@operator("under", x=SHIFT, y=SHIFT, blur=Number(0, 10, 0, "pixels"))
+@operator("under", x=_SHIFT, y=_SHIFT, blur=Number(0, 10, 0, "pixels"))
 def shadow(text: Mask, rng: random.Random, x: int, y: int, blur: float) -> Mask:
     """Drop a shadow of the text, shifted by so many pixels to the right and down."""
     mask = shifted(text, x, y)
     return blurred(mask, blur) if blur else mask
 
 
-@operator("under", x=SHIFT, y=SHIFT)
+@operator("under", x=_SHIFT, y=_SHIFT)
 def extrusion(text: Mask, rng: random.Random, x: int, y: int) -> Mask:
     """Extrude the text: its sides reach so many pixels to the right and down."""
     mask, steps = text, max(abs(x), abs(y), 1)
@@ -76,12 +76,18 @@ def strokes(text: Mask, rng: random.Random, count: int, width: int) -> Mask:
 
 
 def box_of(mask: Mask) -> tuple[float, float, float, float]:
-    """Return the left, top, right and bottom of what is covered, in pixels; all are 0 if nothing is."""
+    """Return the left, top, right and bottom of what is covered, in pixels.
+
+    All are 0 if nothing is.
+    """
     return Image.fromarray(mask).getbbox() or (0, 0, 0, 0)
 
 
 def shifted(mask: Mask, x: int, y: int) -> Mask:
-    """Return a mask moved by so many pixels to the right and down; what leaves the canvas is lost."""
+    """Return a mask moved by so many pixels to the right and down.
+
+    What leaves the canvas is lost.
+    """
     height, width = mask.shape
     moved = np.zeros_like(mask)
     moved[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)] = mask[

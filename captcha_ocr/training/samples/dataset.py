@@ -16,9 +16,10 @@ from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derive_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
-from captcha_ocr.generation.config import RANDOM, GeneratorConfig
-from captcha_ocr.generation.drawing import Drawn, drawer_of
+from captcha_ocr.generation.drawer import Drawn, drawer_of
 from captcha_ocr.generation.folder import image_options
+from captcha_ocr.generation.options import RANDOM, DrawingOptions
+from captcha_ocr.generation.plan import DrawingPlan, plan_drawing
 from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
@@ -33,7 +34,7 @@ DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that
 class Job(NamedTuple):
     """Some images that one worker draws; the designs take turns."""
 
-    configs: tuple[GeneratorConfig, ...]
+    plans: tuple[DrawingPlan, ...]
     numbers: range
     charset: Charset
     longest: int
@@ -48,7 +49,7 @@ class DrawnData:
     """
 
     options: DrawOptions
-    configs: tuple[GeneratorConfig, ...]
+    plans: tuple[DrawingPlan, ...]
     charset: Charset
     size: InputSize
 
@@ -60,25 +61,25 @@ class DrawnData:
         """
         lengths = None if options.length is None else Lengths.parse(options.length)
         any_random = any(map(_is_random, options.designs))
-        configs = []
+        plans = []
         for design in options.designs:
             takes_fonts = _is_random(design) or not any_random
-            config = GeneratorConfig(
+            drawing = DrawingOptions(
                 design=design,
                 lengths=lengths,
                 charset=options.charset,
                 fonts=options.fonts if takes_fonts else (),
                 seed=training.seed,
             )
-            configs.append(config)
-        characters = [config.text_kind[0] for config in configs]
+            plans.append(plan_drawing(drawing))
+        characters = [plan.charset for plan in plans]
         charset = find_charset(characters, None, options.case_sensitive)
         check(
             len(charset) > 1,
             f"`charset` {charset.characters} has one character, so there is nothing to learn",
         )
-        size = _choose_size(options, configs, training.preset)
-        return cls(options, tuple(configs), charset, size)
+        size = _choose_size(options, plans, training.preset)
+        return cls(options, tuple(plans), charset, size)
 
     @property
     def name(self) -> str:
@@ -87,12 +88,12 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        return _join_lengths(self.configs)
+        return _join_lengths(self.plans)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What is drawn, as JSON types, without the number of drawings and the input's size."""
-        first, *others = (image_options(config) for config in self.configs)
+        first, *others = (image_options(plan) for plan in self.plans)
         drawn = {name: value for name, value in first.items() if name not in ("count", "start")}
         look = {"look": drawn.pop("design")}
         if others:
@@ -133,7 +134,7 @@ class DrawnData:
         for start in range(samples.start, samples.stop, DRAWINGS_PER_JOB):
             end = min(start + DRAWINGS_PER_JOB, samples.stop)
             numbers = range(first + start, first + end)
-            jobs.append(Job(self.configs, numbers, self.charset, longest, self.size))
+            jobs.append(Job(self.plans, numbers, self.charset, longest, self.size))
         return jobs
 
 
@@ -144,14 +145,12 @@ def _is_random(design: str) -> bool:
     return design.partition(":")[0] == RANDOM
 
 
-def _join_lengths(configs: Sequence[GeneratorConfig]) -> Lengths:
-    shortest = min(config.text_kind[1].shortest for config in configs)
-    return Lengths(shortest, max(config.text_kind[1].longest for config in configs))
+def _join_lengths(plans: Sequence[DrawingPlan]) -> Lengths:
+    shortest = min(plan.lengths.shortest for plan in plans)
+    return Lengths(shortest, max(plan.lengths.longest for plan in plans))
 
 
-def _choose_size(
-    options: DrawOptions, configs: Sequence[GeneratorConfig], preset: str
-) -> InputSize:
+def _choose_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str) -> InputSize:
     """Return the size of the network's input.
 
     The options come first, then the preset's, then what prepare would choose. Where the preset
@@ -167,17 +166,17 @@ def _choose_size(
     chosen = PrepareConfig(preset=preset, size=options.size, channels=options.channels)
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
-    kind = survey(_draw(configs, number).image for number in range(MAX_SURVEYED))
+    kind = survey(_draw(plans, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derive_size(kind, _join_lengths(configs).longest))
+    return chosen.input_size(derive_size(kind, _join_lengths(plans).longest))
 
 
-def _draw(configs: Sequence[GeneratorConfig], number: int) -> Drawn:
-    return drawer_of(configs[number % len(configs)]).draw(number)
+def _draw(plans: Sequence[DrawingPlan], number: int) -> Drawn:
+    return drawer_of(plans[number % len(plans)]).draw(number)
 
 
 def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
     """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L)."""
-    drawings = [_draw(job.configs, number) for number in job.numbers]
+    drawings = [_draw(job.plans, number) for number in job.numbers]
     pixels = [to_array(drawing.image, job.size) for drawing in drawings]
     return pixels, job.charset.encode([drawing.text for drawing in drawings], job.longest)

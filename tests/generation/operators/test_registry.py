@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.generation.design import OPERATOR_MODULES
+from captcha_ocr.generation.designs.design import OPERATOR_MODULES
 from captcha_ocr.generation.operators.registry import COMMON, OPERATORS
-from captcha_ocr.generation.values import Color, Flag, Number, Word
+from captcha_ocr.generation.operators.values import Color, Flag, Number, Word
 
 MARK_FIELDS = {"color", "opacity", "behind", "color_per_item", "per_glyph"}  # the renderer's own
 EDGES = [

@@ -11,7 +11,7 @@ from captcha_ocr.generation.operators.warps import (
     swirl,
     turn,
 )
-from captcha_ocr.generation.renderer import find_sources, warp, warp_nearest
+from captcha_ocr.generation.rendering.renderer import find_sources, warp, warp_nearest
 
 AREA = Area(61, 121, 4, "")
 

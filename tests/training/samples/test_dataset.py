@@ -12,8 +12,9 @@ from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_shard
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.drawing import drawer_of
+from captcha_ocr.generation.drawer import drawer_of
 from captcha_ocr.generation.folder import generate
+from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.training.options import DrawOptions
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images
@@ -32,7 +33,7 @@ def drawn(options: DrawOptions = DIGITS, **training) -> DrawnData:
 )
 def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_path):
     data = drawn(options, seed=7)
-    generate(replace(data.configs[0], count=24), tmp_path / "images", 1)
+    generate(plan_drawing(replace(data.plans[0].options, count=24)), tmp_path / "images", 1)
     width, height = options.size or (None, None)
     config = PrepareConfig(
         "default", width=width, height=height, channels=options.channels, charset=options.charset
@@ -125,11 +126,11 @@ def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
         ("random:easy", "captcha-classic", "captcha"), fonts=(DEJAVU,), size=(96, 32), channels=1
     )
     data = drawn(replace(options, images=6))
-    assert [bool(config.fonts) for config in data.configs] == [True, False, False]
+    assert [bool(plan.options.fonts) for plan in data.plans] == [True, False, False]
     assert (data.lengths, len(data.charset)) == (Lengths(1, 10), 10 + 26 + 6)
     (job,) = data.jobs("train", range(6))
     images, labels = draw_images(job)
-    alone = [drawer_of(data.configs[number % 3]).draw(number) for number in range(6)]
+    alone = [drawer_of(data.plans[number % 3]).draw(number) for number in range(6)]
     assert data.charset.decode(labels) == [data.charset.normalize(each.text) for each in alone]
     assert np.array_equal(np.stack(images), [to_array(each.image, data.size) for each in alone])
     assert data.name == "`draw` random:easy, captcha-classic, captcha"

@@ -1,0 +1,254 @@
+"""Find font files, and what is worth knowing about each.
+
+Its characters, and those that look alike.
+"""
+
+import contextlib
+import csv
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from captcha_ocr.errors import UsageError, check
+from captcha_ocr.generation.fonts.cache import FaceCache, face_cache
+from captcha_ocr.generation.fonts.survey import examine
+from captcha_ocr.system.files import open_regular, sha256
+
+_EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
+_MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
+_MAX_CASE_TWINS = (
+    14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
+)
+_MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
+# Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the
+# pixels that we tried tells them from decorated letters. The last three are TeX's symbols, which
+# matplotlib brings, and Zapf Dingbats.
+_NO_LETTERS = re.compile(
+    "symbol|dingbat|wingding|webding|emoji|icons|cmsy10|cmmi10|d050000l", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Face:
+    """A font file; of a collection, the first font in it.
+
+    path: absolute.
+    name: how a design names the face, the name of the file. If another file has this name, all but
+        the first of them
+        get the start of their sha256 as a suffix, such as `DejaVuSans.ttf#1a2b3c4d`; the first has
+        the least sha256.
+    family: as the font states it; may be empty.
+    sha256: of the file.
+    characters: those of ALPHABET that the face has, in the order of ALPHABET. A character counts if
+        its glyph has ink
+        and is not the box of a missing character.
+    look_alikes: sorted pairs, such as `0O`, of digits and letters that nobody can tell apart in
+        this face if they have
+        the same size and stand on the same baseline. The first of a pair stands earlier in
+        ALPHABET.
+    framed: whether the characters share much of their ink, such as a frame or a background around
+        each.
+    """
+
+    path: str
+    name: str
+    family: str
+    sha256: str
+    characters: str
+    look_alikes: tuple[str, ...]
+    framed: bool
+
+    @property
+    def is_unicase(self) -> bool:
+        """Whether the face draws capitals for small letters."""
+        return (
+            sum(pair[0].lower() == pair[1].lower() for pair in self.look_alikes) > _MAX_CASE_TWINS
+        )
+
+    @property
+    def confusions(self) -> set[str]:
+        """The look-alikes that are different letters or digits, in upper case.
+
+        `xX` is none, `0o` and `0O` are one.
+        """
+        folded = {"".join(sorted(pair.upper())) for pair in self.look_alikes}
+        return {pair for pair in folded if pair[0] != pair[1]}
+
+    @property
+    def legible(self) -> bool:
+        """Whether a person can probably read the characters.
+
+        No frames, few confusions, and no font of symbols.
+        """
+        of_letters = bool(self.characters) and not _NO_LETTERS.search(self.family)
+        return of_letters and not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
+
+
+def find_faces(paths: Sequence[Path]) -> list[Face]:
+    """Return the faces of font files, and of folders at any depth, by (name, sha256).
+
+    Without paths: the fonts that installed Python packages bring. Files with the same bytes are one
+    face, and so are named once. UsageError for a file that is no font, and for a folder without
+    one; other files in it do not matter.
+    """
+    with face_cache() as cache:
+        faces = [face for path in paths for face in _faces_at(path, cache)]
+        if not paths:
+            faces = _readable(_installed_fonts(), cache)
+    faces.sort(key=lambda face: (face.name, face.sha256, face.path))
+    return _with_unique_names({face.sha256: face for face in reversed(faces)}.values())
+
+
+def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
+    """Return the faces with these names, in their order; UsageError for a name that no face has.
+
+    A name with a suffix, such as `DejaVuSans.ttf#1a2b3c4d`, always finds the file with this sha256.
+    """
+    named = by_name(faces)
+    for name in names:
+        check(
+            name in named,
+            f"the font {name} is not here; name the folder that holds it with `fonts` FOLDER",
+        )
+    return [named[name] for name in names]
+
+
+def manifest(faces: Iterable[Face]) -> list[list[str]]:
+    """Return [name, sha256] of each face.
+
+    JSON values that tell later whether the fonts are the same.
+    """
+    return [[face.name, face.sha256] for face in faces]
+
+
+def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
+    """Return the face of a file, or those of a folder; UsageError if there is none."""
+    if not path.is_dir():
+        try:
+            return [_read_face(str(path), cache)]
+        except FileNotFoundError:
+            raise UsageError(
+                f"{path} does not exist; name a font file, or a folder of fonts"
+            ) from None
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
+            ) from None
+    faces = _readable(_font_files(path), cache)
+    kinds = ", ".join(_EXTENSIONS)
+    check(bool(faces), f"{path} holds no font that can be read ({kinds}); name a folder of fonts")
+    return faces
+
+
+def _readable(paths: Iterable[str], cache: FaceCache) -> list[Face]:
+    """Return the faces of those files that can be read as fonts."""
+    faces = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            faces.append(_read_face(path, cache))
+    return faces
+
+
+def _read_face(path: str, cache: FaceCache) -> Face:
+    """Return the face of a file, from the cache if it knows it.
+
+    OSError if it cannot be read as a font.
+    """
+    path = os.path.abspath(path)
+    status = os.stat(path)
+    facts = cache.get(path, status)
+    if facts is None:
+        with open_regular(path) as stream:
+            if os.fstat(stream.fileno()).st_size > _MAX_FONT_BYTES:
+                raise OSError(f"more than {_MAX_FONT_BYTES:,} bytes")
+            data = stream.read() or b""
+        glyphs = examine(data)
+        facts = [
+            sha256(data),
+            glyphs.family,
+            glyphs.characters,
+            " ".join(glyphs.look_alikes),
+            glyphs.framed,
+        ]
+        cache.put(path, status, facts)
+    digest, family, characters, pairs, framed = facts
+    return Face(path, file_name(path), family, digest, characters, tuple(pairs.split()), framed)
+
+
+def _font_files(folder: Path) -> Iterator[str]:
+    """Yield the font files below a folder, also through links; hidden ones are left out."""
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:  # a link to a folder that was searched, or to one around it
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            if name.lower().endswith(_EXTENSIONS) and not name.startswith("."):
+                yield os.path.join(parent, name)
+
+
+def _installed_fonts() -> list[str]:
+    """Return the TrueType and OpenType files of every installed Python package.
+
+    The packages of fonts on PyPI announce their files as an entry point `fonts_ttf`, matplotlib and
+    others do not. The list of installed files, RECORD, knows all of them, and no code of the
+    packages has to run.
+    """
+    import captcha.image  # late, as is matplotlib: who names fonts need not wait for them
+    import matplotlib
+
+    # These two are found even where the lists are missing, as in a frozen program.
+    paths = [os.fspath(path) for path in captcha.image.DEFAULT_FONTS]
+    paths += _font_files(Path(matplotlib.get_data_path()) / "fonts" / "ttf")
+    for distribution in importlib.metadata.distributions():
+        record = distribution.read_text("RECORD") or ""
+        # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as
+        # long.
+        lines = [
+            line for line in record.splitlines() if ".ttf" in line.lower() or ".otf" in line.lower()
+        ]
+        files = [row[0] for row in csv.reader(lines) if row[0].lower().endswith((".ttf", ".otf"))]
+        paths += [str(distribution.locate_file(file)) for file in files]
+    return paths
+
+
+def _with_unique_names(faces: Iterable[Face]) -> list[Face]:
+    """Return faces sorted by name and sha256.
+
+    Of those with one name all but the first get a suffix.
+    """
+    unique: list[Face] = []
+    taken: set[str] = set()
+    for face in sorted(faces, key=lambda face: (face.name, face.sha256)):
+        unique.append(replace(face, name=suffixed(face)) if face.name in taken else face)
+        taken.add(face.name)
+    return sorted(unique, key=lambda face: (face.name, face.sha256))
+
+
+def by_name(faces: Sequence[Face]) -> dict[str, Face]:
+    """Return the faces by their names, and by those with a suffix.
+
+    Other machines may have given them the suffix.
+    """
+    named = {suffixed(face): face for face in faces}
+    named.update((face.name, face) for face in faces)
+    return named
+
+
+def suffixed(face: Face) -> str:
+    """Return the name of a face's file with the start of its sha256."""
+    return f"{file_name(face.path)}#{face.sha256[:8]}"
+
+
+def file_name(path: str) -> str:
+    """Return the name of a file as a text that a document can hold.
+
+    Bytes that are no UTF-8 become \\xff.
+    """
+    return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")

@@ -1,0 +1,111 @@
+"""The options of generate.
+
+They check themselves alone; `plan.py` reads the design that they name.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from captcha_ocr.config import MAX_SEED, Lengths
+from captcha_ocr.errors import check, is_int
+from captcha_ocr.options.declaration import Options, option
+
+Renderer = Literal["fast", "package"]
+Level = Literal["mixed", "easy", "medium", "hard"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+RANDOM = "random"
+DEFAULT_DESIGN = "captcha"
+# Another name of the design captcha-classic: it says that the captcha package can draw it, too.
+CLASSIC_WARP = "captcha:classic"
+# The designs that both renderers draw, with the warp that generator.json states.
+WARPS = {DEFAULT_DESIGN: "package", CLASSIC_WARP: "classic"}
+MIN_SIDE, MAX_SIDE = 16, 4096  # pixels
+_MAX_DESIGNS = 10**6
+
+
+@dataclass(frozen=True)
+class DrawingOptions(Options):
+    """The options of generate. Image `i` depends on `i` and on all of them but `count` and `start`.
+
+    design: the name of a design, a TOML file with one, a file with one in each line, as generate
+    saves random ones, or `random`, `random:easy`, `random:medium`, `random:hard`.
+    designs: how many random ones to draw and to use again; None draws one for each image.
+    lengths, charset, often, width, height, font_sizes: None, 0 and () leave it to the design. A
+    width left to it grows with `lengths`. often: the characters that come more often than others.
+    fonts: files, or folders that are searched. They replace the fonts of a named design; elsewhere
+    they are the fonts to choose from. Without any there are those of the installed packages.
+    renderer: `fast` is ours, `package` that of the captcha package, for its own design.
+    """
+
+    count: int = option(50_000, at_least=1, at_most=10**9)
+    start: int = option(0, at_least=0, at_most=10**12)
+    design: str = DEFAULT_DESIGN
+    designs: int | None = option(None, at_least=1, at_most=_MAX_DESIGNS)
+    lengths: Lengths | None = None
+    charset: str | None = None
+    often: str | None = None
+    width: int = 0
+    height: int = 0
+    fonts: tuple[str, ...] = ()
+    font_sizes: tuple[int, ...] = ()
+    renderer: Renderer = "fast"
+    seed: int = option(0, at_least=0, at_most=MAX_SEED)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(
+            self.renderer == "fast" or self.design in WARPS,
+            f"`renderer` package draws {DEFAULT_DESIGN}, not {self.design}",
+        )
+        # The least width depends on the lengths, which the design may say.
+        for side, low in ((self.width, 1), (self.height, MIN_SIDE)):
+            check(
+                side == 0 or is_int(side, low, MAX_SIDE),
+                f"`size`: a side must be {MIN_SIDE} to {MAX_SIDE} pixels, not {side}",
+            )
+        check(
+            all(is_int(size, 4, 512) for size in self.font_sizes),
+            "`font_sizes` must be 4 to 512, such as 42,50",
+        )
+        if self.level is not None:
+            self._check_random()
+        elif self.is_saved:
+            self._check_saved()
+        else:
+            check(self.designs is None, f"`designs` is for random designs, not for {self.design}")
+
+    @property
+    def level(self) -> Level | None:
+        """How hard the random designs are; None if they are not random."""
+        name, _, word = self.design.partition(":")
+        if name != RANDOM:
+            return None
+        known = f"{RANDOM} and {RANDOM}:{'|'.join(LEVELS[1:])}"
+        check(not word or word in LEVELS, f"`design` {self.design} is unknown; there are {known}")
+        return cast(Level, word or "mixed")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the design is a file with a design in each line."""
+        return self.design.endswith(".jsonl")
+
+    def _check_random(self) -> None:
+        refused = {
+            "size": (self.width or self.height, "sizes"),
+            "font_sizes": (self.font_sizes, "sizes"),
+            "often": (self.often, "characters"),
+        }
+        for name, (value, kind) in refused.items():
+            check(not value, f"`{name}` is not for random designs, which have {kind} of their own")
+
+    def _check_saved(self) -> None:
+        values = {
+            "lengths": self.lengths,
+            "charset": self.charset,
+            "size": self.width or self.height,
+            "often": self.often,
+            "font_sizes": self.font_sizes,
+            "designs": self.designs,
+        }
+        for name, value in values.items():
+            check(not value, f"`{name}` cannot be used with {self.design}, whose designs say it")

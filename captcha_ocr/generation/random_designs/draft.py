@@ -1,0 +1,46 @@
+"""A random design while it is drawn: its document so far, and the draws that all its parts need."""
+
+import random
+from typing import Any
+
+HEIGHT = 64  # pixels of the canvas, for which all ranges are
+Document = dict[str, Any]
+
+
+class DesignDraft:
+    """A document while it is drawn; disturb: how likely disturbances are, 1 being usual."""
+
+    def __init__(self, rng: random.Random, disturb: float) -> None:
+        self.rng, self.disturb = rng, disturb
+        self.canvas: Document = {"height": HEIGHT}
+        self.text: Document = {}
+        self.fonts: Document = {}
+        self.operators: list[Document] = []
+        self.reach, self.toward = 0, 0
+        self.hollow = False  # glyphs of the colour of the canvas, which what lies under them shows
+        # Of little contrast, or on a background of many colours, nobody reads inverted letters.
+        self.may_invert = True
+
+    def chance(self, probability: float) -> bool:
+        """Tell, at random, whether something comes in that does not disturb reading."""
+        return self.rng.random() < probability
+
+    def disturbs(self, probability: float) -> bool:
+        """Tell, at random, whether a disturbance comes in."""
+        return self.rng.random() < probability * self.disturb
+
+    def number(self, low: float, high: float) -> float:
+        """Draw a number with three decimals."""
+        return round(self.rng.uniform(low, high), 3)
+
+    def part(self, low: float, high: float) -> list[float]:
+        """Draw a range within a range."""
+        return sorted((self.number(low, high), self.number(low, high)))
+
+    def whole_part(self, low: int, high: int) -> list[int]:
+        """Draw a range of whole numbers within a range."""
+        return sorted((self.rng.randint(low, high), self.rng.randint(low, high)))
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Append an operator."""
+        self.operators.append({"kind": kind, **fields})

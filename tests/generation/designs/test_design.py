@@ -1,0 +1,208 @@
+import json
+import random
+import re
+from collections import Counter
+
+import pytest
+from conftest import naming
+
+from captcha_ocr.charset import NAMED_ALPHABETS
+from captcha_ocr.config import Lengths
+from captcha_ocr.errors import UsageError
+from captcha_ocr.generation.designs.design import (
+    ARITHMETIC,
+    LONGEST_SUM,
+    MAX_FILE_BYTES,
+    design_names,
+    parse_design,
+    read_document,
+    read_saved,
+)
+
+
+def texts(document, count=300):
+    design, rng = parse_design(document, "it"), random.Random(1)
+    return [design.texts.write(rng) for _ in range(count)]
+
+
+def test_an_empty_document_is_a_design_of_defaults():
+    design, rng = parse_design({}, "it"), random.Random(1)
+    assert (design.canvas["width"](rng), design.canvas["height"](rng)) == (160, 60)
+    assert (design.text["size"](rng), design.text["color"](rng)) == (42, (32, 32, 32))
+    assert (design.texts.charset, design.texts.lengths, design.faces) == (
+        NAMED_ALPHABETS["upper-alnum"],
+        Lengths(4, 4),
+        (),
+    )
+    assert (design.steps, design.redraw_illegible, design.texts.arithmetic) == ([], True, False)
+
+
+def test_a_width_may_be_that_of_the_text():
+    assert parse_design({"canvas": {"width": "text"}}, "it").canvas["width"](random.Random()) == 0
+
+
+def test_frequent_characters_come_ten_times_as_often():
+    written = Counter("".join(texts({"text": {"charset": "0123", "often": "03", "length": 10}})))
+    assert set(written) == set("0123")
+    for character in "03":
+        assert written[character] / 3000 == pytest.approx(10 / 22, abs=0.05)
+
+
+def test_texts_have_all_characters_and_lengths_and_no_others():
+    written = texts({"text": {"charset": "abc", "length": "1-3"}})
+    assert ({*"".join(written)}, {*map(len, written)}) == ({*"abc"}, {1, 2, 3})
+    assert {*map(len, texts({"text": {"length": 5}}))} == {5}
+
+
+def test_a_character_keeps_its_combining_marks():
+    design = parse_design({"text": {"charset": "ax\u0302", "length": 2}}, "it")
+    assert design.texts.symbols == ["a", "x\u0302"]
+
+
+def test_fields_are_changed_by_their_places_and_the_design_itself_is_kept():
+    lines = [{"kind": "lines", "count": 1}, {"kind": "lines", "count": 1}]
+    design = parse_design({"operators": lines}, "it")
+    changed = design.with_fields({"text.size": 30, "operators.lines.count": 5})
+    assert changed.document["text"] == {"size": 30}
+    assert [step["count"] for step in changed.document["operators"]] == [5, 1]
+    assert design.document == {"operators": lines}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        ("size", 1, "'size' it text.spacing"),
+        ("texts.size", 1, "texts.size"),
+        ("text.size.low", 1, "text.size.low"),
+        ("operators.blobs.count", 1, "operators.blobs.count"),
+        ("text.sise", 1, "sise"),
+        ("text.size", "big", "it text.size big"),
+    ],
+)
+def test_a_change_of_what_is_no_field_is_refused(place, value, named):
+    design = parse_design({"operators": [{"kind": "lines"}]}, "it")
+    with pytest.raises(UsageError, match=naming(*named.split())):
+        design.with_fields({place: value})
+
+
+def test_sums_are_sums_of_the_lengths_that_are_promised():
+    sums = texts({"text": {"arithmetic": True}}, 2000)
+    assert all(re.fullmatch(r"[0-9]{1,2}[-+*/][0-9]{1,2}=\??", text) for text in sums)
+    assert {*map(len, sums)} == {*range(LONGEST_SUM.shortest, LONGEST_SUM.longest + 1)}
+    assert {*"".join(sums)} == {*ARITHMETIC}
+    assert texts({"text": {"arithmetic": True}}, 9) == sums[:9]
+
+
+def test_a_step_draws_its_fields_anew_each_time():
+    (step,) = parse_design(
+        {"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it"
+    ).steps
+    rng = random.Random(1)
+    assert (step.operator.name, step.probability) == ("lines", 0.5)
+    assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
+
+
+def test_a_glyph_may_go_without_an_operator():
+    (step,) = parse_design(
+        {"operators": [{"kind": "thicken", "glyph_probability": 0.25}]}, "it"
+    ).steps
+    rng = random.Random(1)
+    assert sum(step.skips(rng) for _ in range(400)) == pytest.approx(300, abs=30)
+    (step,) = parse_design({"operators": [{"kind": "thicken"}]}, "it").steps
+    assert not any(step.skips(rng) for _ in range(100))
+
+
+def test_what_is_drawn_once_is_settled_for_each_image():
+    once = {"once": [10, 90]}
+    document = {"text": {"size": once}, "operators": [{"kind": "rotation", "angle": once}]}
+    design, rng = parse_design(document, "it"), random.Random(1)
+    image = design.for_image(rng)
+    assert len({image.text["size"](rng) for _ in range(9)}) == 1
+    assert len({image.steps[0].values(rng)["angle"] for _ in range(9)}) == 1
+    assert design.for_image(rng).text["size"](rng) != image.text["size"](rng)
+    plain = parse_design({}, "it")
+    assert plain.for_image(rng) is plain
+
+
+def test_every_design_of_the_package_can_be_parsed():
+    assert {"captcha", "captcha-classic"} <= set(design_names())
+    for name in design_names():
+        assert parse_design(read_document(name), name).faces, name
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ({"cnavas": {}}, "'cnavas' did you mean canvas?".replace("'", '"')),
+        ({"zzzz": {}}, "canvas text fonts operators"),
+        ({"text": {"colour": "#ffffff"}}, "[text] color?"),
+        ({"operators": [{"kind": "lines"}, {"kind": "linse"}]}, "operator 2 lines?"),
+        ({"operators": [{"kind": "blur", "sgima": 1}]}, "operator 1 (blur) sigma?"),
+        ({"operators": [{"kind": "blur"}] * 65}, "operators 65 64"),
+        ({"text": {"arithmetic": True, "length": 4}}, "text.length text.arithmetic"),
+        ({"text": {"arithmetic": True, "often": "1"}}, "text.often text.arithmetic"),
+        ({"text": {"often": 0}}, "text.often 0"),
+        ({"fonts": {"faces": ["a"], "sha256": []}}, "fonts.sha256 fonts.faces"),
+        ({"number": "1"}, "number 10,000,000,000,000"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_the_nearest_name(document, named):
+    with pytest.raises(UsageError, match=naming("it: ", *named.split())):
+        parse_design(document, "it")
+
+
+def test_a_file_is_read_and_one_that_is_not_there_lists_the_designs(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[text]\ncharset = "é"\n', encoding="utf-8")
+    assert read_document(str(path)) == {"text": {"charset": "é"}}
+    with pytest.raises(UsageError, match=naming("gone.toml", *design_names())):
+        read_document("gone.toml")
+
+
+def test_saved_designs_are_read_line_by_line(tmp_path):
+    path = tmp_path / "saved.jsonl"
+    path.write_text('{"number": 3}\n{}\n')
+    assert read_saved(str(path)) == [{"number": 3}, {}]
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (b"", "no design"),
+        (b"{}\n[]\n", "line 2"),
+        (b"{}\n{\n", "line 2"),
+        (b"\n{}", "line 1"),
+        (b"5", "line 1"),
+        (b"[" * 100_000, "line 1"),
+        (b"\xff{}", "UTF-8"),
+        (b'{"number": "x"}', "line 1: number"),
+        (b'{"fonts": 5}', "line 1: fonts"),
+        (b'{"canvas": {"width": NaN}}', "line 1: canvas.width"),
+        (b'{"text": {"size": %s}}' % (b"9" * 5000), "line 1"),
+    ],
+)
+def test_a_damaged_file_of_designs_is_refused_with_its_line(tmp_path, data, named):
+    path = tmp_path / "saved.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=naming("saved.jsonl", named)):
+        read_saved(str(path))
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "huge.jsonl"
+    with open(path, "wb") as stream:
+        stream.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(UsageError, match=naming("huge.jsonl", "1,073,741,824")):
+        read_saved(str(path))
+
+
+def test_a_document_is_kept_as_it_was():
+    document = {"canvas": {"width": [100, 200]}, "operators": [{"kind": "blur"}]}
+    assert parse_design(document, "it").document == json.loads(json.dumps(document))
+
+
+@pytest.mark.parametrize("charset", ["A-Z", "A-Z2-9", "xa-f"])
+def test_a_span_of_characters_is_no_charset(charset):
+    with pytest.raises(UsageError, match=naming("text.charset", "upper-alnum")):
+        parse_design({"text": {"charset": charset}}, "it")
+    assert parse_design({"text": {"charset": "+-*"}}, "it").texts.charset == "+-*"

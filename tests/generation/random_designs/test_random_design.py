@@ -1,0 +1,150 @@
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from captcha_ocr.charset import NAMED_ALPHABETS
+from captcha_ocr.config import Lengths
+from captcha_ocr.generation.designs.design import ARITHMETIC, parse_design
+from captcha_ocr.generation.fonts.catalogue import Face
+from captcha_ocr.generation.fonts.survey import ALPHABET
+from captcha_ocr.generation.operators.registry import OPERATORS
+from captcha_ocr.generation.options import LEVELS
+from captcha_ocr.generation.random_designs.random_design import (
+    CASE_TWINS,
+    MAX_WIDTH,
+    draw_design,
+    without_twins,
+)
+
+
+def face(name, *look_alikes, family="A"):
+    return Face(f"/{name}", name, family, "00", ALPHABET, look_alikes, False)
+
+
+FAMILIES = [
+    [face("a.ttf", "0O", "1l"), face("a-bold.ttf", "0O")],
+    [face("b.ttf", "Il", "CG", family="B")],
+    *([face(f"{name}.ttf", family=name)] for name in "cdefg"),
+]
+LOOK_ALIKES = {each.name: set(each.look_alikes) for family in FAMILIES for each in family}
+
+
+def documents(count, level="mixed", **options):
+    return [draw_design(random.Random(seed), FAMILIES, level, **options) for seed in range(count)]
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Some hundred random designs."""
+    return documents(700)
+
+
+def test_every_random_design_is_a_design_and_survives_json(many):
+    for document in many:
+        design = parse_design(json.loads(json.dumps(document)), "random")
+        assert design.faces
+        assert design.canvas["height"](random.Random()) == 64
+        assert design.canvas["width"](random.Random()) <= MAX_WIDTH
+
+
+def test_the_same_seed_gives_the_same_design_and_others_differ(many):
+    assert documents(20) == many[:20]
+    assert len({json.dumps(document) for document in many}) == len(many)
+
+
+def test_characters_that_look_alike_in_a_chosen_font_are_never_both_asked_for(many):
+    several = 0
+    for document in many:
+        faces, charset = document["fonts"]["faces"], document["text"].get("charset", "")
+        pairs = set().union(*(LOOK_ALIKES[name] for name in faces))
+        if len(faces) > 1:
+            several += 1
+            pairs |= set(CASE_TWINS)
+        assert not [pair for pair in pairs if set(pair) <= set(charset)], document
+    assert several > 200
+
+
+def test_there_is_one_face_of_a_family_at_most(many):
+    assert all(
+        len({"a.ttf", "a-bold.ttf"} & set(document["fonts"]["faces"])) <= 1 for document in many
+    )
+    assert {name for document in many for name in document["fonts"]["faces"]} == LOOK_ALIKES.keys()
+
+
+def test_nearly_every_operator_alphabet_and_length_comes_up(many):
+    used = {step["kind"] for document in many for step in document["operators"]}
+    assert len(OPERATORS.keys() - used) <= 6, OPERATORS.keys() - used
+    arithmetic = [document for document in many if document["text"].get("arithmetic")]
+    assert 0.02 < len(arithmetic) / len(many) < 0.09
+    assert {str(length) for length in range(3, 9)} <= {
+        document["text"].get("length") for document in many
+    }
+    assert all(parse_design(document, "it").texts.charset == ARITHMETIC for document in arithmetic)
+
+
+def test_a_charset_and_lengths_replace_those_that_would_be_drawn():
+    for document in documents(100, charset="01lOxyz", lengths=Lengths(2, 5)):
+        design = parse_design(document, "it")
+        assert design.texts.lengths == Lengths(2, 5)
+        assert set("xyz") <= set(design.texts.charset) <= set("01lOxyz")
+    for options in ({"charset": NAMED_ALPHABETS["digits"]}, {"lengths": Lengths(3, 3)}):
+        assert not any(document["text"].get("arithmetic") for document in documents(100, **options))
+
+
+def test_harder_levels_have_more_operators():
+    counts = {
+        level: sum(len(each["operators"]) for each in documents(150, level)) / 150
+        for level in LEVELS
+    }
+    assert counts["easy"] < counts["medium"] < counts["hard"]
+    assert counts["easy"] < counts["mixed"] < counts["hard"]
+
+
+def test_long_texts_are_made_smaller_to_fit():
+    sizes = [
+        parse_design(each, "it").text["size"](random.Random())
+        for each in documents(50, lengths=Lengths(64, 64))
+    ]
+    assert max(sizes) < 64 * 1.6
+    assert min(sizes) >= 4
+
+
+def test_twins_lose_one_of_them_at_random_and_one_character_stays():
+    rng = random.Random(1)
+    kept = Counter(without_twins("0Oab", ["0O"], rng) for _ in range(200))
+    assert kept.keys() == {"0ab", "Oab"}
+    assert without_twins("0O", ["0O", "Oo"], rng) in ("0", "O")
+    assert without_twins("a", ["aa"], rng) == "a"
+    assert without_twins("abc", ["xy", "ax"], rng) == "abc"
+
+
+def test_a_font_that_draws_capitals_for_small_letters_is_asked_for_capitals():
+    pairs = [f"{letter}{letter.lower()}" for letter in "ABCDEFGHIJKLMNOPQRST"]
+    capitals = [[face("capitals.ttf", *pairs)]]
+    for seed in range(30):
+        charset = draw_design(random.Random(seed), capitals, "easy", "abcXYZ1")["text"]["charset"]
+        assert sorted(charset) == sorted("ABCXYZ1")
+
+
+def test_hollow_letters_have_the_colour_of_the_canvas_and_something_that_shows_them(many):
+    hollow = [document for document in many if document["text"]["color"] == "canvas"]
+    assert 0.02 < len(hollow) / len(many) < 0.1
+    for document in hollow:
+        assert {"halo", "extrusion", "shadow", "plate"} & {
+            step["kind"] for step in document["operators"]
+        }
+        assert document["redraw_illegible"] is False
+        assert "overflow" not in document["text"]
+
+
+def test_colours_of_any_luminance_keep_away_from_that_of_the_canvas(many):
+    found = 0
+    for document in many:
+        color, ground = document["text"]["color"], document["canvas"]["color"]["luminance"]
+        if isinstance(color, dict) and isinstance(color["luminance"], dict):
+            found += 1
+            for low, high in color["luminance"]["one_of"]:
+                assert high <= ground - 40 or low >= ground + 40
+    assert 0.08 < found / len(many) < 0.2
