@@ -114,7 +114,7 @@ def test_help_and_the_package_import_no_heavy_library():
     code = (
         "import sys, captcha_ocr\nfrom captcha_ocr.cli.app import main\n"
         "main(['--help'], standalone_mode=False)\n"
-        "print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm'} & set(sys.modules)))"
+        "print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm', 'jinja2'} & set(sys.modules)))"
     )
     assert run_python(code).endswith("[]\n")
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from captcha_ocr.audit.statistics import Curve, attempts
@@ -19,8 +19,25 @@ BROKEN, MOSTLY = 0.01, 0.5  # shares that are solved: Bursztein et al. 2011 call
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What SOLVED captchas cost an attacker, in $: labels, training, reading.
+
+    for_1000: all of it, for 1,000 solved, with its interval.
+    """
+
+    labels: float
+    training: float
+    reading: float
+    for_1000: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Attack:
-    """A solver that was measured: its start, its labels, the share it solves, with the interval, and its training."""
+    """A solver that was measured: the share it reads, with its 95 % interval.
+
+    labels: that it learned from. training_s: seconds of one core.
+    """
 
     start: str
     labels: int
@@ -29,25 +46,30 @@ class Attack:
     training_s: float
 
     @property
-    def cost(self) -> dict[str, Any]:
-        """What SOLVED captchas cost this attacker, in $: labels, training, reading, and all of it for 1,000 solved.
-
-        The interval is that of the whole: the more images a solver reads, the fewer it must try.
-        """
+    def cost(self) -> Cost:
+        """What this attacker pays. The more images a solver reads, the fewer it must try."""
         labels = self.labels * PRICE_OF_LABEL
         training = self.training_s / 3600 * PRICE_OF_CORE_HOUR
         readings = [
-            SOLVED * attempts(p) * MILLISECONDS / 3.6e6 * PRICE_OF_CORE_HOUR
-            for p in (self.share, *self.interval)
+            SOLVED * attempts(share) * MILLISECONDS / 3.6e6 * PRICE_OF_CORE_HOUR
+            for share in (self.share, *self.interval)
         ]
         whole, most, least = ((labels + training + reading) / SOLVED * 1000 for reading in readings)
-        return {
-            "labels": labels,
-            "training": training,
-            "reading": readings[0],
-            "for_1000": whole,
-            "interval": (least, most),
-        }
+        return Cost(labels, training, readings[0], whole, (least, most))
+
+    @property
+    def summary(self) -> str:
+        """What the solver does, without the full stop."""
+        low, high = self.interval
+        solver = "Without a label of it, the model in captcha-ocr"
+        if self.labels:
+            solver = f"Trained on {self.labels:,} labels, the solver"
+        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
+        return f"{solver} reads {100 * self.share:.1f} % of new images ({interval})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types, with its cost."""
+        return asdict(self) | {"cost": asdict(self.cost)}
 
 
 @dataclass(frozen=True)
@@ -67,76 +89,62 @@ KINDS = {
 }
 
 
-def attacks_of(
-    curves: Mapping[str, Curve], zero_shot: tuple[int, int], seconds: dict[tuple[str, int], float]
+def list_attacks(
+    curves: Mapping[str, Curve],
+    zero_shot: tuple[int, int],
+    seconds: Mapping[tuple[str, int], float],
 ) -> list[Attack]:
     """Return every solver that was measured.
 
-    zero_shot: (right, tested) without any label. seconds: of the trainings.
+    zero_shot: (right, tested) without any label. seconds: of the trainings, by start and labels.
     """
     right, tested = zero_shot
-    found = [Attack("general", 0, right / tested, wilson_interval(right, tested), 0.0)]
+    attacks = [Attack("general", 0, right / tested, wilson_interval(right, tested), 0.0)]
     for start, curve in curves.items():
-        found += [
-            Attack(start, each.labels, each.share, each.interval, seconds[start, each.labels])
-            for each in curve.scores
+        attacks += [
+            Attack(start, score.labels, score.share, score.interval, seconds[start, score.labels])
+            for score in curve.scores
         ]
-    return found
+    return attacks
 
 
-def verdict_of(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
-    """Return the verdict. A share is a lower bound on the best attacker, so it never says that a captcha is safe."""
+def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
+    """Return the verdict. findings: shortcuts, a sentence each.
+
+    A share is a lower bound on the best attacker, so no verdict says that a captcha is safe.
+    """
     if findings:
         return Verdict("trick", findings[0])
-    cheap = [
-        attack
-        for attack in attacks
-        if attack.interval[0] >= MOSTLY and attack.cost["for_1000"] < PRICE_OF_PEOPLE
-    ]
+    cheap = [attack for attack in attacks if _is_cheap(attack)]
     if cheap:
-        best = best_of(cheap)
-        return Verdict(
-            "cheaply", f"{sentence(best)}. 1,000 solved cost {money(best.cost['for_1000'])}."
-        )
-    best = max(attacks, key=lambda attack: attack.interval[0])
-    if best.interval[0] >= BROKEN:
-        return Verdict("broken", f"{sentence(best)}.")
+        best = best_attack(cheap)
+        price = format_money(best.cost.for_1000)
+        return Verdict("cheaply", f"{best.summary}. 1,000 solved cost {price}.")
+    surest = max(attacks, key=lambda attack: attack.interval[0])
+    if surest.interval[0] >= BROKEN:
+        return Verdict("broken", f"{surest.summary}.")
     highest = max(attacks, key=lambda attack: attack.interval[1])
+    limit = 100 * highest.interval[1]
     if highest.interval[1] >= BROKEN:
-        return Verdict(
-            "undecided", f"{sentence(highest)}: the interval includes {100 * BROKEN:g} %."
-        )
+        return Verdict("undecided", f"{highest.summary}: the interval includes {100 * BROKEN:g} %.")
     most = max(attack.labels for attack in attacks)
-    return Verdict(
-        "holds",
-        f"With up to {most:,} labels it read fewer than {100 * highest.interval[1]:.1f} % of the images.",
-    )
+    why = f"With up to {most:,} labels it read fewer than {limit:.1f} % of the images."
+    return Verdict("holds", why)
 
 
-def sentence(attack: Attack) -> str:
-    """Return what a solver does, without the full stop."""
-    low, high = attack.interval
-    trained = (
-        f"Trained on {attack.labels:,} labels, the solver"
-        if attack.labels
-        else "Without a label of it, the model in captcha-ocr"
-    )
-    interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
-    return f"{trained} reads {100 * attack.share:.1f} % of new images ({interval})"
+def _is_cheap(attack: Attack) -> bool:
+    return attack.interval[0] >= MOSTLY and attack.cost.for_1000 < PRICE_OF_PEOPLE
 
 
-def money(dollars: float) -> str:
-    """Return dollars and cents."""
-    if math.isinf(dollars):
-        return "no limit"
-    return f"${dollars:,.2f}" if dollars >= 0.005 or not dollars else "less than $0.01"
-
-
-def best_of(attacks: Sequence[Attack]) -> Attack:
+def best_attack(attacks: Sequence[Attack]) -> Attack:
     """Return the solver that reads most."""
     return max(attacks, key=lambda attack: (attack.share, -attack.labels))
 
 
-def as_json(attack: Attack) -> dict[str, Any]:
-    """Return a solver as JSON types."""
-    return {**vars(attack), "interval": list(attack.interval), "cost": attack.cost}
+def format_money(dollars: float) -> str:
+    """Return dollars and cents."""
+    if math.isinf(dollars):
+        return "no limit"
+    if 0 < dollars < 0.005:
+        return "less than $0.01"
+    return f"${dollars:,.2f}"

@@ -7,83 +7,89 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.audit import audit as audits
-from captcha_ocr.audit import curve_trainings
 from captcha_ocr.audit.audit import AuditOptions, audit
-from captcha_ocr.audit.report import page_of
-from captcha_ocr.audit.sources import DesignSource
-from captcha_ocr.errors import UsageError
+from captcha_ocr.audit.images.generators import DesignGenerator
+from captcha_ocr.audit.page.report import render_page
+from captcha_ocr.audit.solvers import curve_trainings
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 
 HOUR = AuditOptions(3600, train=("--epochs", "1"), quiet=True)
 
 
 @pytest.fixture(scope="module")
-def audited(images, tmp_path_factory):
-    """The results of an audit of a folder, and its own folder."""
-    out = tmp_path_factory.mktemp("audit") / "a"
+def folder(images, tmp_path_factory):
+    """60 images, a copy of one, and a file that is no image."""
+    folder = shutil.copytree(images, tmp_path_factory.mktemp("audit") / "images")
+    table = folder / "labels.csv"
+    file, _, text = table.read_text().splitlines()[1].partition(",")
+    shutil.copy(folder / file, folder / "copy.png")
+    (folder / "broken.png").write_bytes(b"")
+    table.write_text(f"{table.read_text()}copy.png,{text}\nbroken.png,{text}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def audited(folder):
+    """The results of an audit of the folder, and its own folder."""
+    out = folder.parent / "a"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audits, "LARGEST", ((10**9, 100),))
         patch.setattr(audits, "MOST_TESTED", 20)
         patch.setattr(curve_trainings, "DRAWS", 1)
         patch.setattr(curve_trainings, "STARTS", {"random": "few", "general": "few"})
-        yield audit(images, out, HOUR), out
+        yield audit(folder, out, HOUR), out
 
 
 def test_an_audit_of_a_folder_says_what_it_cannot(audited):
     results, _ = audited
-    assert (results["images"], results["tested"]) == (60, 20)
-    assert [score["labels"] for score in results["curves"]["random"]] == [30]
-    assert results["knobs"] is None
-    page = page_of(results, "")
+    assert (results.subject.images, results.subject.tested) == (62, 20)
+    assert results.curves["random"].sizes == [30]
+    assert results.knobs is None
+    page = " ".join(render_page(results, "").split())
     for words in (
         "share most of them",
         "that needs what draws images",
         "100 labels or more; 40 images are left",
         "20 test images cannot tell 1 %",
+        "Left out: 1 file, such as broken.png",
     ):
         assert words in page
-    assert page.endswith("</html>\n")
 
 
-def test_an_audit_that_is_begun_again_trains_nothing_twice(audited, images):
+def test_copies_and_what_is_no_image_are_left_out(audited):
+    files = audited[0].shortcuts.files
+    assert [*files.unreadable] == ["broken.png"]
+    assert len(files.copies) == 1
+
+
+def test_an_audit_that_is_begun_again_trains_nothing_twice(audited, folder):
     results, out = audited
     stamps = {
         run: (run / "run" / "run.json").stat().st_mtime_ns for run in (out / "runs").iterdir()
     }
-    again = audit(images, out, HOUR)
+    again = audit(folder, out, HOUR)
     assert {run: (run / "run" / "run.json").stat().st_mtime_ns for run in stamps} == stamps
-    assert again["curves"] == results["curves"]
-    assert json.loads((out / "audit.json").read_bytes())["spent"] >= results["spent_s"]
+    assert again.curves == results.curves
+    state = json.loads((out / "audit.json").read_bytes())
+    assert {"options", "spent"} <= set(state)
+    assert set(state["options"]) == {"source", "content", "seed", "knobs"}
+    assert state["spent"] >= results.session.spent_s
 
 
 def test_other_labels_in_the_same_folder_are_refused(images, tmp_path):
     folder, out = shutil.copytree(images, tmp_path / "images"), tmp_path / "a"
-    out.mkdir()
-    audits.Audit(folder, out, HOUR).schedule.save()
-    audits.Audit(folder, out, HOUR)
+    with pytest.raises(CaptchaOcrError, match="epochs"):
+        audit(folder, out, AuditOptions(3600, train=("--epochs", "0"), quiet=True))
     rows = (folder / "labels.csv").read_text().splitlines()
     (folder / "labels.csv").write_text("\n".join([*rows[:-1], rows[-1][:-2] + "77"]) + "\n")
-    with pytest.raises(UsageError, match=naming(out, "--out")):
-        audits.Audit(folder, out, HOUR)
+    with pytest.raises(UsageError, match=naming(out, "`out`")):
+        audit(folder, out, HOUR)
 
 
-def test_another_seed_in_the_same_folder_is_refused(audited, images):
+def test_another_seed_in_the_same_folder_is_refused(audited, folder):
     _, out = audited
-    with pytest.raises(UsageError, match=naming(out, "--out")):
-        audit(images, out, AuditOptions(3600, seed=1, quiet=True))
-
-
-def test_copies_and_what_is_no_image_are_left_out(images, tmp_path):
-    folder = shutil.copytree(images, tmp_path / "images")
-    rows = (folder / "labels.csv").read_text().splitlines()
-    file, _, text = rows[1].partition(",")
-    shutil.copy(folder / file, folder / "copy.png")
-    (folder / "broken.png").write_bytes(b"")
-    (folder / "labels.csv").write_text(
-        "\n".join([*rows, f"copy.png,{text}", f"broken.png,{text}"]) + "\n"
-    )
-    made = audits.Audit(folder, tmp_path / "a", HOUR)
-    assert (len(made.labels), len(made.shuffled)) == (62, 60)
-    assert [*made.tricks.unreadable] == ["broken.png"]
+    with pytest.raises(UsageError, match=naming(out, "`out`")):
+        audit(folder, out, AuditOptions(3600, seed=1, quiet=True))
 
 
 def test_too_few_images_are_refused(images, tmp_path):
@@ -98,7 +104,7 @@ def test_too_few_images_are_refused(images, tmp_path):
 def test_a_level_that_cannot_be_drawn_is_refused_before_anything_is(tmp_path):
     options = AuditOptions(3600, knobs={"text.spacing": [0, "wide"]}, quiet=True)
     with pytest.raises(UsageError, match=naming("spacing")):
-        audit(DesignSource("captcha"), tmp_path / "a", options)
+        audit(DesignGenerator("captcha"), tmp_path / "a", options)
     assert not (tmp_path / "a" / "images").exists()
 
 

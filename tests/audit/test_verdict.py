@@ -7,10 +7,10 @@ from captcha_ocr.audit.verdict import (
     LEAST_TESTED,
     SOLVED,
     Attack,
-    attacks_of,
-    best_of,
-    money,
-    verdict_of,
+    best_attack,
+    decide,
+    format_money,
+    list_attacks,
 )
 from captcha_ocr.scores import wilson_interval
 
@@ -31,12 +31,12 @@ def attack(right, tested=1000, labels=100):
     ],
 )
 def test_verdicts(attacks, findings, kind):
-    assert verdict_of(attacks, findings).kind == kind
+    assert decide(attacks, findings).kind == kind
 
 
 def test_so_many_images_without_a_hit_tell():
     assert [
-        verdict_of([attack(0, tested)], []).kind for tested in (LEAST_TESTED - 1, LEAST_TESTED)
+        decide([attack(0, tested)], []).kind for tested in (LEAST_TESTED - 1, LEAST_TESTED)
     ] == [
         "undecided",
         "holds",
@@ -44,30 +44,29 @@ def test_so_many_images_without_a_hit_tell():
 
 
 def test_the_best_cheap_attack_is_named():
-    assert "300 labels" in verdict_of([attack(950, labels=300), attack(900, labels=100)], []).why
+    assert "300 labels" in decide([attack(950, labels=300), attack(900, labels=100)], []).why
 
 
 def test_costs_are_those_of_so_many_solved():
     cost = attack(500).cost
-    assert cost["labels"] == pytest.approx(0.1)  # two people read each of 100
-    assert cost["training"] == pytest.approx(60 / 3600 * 0.05)
-    assert cost["for_1000"] == pytest.approx(
-        sum(cost[part] for part in ("labels", "training", "reading")) / SOLVED * 1000
+    assert cost.labels == pytest.approx(0.1)  # two people read each of 100
+    assert cost.training == pytest.approx(60 / 3600 * 0.05)
+    assert cost.for_1000 == pytest.approx(
+        (cost.labels + cost.training + cost.reading) / SOLVED * 1000
     )
 
 
 def test_the_interval_of_a_cost_is_that_of_the_images_read():
     found = attack(100)
     at_low, at_high = (
-        Attack("random", 100, share, found.interval, 60.0).cost["for_1000"]
-        for share in found.interval
+        Attack("random", 100, share, found.interval, 60.0).cost.for_1000 for share in found.interval
     )
-    assert found.cost["interval"] == (at_high, at_low)
-    assert at_high < found.cost["for_1000"] < at_low
+    assert found.cost.interval == (at_high, at_low)
+    assert at_high < found.cost.for_1000 < at_low
 
 
 def test_what_reads_nothing_never_ends():
-    assert money(attack(0).cost["for_1000"]) == "no limit"
+    assert format_money(attack(0).cost.for_1000) == "no limit"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +74,11 @@ def test_what_reads_nothing_never_ends():
     [(0, "$0.00"), (0.0031, "less than $0.01"), (1234.5, "$1,234.50"), (math.inf, "no limit")],
 )
 def test_money(dollars, text):
-    assert money(dollars) == text
+    assert format_money(dollars) == text
 
 
 def test_every_solver_is_an_attack_and_the_best_reads_most():
     curve = Curve((Score(30, (100, 200, 300), 1000), Score(100, (900,) * 3, 1000)))
-    found = attacks_of({"random": curve}, (50, 1000), {("random", 30): 5.0, ("random", 100): 9.0})
+    found = list_attacks({"random": curve}, (50, 1000), {("random", 30): 5.0, ("random", 100): 9.0})
     assert [(each.labels, each.share) for each in found] == [(0, 0.05), (30, 0.2), (100, 0.9)]
-    assert best_of(found).training_s == 9
+    assert best_attack(found).training_s == 9

@@ -4,7 +4,7 @@ import pytest
 from conftest import invoke
 
 from captcha_ocr.audit import audit as audits
-from captcha_ocr.audit import curve_trainings
+from captcha_ocr.audit.solvers import curve_trainings
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""How well people read the same images: the answers of `label --blind`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from captcha_ocr.data.answers import ANSWERS_FILE, ANSWERS_JOURNAL, read_journal
+from captcha_ocr.data.label_sources.tables import read_table
+from captcha_ocr.data.labels import Label
+from captcha_ocr.errors import check
+from captcha_ocr.scores import wilson_interval
+
+
+@dataclass(frozen=True)
+class HumanAnswers:
+    """How many answers are right. seconds: the median of an answer; None if no time was kept."""
+
+    images: int
+    right: int
+    interval: tuple[float, float]
+    seconds: float | None
+
+    @property
+    def share(self) -> float:
+        """The share that is right, 0 to 1."""
+        return self.right / self.images
+
+
+def judge_answers(folder: Path, labels: Sequence[Label]) -> HumanAnswers:
+    """Compare the answers in a folder of `label --blind` with the labels.
+
+    An image that was skipped because nobody can read it is wrong. UsageError if there are no
+    answers to these images.
+    """
+    path = folder / ANSWERS_FILE
+    check(path.exists(), f"{folder} has no {ANSWERS_FILE}, which label --blind writes")
+    answers = {row.filename: row.text.casefold() for row in read_table(path)}
+    judged = [
+        answers[label.file] == label.text.casefold() for label in labels if label.file in answers
+    ]
+    check(bool(judged), f"{path} has no answers to the images of this audit")
+    right = sum(judged)
+    interval = wilson_interval(right, len(judged))
+    return HumanAnswers(len(judged), right, interval, _median_seconds(folder / ANSWERS_JOURNAL))
+
+
+def _median_seconds(journal: Path) -> float | None:
+    rows = read_journal(journal)
+    seconds = [row["seconds"] for row in rows if row.get("seconds") is not None]
+    return median(seconds) if seconds else None

@@ -1,0 +1,316 @@
+"""What draws images for an audit: a design, a command, or a Python function.
+
+Each draws as many as the audit needs, of any seed, with any levels of its knobs.
+"""
+
+import io
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from captcha_ocr.config import Lengths
+from captcha_ocr.data.images import open_image
+from captcha_ocr.data.label_sources.tables import to_csv
+from captcha_ocr.data.labels import LABELS_FILE
+from captcha_ocr.errors import ImageError, UsageError, check
+from captcha_ocr.generation import folder as generated
+from captcha_ocr.generation.designs.design import Design, parse_design
+from captcha_ocr.generation.options import DrawingOptions
+from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.system.files import remove_files, write_atomic
+from captcha_ocr.system.parallel import available_workers
+
+MAX_FILE = 20_000_000  # bytes that a file of a generator may have
+_IMAGE_S, _START_S = 1.0, 29.0  # seconds that an image may take, and a command besides
+_FIRST_PART = 10  # images of the first command: few, so that a broken one is found at once
+_PART = 100  # images of each further command
+_MAX_FAILED = 1 / 3  # of the images of a generator; with more failures it is refused
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_RESERVED = {"text", "out", "seed", "list", "folder", "levels"}  # placeholders that are no knobs
+
+Levels = Mapping[str, Any]  # of knobs, by their names
+
+
+class ImageGenerator(Protocol):
+    """Draws labelled images."""
+
+    @property
+    def name(self) -> str:
+        """How a user calls it."""
+
+    @property
+    def charset(self) -> str | None:
+        """The characters of the texts; None for those of the design."""
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """How many characters a text has; None for what the design says."""
+
+    @property
+    def definition(self) -> Path | None:
+        """A file that may say how to draw."""
+
+    def check(self, levels: Levels) -> None:
+        """Refuse levels of knobs that cannot be drawn, as far as that shows without drawing.
+
+        UsageError names the knob.
+        """
+
+    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
+        """Write so many images and then labels.csv into a folder.
+
+        Return how many failed and were drawn again. Images of the same seed have the same texts, as
+        far as the levels allow. Nothing is drawn if labels.csv is there. UsageError if the
+        generator does not work.
+        """
+
+
+@dataclass(frozen=True)
+class DesignGenerator:
+    """Draws a design: a named one, or a TOML file. Its knobs are fields, such as text.spacing."""
+
+    name: str
+    charset: str | None = None
+    lengths: Lengths | None = None
+
+    @property
+    def definition(self) -> Path:
+        """The design, if it is a file."""
+        return Path(self.name)
+
+    def check(self, levels: Levels) -> None:
+        """Refuse a knob that is no field of the design, and a value that the field cannot have."""
+        self._change(levels)
+
+    def _change(self, levels: Levels) -> Design:
+        options = DrawingOptions(design=self.name, charset=self.charset, lengths=self.lengths)
+        document = json.loads(plan_drawing(options).document)
+        return parse_design(document, self.name).with_fields(levels)
+
+    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
+        """Draw images with `generate`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        design = folder.parent / f"{folder.name}-design.jsonl"
+        write_atomic(design, json.dumps(self._change(levels).document).encode() + b"\n")
+        options = DrawingOptions(count=images, design=str(design), seed=seed)
+        return generated.generate(plan_drawing(options), folder).redrawn
+
+
+class _Row(NamedTuple):
+    file: str
+    text: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class CommandGenerator:
+    """Draws with a command, without a shell.
+
+    It draws one image with {text} and {out}, or many with {list} and {folder}. words: with
+    placeholders; {seed} is a number, and each knob has its name. {list} is a CSV file with the
+    columns file, text and seed; the command writes each file into {folder}. field: the option that
+    names it, `command` or `call`.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    charset: str
+    lengths: Lengths
+    field: str = "command"
+
+    @classmethod
+    def from_template(cls, template: str, charset: str, lengths: Lengths) -> "CommandGenerator":
+        """Split a command into words as a shell does; UsageError if a placeholder is missing."""
+        try:
+            words = tuple(shlex.split(template))
+        except ValueError as error:
+            message = f"`command` {template!r} cannot be split into words: {error}"
+            raise UsageError(message) from None
+        names = set(_PLACEHOLDER.findall(template)) & _RESERVED - {"seed"}
+        check(
+            bool(words) and names in ({"text", "out"}, {"list", "folder"}),
+            f"`command` {template!r} needs either {{text}} and {{out}} or {{list}} and {{folder}}",
+        )
+        return cls(template, words, charset, lengths)
+
+    @classmethod
+    def from_function(cls, place: str, charset: str, lengths: Lengths) -> "CommandGenerator":
+        """Return a generator that calls a Python function in another process.
+
+        place: `module:function`, of a function (text, seed, **knobs).
+        """
+        is_place = re.fullmatch(r"[\w.]+:\w+", place) is not None
+        check(is_place, f"`call` {place!r} is not module:function")
+        module = "captcha_ocr.audit.images.call_function"
+        words = (sys.executable, "-m", module, place, "{list}", "{folder}", "{levels}")
+        return cls(place, words, charset, lengths, "call")
+
+    @property
+    def definition(self) -> Path | None:
+        """The file of a Python function, if it is in this folder."""
+        if self.field != "call":
+            return None
+        module = self.name.partition(":")[0]
+        return Path(*module.split(".")).with_suffix(".py")
+
+    def check(self, levels: Levels) -> None:
+        """Refuse a placeholder without a value: UsageError."""
+        names = set(_PLACEHOLDER.findall(" ".join(self.words)))
+        unknown = ", ".join(sorted(names - levels.keys() - _RESERVED))
+        check(not unknown, f"`{self.field}` has {{{unknown}}}, which is no knob of `knobs`")
+
+    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
+        """Draw images, those that fail again with another text."""
+        if (folder / LABELS_FILE).exists():
+            return 0
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = self._rows(seed)
+        drawn: list[_Row] = []
+        failed, part = 0, _FIRST_PART
+        while len(drawn) < images:
+            todo = list(islice(rows, min(part, images - len(drawn))))
+            reasons = self._draw_part(folder, todo, levels)
+            drawn += [row for row in todo if row.file not in reasons]
+            failed += len(reasons)
+            tried = failed + len(drawn)
+            if failed > _MAX_FAILED * tried:
+                file, reason = next(iter(reasons.items()))
+                what = f"`{self.field}` {self.name} failed for {failed} of {tried} images"
+                raise UsageError(f"{what}; {file}: {reason}")
+            if drawn:
+                part = _PART
+        table = [(row.file, row.text) for row in drawn]
+        write_table(folder / LABELS_FILE, ("filename", "text"), table)
+        return failed
+
+    def _rows(self, seed: int) -> Iterator[_Row]:
+        """Yield files with random texts, always the same ones for a seed."""
+        rng = random.Random(f"texts-{seed}")
+        number = 0
+        while True:
+            length = rng.randint(self.lengths.shortest, self.lengths.longest)
+            text = "".join(rng.choices(self.charset, k=length))
+            yield _Row(f"{number:06d}.png", text, seed * 1_000_000 + number)
+            number += 1
+
+    def _draw_part(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> dict[str, str]:
+        """Draw some images; return the reasons why files are missing or no images.
+
+        Those files are removed.
+        """
+        if any("{list}" in word for word in self.words):
+            failures = [self._draw_many(folder, rows, levels)] * len(rows)
+        else:
+            with ThreadPoolExecutor(available_workers()) as pool:
+                failures = list(pool.map(lambda row: self._draw_one(folder, row, levels), rows))
+        reasons = {}
+        for row, failure in zip(rows, failures, strict=True):
+            reason = _check_file(folder / row.file, failure)
+            if reason is not None:
+                reasons[row.file] = reason
+        remove_files(folder / file for file in reasons)
+        return reasons
+
+    def _draw_one(self, folder: Path, row: _Row, levels: Levels) -> str:
+        """Draw one image; return why the command failed, or nothing."""
+        values = {"text": row.text, "out": str(folder / row.file), "seed": row.seed}
+        return _run(self._fill_in({**values, **levels}), _START_S + _IMAGE_S)
+
+    def _draw_many(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> str:
+        """Draw many images; return why the command failed, or nothing."""
+        with tempfile.TemporaryDirectory() as work:
+            table = Path(work, "list.csv")
+            write_table(table, ("file", "text", "seed"), rows)
+            values = {"list": str(table), "folder": str(folder), "levels": json.dumps(dict(levels))}
+            words = self._fill_in({**values, "seed": rows[0].seed, **levels})
+            return _run(words, _START_S + _IMAGE_S * len(rows))
+
+    def _fill_in(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the words with the values in their places: no value becomes a word of its own."""
+
+        def fill(match: re.Match[str]) -> str:
+            return str(values.get(match[1], match[0]))
+
+        return [_PLACEHOLDER.sub(fill, word) for word in self.words]
+
+
+def _check_file(path: Path, failure: str) -> str | None:
+    """Return why a file of a generator cannot be used; None if it can.
+
+    failure: why the command failed, if it did.
+    """
+    if not path.exists():
+        return failure or "the command wrote no such file"
+    try:
+        open_image(path)
+    except ImageError as error:
+        return str(error)
+    return None
+
+
+def _run(words: Sequence[str], seconds: float) -> str:
+    """Run a command that may be broken; return why it failed, or nothing.
+
+    What it started is killed with it.
+    """
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"{words[0]} cannot be started: {error.strerror}") from None
+        try:
+            _limit_files(process.pid)
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"the command took more than {seconds:.0f} s"
+        finally:
+            _kill_group(process)
+        output.seek(0, io.SEEK_END)
+        output.seek(max(0, output.tell() - 2000))
+        last = output.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if code == 0:
+        return ""
+    return last or f"the command ended with {code}"
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a command and what it left behind."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:  # Windows
+            process.kill()
+    process.wait()
+
+
+def _limit_files(pid: int) -> None:
+    """Let a process that begins write no large files, where the system can do that."""
+    if sys.platform == "linux":
+        import resource  # Linux alone has prlimit
+
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
+
+
+def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Write a table as CSV."""
+    write_atomic(path, to_csv([header, *rows]).encode())

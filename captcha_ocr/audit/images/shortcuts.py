@@ -1,0 +1,237 @@
+"""Attacks that read no image.
+
+Images that repeat, texts in a file's metadata or name, texts that are easily guessed.
+"""
+
+import hashlib
+import io
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from captcha_ocr.data.images import flatten, open_image
+from captcha_ocr.data.labels import Label
+from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.scores import wilson_interval
+
+_LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
+_LEAST_SHARE = 0.01  # of the images, from which a shortcut counts
+_SIMULATIONS = 500  # of texts that are drawn evenly
+_SIGNIFICANT = 0.001  # share of them that is as uneven
+_MOST_CONTRADICTORY = 1 / 3  # of the images may have the pixels of one with another text
+_LEAST_TEXTS = 200  # to tell whether characters are drawn evenly
+
+
+@dataclass(frozen=True)
+class _Files:
+    """repeated: images whose pixels another one has, too. in_files: files that hold their text.
+
+    in_names: files whose name holds it. copies: files whose pixels an earlier one has. unreadable:
+    why files are no images.
+    """
+
+    repeated: int
+    in_files: int
+    in_names: int
+    copies: tuple[str, ...]
+    unreadable: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """most_frequent: a text, and how often it comes. skewed: characters too frequent at a position.
+
+    skewed: (position, character, share). even_guess, by_characters: the shares that a guess solves
+    if all characters are equally likely, and if each position has its most frequent one.
+    texts_are_given: whether the audit chose the texts.
+    """
+
+    most_frequent: tuple[str, int]
+    skewed: tuple[tuple[int, str, float], ...]
+    even_guess: float
+    by_characters: float
+    texts_are_given: bool
+
+
+@dataclass(frozen=True)
+class Shortcuts:
+    """What can be found without reading an image, in so many images."""
+
+    images: int
+    files: _Files
+    texts: _Texts
+
+    @property
+    def findings(self) -> list[str]:
+        """What makes reading unnecessary, a sentence each."""
+        findings = []
+        if self.files.repeated > _LEAST_SHARE * self.images:
+            findings.append(
+                f"{self.files.repeated:,} of {self.images:,} images have the pixels of another one:"
+                " the generator repeats itself, or these are copies."
+            )
+        if self.files.in_files > _LEAST_SHARE * self.images:
+            files = f"{self.files.in_files:,} of {self.images:,} files"
+            findings.append(f"The text stands in the metadata of {files}.")
+        if self._has_frequent_text:
+            text, times = self.texts.most_frequent
+            findings.append(f"One text, {text!r}, comes {times:,} times in {self.images:,} images.")
+        return findings
+
+    @property
+    def _has_frequent_text(self) -> bool:
+        times = self.texts.most_frequent[1]
+        return wilson_interval(times, self.images)[0] > _LEAST_SHARE
+
+    @property
+    def best_guess(self) -> float:
+        """The share that a guess by what is most frequent solves.
+
+        That of even texts where nothing is too frequent.
+        """
+        guess = self.texts.even_guess
+        if self.texts.skewed:
+            guess = self.texts.by_characters
+        if self._has_frequent_text:
+            guess = max(guess, self.texts.most_frequent[1] / self.images)
+        return guess
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON types."""
+        return {
+            "images": self.images,
+            **asdict(self.files),
+            **asdict(self.texts),
+            "best_guess": self.best_guess,
+            "findings": self.findings,
+        }
+
+
+def find_shortcuts(
+    folder: Path, labels: Sequence[Label], alphabet: str, texts_are_given: bool
+) -> Shortcuts:
+    """Look for what makes reading unnecessary.
+
+    texts_are_given: whether the audit chose the texts itself. UsageError if the images do not show
+    their texts: too many have the pixels of one with another text.
+    """
+    files = _search_files(folder, labels, texts_are_given)
+    texts = [label.text for label in labels]
+    skewed = [] if texts_are_given else _find_skewed_positions(texts, alphabet)
+    length, times = Counter(map(len, texts)).most_common(1)[0]
+    share = times / len(texts)
+    guesses = _Texts(
+        most_frequent=Counter(texts).most_common(1)[0],
+        skewed=tuple(skewed),
+        even_guess=share / len(alphabet) ** length,
+        by_characters=share * _guess_by_characters([text for text in texts if len(text) == length]),
+        texts_are_given=texts_are_given,
+    )
+    return Shortcuts(len(labels), files, guesses)
+
+
+def _search_files(folder: Path, labels: Sequence[Label], texts_are_given: bool) -> _Files:
+    same_pixels: defaultdict[str, list[Label]] = defaultdict(list)
+    in_files, in_names, unreadable = 0, 0, dict[str, str]()
+    for label in labels:
+        path = folder / label.file
+        if not texts_are_given:
+            in_names += label.text in path.stem
+        try:
+            image = open_image(path)
+        except ImageError as error:
+            unreadable[label.file] = str(error)
+            continue
+        same_pixels[_hash_pixels(image)].append(label)
+        in_files += holds_text(path.read_bytes(), label.text)
+    groups = [group for group in same_pixels.values() if len(group) > 1]
+    _check_texts(groups, len(labels))
+    copies = tuple(label.file for group in groups for label in group[1:])
+    return _Files(sum(map(len, groups)), in_files, in_names, copies, unreadable)
+
+
+def _check_texts(groups: Sequence[Sequence[Label]], images: int) -> None:
+    contradictory = [group for group in groups if len({label.text for label in group}) > 1]
+    count = sum(map(len, contradictory))
+    if count > _MOST_CONTRADICTORY * images:
+        pair = " and ".join(label.file for label in contradictory[0][:2])
+        share = f"{count:,} of {images:,} images"
+        raise UsageError(f"{share} have the pixels of one with another text, such as {pair}")
+
+
+def _hash_pixels(image: Image.Image) -> str:
+    """Files of equal pixels may differ."""
+    flat = flatten(image, "RGB")
+    return hashlib.sha256(repr(flat.size).encode() + flat.tobytes()).hexdigest()
+
+
+def holds_text(data: bytes, text: str) -> bool:
+    """Tell whether the file of an image holds a text beside its pixels."""
+    if len(text) < _LEAST_TEXT:
+        return False
+    if text.encode() in _cut_pixels(data):
+        return True
+    with (
+        suppress(OSError, ValueError, SyntaxError),  # of damaged metadata
+        Image.open(io.BytesIO(data)) as image,
+    ):
+        return text in repr(image.info)
+    return False
+
+
+def _cut_pixels(data: bytes) -> bytes:
+    """Return the parts of a file that hold no pixels, roughly.
+
+    Of a PNG all but its IDAT, of a JPEG the start.
+    """
+    if data.startswith(b"\xff\xd8"):
+        return data[: data.find(b"\xff\xda")]
+    if not data.startswith(b"\x89PNG"):
+        return b""
+    kept, position = b"", 8
+    while position + 12 <= len(data):
+        kind = data[position + 4 : position + 8]
+        start = position + 8
+        end = start + int.from_bytes(data[position : position + 4], "big")
+        if kind not in (b"IDAT", b"IHDR", b"PLTE"):
+            kept += data[start:end]
+        position = end + 4
+    return kept + data[position:]
+
+
+def _find_skewed_positions(texts: Sequence[str], alphabet: str) -> list[tuple[int, str, float]]:
+    """Return the characters too frequent at a position, if even texts are almost never as uneven.
+
+    A simulated test of the sum of squares at each position (Pearson's), corrected for the number of
+    positions.
+    """
+    rng, skewed = np.random.default_rng(0), []
+    longest = max(map(len, texts))
+    even = [1 / len(alphabet)] * len(alphabet)
+    # Chernoff's bound of a normal tail, in standard deviations
+    limit = math.sqrt(2 * math.log(longest / _SIGNIFICANT))
+    for position in range(longest):
+        counts = Counter(text[position] for text in texts if len(text) > position)
+        total = counts.total()
+        if total < _LEAST_TEXTS:
+            continue
+        observed = sum(count**2 for count in counts.values())
+        fair = rng.multinomial(total, even, size=_SIMULATIONS)  # (_SIMULATIONS, alphabet)
+        squares = (fair.astype(np.float64) ** 2).sum(axis=1)
+        if observed > squares.mean() + limit * squares.std():
+            character, times = counts.most_common(1)[0]
+            skewed.append((position + 1, character, times / total))
+    return skewed
+
+
+def _guess_by_characters(texts: Sequence[str]) -> float:
+    """Return the share that the most likely text solves, of texts of one length."""
+    columns = zip(*texts, strict=True)
+    return math.prod(Counter(column).most_common(1)[0][1] / len(texts) for column in columns)

@@ -1,0 +1,146 @@
+"""The plots of an audit as SVG: readable in black and white, and on a telephone.
+
+Text stays text.
+"""
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
+from captcha_ocr.audit.solvers.knobs import Effect
+from captcha_ocr.audit.solvers.trainings import NAMES
+from captcha_ocr.audit.statistics import Answered, Curve
+
+_SIZE = (5.2, 3.6)  # inches: 374 points, so that 10 points can still be read on 400 pixels
+_LONGEST = 30  # characters beside an axis
+_BESIDE = 1.1  # factor, of the room at both ends of a logarithmic axis
+_TICKS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+_STYLES = {  # colour, marker, line, and a factor that keeps intervals apart
+    "general": ("black", "o", "-", 0.96),
+    "random": ("#0B62A4", "s", "--", 1.04),
+}
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "captcha-ocr",
+    "font.size": 10,
+    "font.family": "sans-serif",
+}
+
+
+def as_svg(figure: Figure, title: str) -> str:
+    """Return a figure as an element of HTML. title: what it shows, for a screen reader."""
+    stream = io.StringIO()
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+
+
+def _new_axes() -> tuple[Figure, Axes]:
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def draw_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
+    """Draw exact match against labels: a dash for each draw, lines of means, and intervals.
+
+    without_labels: exact match of the model in the package.
+    """
+    figure, axes = _new_axes()
+    axes.axhline(
+        without_labels, color="black", linestyle=":", linewidth=1.2, label="without a label"
+    )
+    for start, curve in curves.items():
+        _draw_curve(axes, start, curve)
+    axes.set_xscale("log")
+    sizes = sorted({size for curve in curves.values() for size in curve.sizes})
+    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlabel("labels")
+    axes.set_ylabel("images read")
+    figure.legend(loc="outside lower center")
+    return figure
+
+
+def _draw_curve(axes: Axes, start: str, curve: Curve) -> None:
+    colour, marker, line, shift = _STYLES[start]
+    labels = [shift * size for size in curve.sizes]
+    axes.plot(
+        labels,
+        [score.share for score in curve.scores],
+        color=colour,
+        linestyle=line,
+        marker=marker,
+        markersize=4,
+        label=f"from {NAMES[start]}",
+    )
+    for place, score in zip(labels, curve.scores, strict=True):
+        axes.vlines(place, *score.interval, color=colour, linewidth=1)
+        places = [place] * len(score.shares)
+        axes.plot(places, score.shares, color=colour, linestyle="", marker="_", markersize=7)
+
+
+def draw_coverage(rows: Sequence[Answered]) -> Figure:
+    """Draw how many answers are right against how many images are answered.
+
+    The most confident ones are answered first.
+    """
+    figure, axes = _new_axes()
+    coverages, shares = [row.coverage for row in rows], [row.share for row in rows]
+    axes.plot(coverages, shares, color="black", marker="o", markersize=4)
+    for row in rows:
+        axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, 0))
+    axes.set_xlim(0, 1.03)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_xlabel("images answered, the surest first")
+    axes.set_ylabel("answers that are right")
+    return figure
+
+
+def draw_effects(effects: Sequence[Effect]) -> Figure:
+    """Draw by what factor each change multiplies the labels that are needed: a forest plot."""
+    figure, axes = _new_axes()
+    figure.set_size_inches(_SIZE[0], 1.2 + 0.5 * len(effects))
+    most = _choose_end(effects)
+    least = 1 / most
+    for number, effect in enumerate(reversed(effects)):
+        value, low, high = (min(max(factor, least), most) for factor in effect.factor)
+        axes.hlines(number, low, high, color="black", linewidth=1.5)
+        axes.plot([value], [number], color="black", marker="o", markersize=5)
+    axes.axvline(1, color="black", linestyle=":", linewidth=1)
+    names = [f"{effect.knob}\n{_shorten(effect.change)}" for effect in reversed(effects)]
+    axes.set_yticks(range(len(effects)), names)
+    axes.set_xscale("log")
+    axes.set_xlim(least / _BESIDE, most * _BESIDE)
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if least <= tick <= most]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("×{x:g}")
+    axes.set_xlabel("labels needed, as a multiple of now")
+    return figure
+
+
+def _shorten(text: str) -> str:
+    """Return a text that fits beside an axis; the table has all of it."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _choose_end(effects: Sequence[Effect]) -> float:
+    """Return how far factors lie from 1: from 2, so that the axis has a width, to 100."""
+    ends = [end for effect in effects for end in effect.factor if 0 < end < math.inf]
+    farthest = max((max(end, 1 / end) for end in ends), default=2.0)
+    return min(max(farthest, 2.0), 100.0)

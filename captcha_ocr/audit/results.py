@@ -1,0 +1,127 @@
+"""What an audit found: the values of its page, and of `audit --json`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from captcha_ocr.audit.human_answers import HumanAnswers
+from captcha_ocr.audit.images.shortcuts import Shortcuts
+from captcha_ocr.audit.solvers.knob_trainings import KnobResults
+from captcha_ocr.audit.statistics import Answered, Curve, Estimate
+from captcha_ocr.audit.verdict import TARGETS, Attack, Verdict, best_attack
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The file that says how to draw: its name and its text."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The captcha that was audited.
+
+    alphabet, lengths: of the texts; the lengths are sorted. samples: files and texts of some test
+    images.
+    """
+
+    source: str
+    definition: Definition | None
+    alphabet: str
+    lengths: Sequence[int]
+    case_ignored: bool
+    images: int
+    tested: int
+    samples: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How good the most confident answers of the best solver are.
+
+    reliability: of its confidences.
+    """
+
+    start: str
+    labels: int
+    rows: Sequence[Answered]
+    reliability: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Session:
+    """How the audit went.
+
+    failures: images that a generator failed to draw. notes: what was not measured, a sentence each.
+    environment: the machine and the versions.
+    """
+
+    failures: int
+    notes: Sequence[str]
+    seed: int
+    budget_s: float
+    environment: Mapping[str, Any]
+    spent_s: float
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of it. attacks: every solver that was measured, the one without labels first.
+
+    curves: by start. knobs, people: None if not measured.
+    """
+
+    subject: Subject
+    shortcuts: Shortcuts
+    attacks: Sequence[Attack]
+    curves: Mapping[str, Curve]
+    coverage: Coverage
+    knobs: KnobResults | None
+    people: HumanAnswers | None
+    verdict: Verdict
+    session: Session
+
+    @property
+    def best(self) -> Attack:
+        """The solver that reads most."""
+        return best_attack(self.attacks)
+
+    @property
+    def needed(self) -> dict[str, list[Estimate]]:
+        """The labels that each start needs for each of TARGETS."""
+        return {
+            start: [curve.labels_for(share) for share in TARGETS]
+            for start, curve in self.curves.items()
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types. JSON has no infinity: it becomes None."""
+        rows = [row._asdict() | {"interval": row.interval} for row in self.coverage.rows]
+        values = {
+            **asdict(self.subject),
+            "tricks": self.shortcuts.to_dict(),
+            "attacks": [attack.to_dict() for attack in self.attacks],
+            "best": self.best.to_dict(),
+            "curves": {start: asdict(curve)["scores"] for start, curve in self.curves.items()},
+            "needed": self.needed,
+            "coverage": asdict(self.coverage) | {"rows": rows},
+            "knobs": self.knobs and asdict(self.knobs),
+            "people": self.people and asdict(self.people),
+            "verdict": asdict(self.verdict),
+            **asdict(self.session),
+        }
+        return {key: _finite(value) for key, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON types without infinities."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

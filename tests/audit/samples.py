@@ -1,0 +1,45 @@
+"""Results of an audit that never ran."""
+
+from captcha_ocr.audit.human_answers import HumanAnswers
+from captcha_ocr.audit.images.shortcuts import find_shortcuts
+from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
+from captcha_ocr.audit.solvers.knob_trainings import KnobResults, SettingResult
+from captcha_ocr.audit.solvers.knobs import Effect
+from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
+from captcha_ocr.audit.verdict import Verdict, list_attacks
+from captcha_ocr.data.labels import Label
+
+
+def make_results(files):
+    """Results with every part. files: of images."""
+    curves = {
+        "general": Curve((Score(100, (890, 900, 910), 1000),)),
+        "random": Curve((Score(100, (290, 300, 310), 1000),)),
+    }
+    labels = [Label(file.name, str(number)) for number, file in enumerate(files)]
+    return Results(
+        subject=Subject(
+            source="<b>mine</b>",
+            definition=Definition("mine.toml", "[canvas]"),
+            alphabet="0123456789",
+            lengths=[2, 4],
+            case_ignored=False,
+            images=4000,
+            tested=1000,
+            samples=[(str(file), "12") for file in files],
+        ),
+        shortcuts=find_shortcuts(files[0].parent, labels, "0123456789", False),
+        attacks=list_attacks(curves, (20, 1000), {("general", 100): 60.0, ("random", 100): 60.0}),
+        curves=curves,
+        coverage=Coverage("general", 100, [Answered(1, 1000, 900), Answered(0.5, 500, 450)], {}),
+        knobs=KnobResults(
+            start="random",
+            draws=3,
+            settings=[SettingResult("base", 100, [0.5, 0.6], 0.6)],
+            effects=[Effect("noise", "0 → 30", Estimate(3.0, 2.0, 5.0))],
+            confounded=[],
+        ),
+        people=HumanAnswers(100, 95, (0.88, 0.98), 4.2),
+        verdict=Verdict("cheaply", "Because."),
+        session=Session(2, ["Not measured: 1,000 labels."], 0, 3600.0, {"torch": "2.13.0"}, 3000.0),
+    )
