@@ -79,7 +79,7 @@ def test_the_size_of_a_preset_is_said(folder):
 
 def test_labels_that_prepare_leaves_out_are_named(folder):
     found = inspect(folder, replace(ANY, lengths=Lengths(2, 2)), ONE_WORKER)
-    assert all(word in found.problems["abb.png"] for word in ("'abb'", "3", "--length"))
+    assert all(word in found.problems["abb.png"] for word in ("'abb'", "3", "`lengths`"))
 
 
 def test_a_folder_without_a_readable_image_is_refused(tmp_path):
@@ -121,7 +121,7 @@ def test_a_folder_without_labels_is_inspected_too(tmp_path):
     )
     assert all(
         word in found.summary()["advice"][0]
-        for word in ("img_0000.png", "labels.csv", "--labels", "texts.xlsx")
+        for word in ("img_0000.png", "labels.csv", "`labels`", "texts.xlsx")
     )
     assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
     assert not any(word in str(found) for word in ("alphabet", "lengths"))

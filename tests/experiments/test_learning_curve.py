@@ -136,7 +136,7 @@ def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(
         return tiny_preset.training.with_options(epochs=1, images=number)
 
     train([shards], tmp_path / "images-30", replace(recipe(30), batch_size=5), QUIET)
-    with pytest.raises(UsageError, match=naming(tmp_path / "images-30", "--batch-size", "`force`")):
+    with pytest.raises(UsageError, match=naming(tmp_path / "images-30", "`batch_size`", "`force`")):
         learning_curve(shards, tmp_path, recipe, (20, 30), options)
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "images-20").exists()

@@ -277,7 +277,7 @@ def test_advice_knows_what_the_run_was_and_its_commands_work(
     init = PRETRAINED if "init" in options else None
     given = {name: value for name, value in options.items() if name not in ("init", "augment")}
     augment = options.get("augment", False)
-    config = recipe("tiny", [], init, {**given, "augment": augment})
+    config = recipe([], init, {**given, "preset": "tiny", "augment": augment})
     how = replace(QUIET, init=init)
     begins = replace(config, epochs=min(epochs, 2))
     finished = train([Path("my shards")], Path("my run"), config if epochs < 3 else begins, how)

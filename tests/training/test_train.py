@@ -104,7 +104,7 @@ def test_a_run_whose_drawing_processes_are_killed_ends_and_goes_on(
 
     with monkeypatch.context() as context:
         context.setattr(DrawnBlocks, "begin", kill)
-        with pytest.raises(CaptchaOcrError, match="--workers"):
+        with pytest.raises(CaptchaOcrError, match="`workers`"):
             learn(tmp_path / "run", draw=drawings, epochs=6)  # three blocks
     assert multiprocessing.active_children() == []
     assert learn(tmp_path / "run", draw=drawings, epochs=6).epochs == 6

@@ -105,19 +105,19 @@ def test_more_epochs_of_drawings_train_on_and_other_drawings_are_another_run(
     learn(out, draw=drawings, epochs=1)
     assert learn(out, draw=replace(drawings, workers=2), epochs=3).epochs == 3
     for changes, named in (
-        ({"repeat": 1}, ["--repeat: 2 -> 1"]),
+        ({"repeat": 1}, ["`repeat`: 2 -> 1"]),
         (
             {"images": 30, "charset": "0123"},
-            ["--images: 24 -> 30", "--charset: 0123456789 -> 0123"],
+            ["`images`: 24 -> 30", "`charset`: 0123456789 -> 0123"],
         ),
-        ({"length": "2-3", "fonts": (DEJAVU,)}, ["--length: 2 -> 2-3", "--fonts: "]),
+        ({"length": "2-3", "fonts": (DEJAVU,)}, ["`length`: 2 -> 2-3", "`fonts`: "]),
     ):
         with pytest.raises(UsageError, match=naming(out, "`force`", *named)):
             learn(out, draw=replace(drawings, **changes), epochs=3)
-    with pytest.raises(UsageError, match=naming("--seed: 0 -> 1")) as refusal:
+    with pytest.raises(UsageError, match=naming("`seed`: 0 -> 1")) as refusal:
         learn(out, draw=drawings, epochs=3, seed=1)
     assert "other images" not in str(refusal.value)
-    with pytest.raises(UsageError, match=naming("--draw: captcha -> unset")):
+    with pytest.raises(UsageError, match=naming("`designs`: captcha -> unset")):
         learn(out, epochs=3)
 
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_another_run_or_of_other_steps_an_epoch_is_refused(
     learn, run, tmp_path, monkeypatch
 ):
     checkpoint = run / "previous"
-    with pytest.raises(UsageError, match=naming(checkpoint, "--batch-size", 10, 5, "`init`")):
+    with pytest.raises(UsageError, match=naming(checkpoint, "`batch_size`", 10, 5, "`init`")):
         learn(tmp_path / "run", batch_size=5, resume=checkpoint)
     monkeypatch.setattr(
         BatchPartition, "steps", 4

@@ -159,7 +159,7 @@ def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
 
 def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load.memory_of", lambda device: 4 * 24 * 16 * 48 - 1
+        "captcha_ocr.training.samples.load.measure_memory", lambda device: 4 * 24 * 16 * 48 - 1
     )
     with pytest.raises(UsageError, match="`images`"):
         drawn()
@@ -223,10 +223,12 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
-    monkeypatch.setattr("captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train)
+    monkeypatch.setattr(
+        "captcha_ocr.training.samples.load.measure_memory", lambda device: 2 * of_train
+    )
     assert load_split(several, "train", ALONE).location == "in memory"
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load.memory_of", lambda device: 2 * of_train - 1
+        "captcha_ocr.training.samples.load.measure_memory", lambda device: 2 * of_train - 1
     )
     assert load_split(several, "train", ALONE).location == "streamed from disk"
     assert load_split(several, "val", ALONE).location == "in memory"
@@ -237,6 +239,6 @@ def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
-    monkeypatch.setattr("captcha_ocr.training.samples.load.memory_of", lambda device: 2**60)
+    monkeypatch.setattr("captcha_ocr.training.samples.load.measure_memory", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match="`stream`"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

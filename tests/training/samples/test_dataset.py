@@ -34,9 +34,8 @@ def drawn(options: DrawOptions = DIGITS, **training) -> DrawnData:
 def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_path):
     data = drawn(options, seed=7)
     generate(plan_drawing(replace(data.plans[0].options, count=24)), tmp_path / "images", 1)
-    width, height = options.size or (None, None)
     config = PrepareConfig(
-        "default", width=width, height=height, channels=options.channels, charset=options.charset
+        "default", size=options.size, channels=options.channels, charset=options.charset
     )
     manifest = prepare(tmp_path / "images", tmp_path / "shards", config, ONE_WORKER).manifest
     assert (manifest.size, manifest.lengths) == (data.size, data.lengths)
@@ -113,7 +112,7 @@ def test_a_preset_with_a_size_of_its_own_determines_that_of_the_input(tiny_prese
         ({"charset": "字1"}, ["字"]),
         ({"fonts": ("nowhere.ttf",)}, ["nowhere.ttf"]),
         ({"length": "99"}, ["99"]),
-        ({"size": (2, 16)}, ["--size", 2]),
+        ({"size": (2, 16)}, ["`size`", 2]),
     ],
 )
 def test_what_cannot_be_drawn_or_learnt_is_refused(options, named):
