@@ -33,7 +33,6 @@ RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing erro
 FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 DRAWN_IMAGES = 20_000  # drawings of an epoch
-NEWER_OPTIONS = ("case_folded", "focus", "start_images")  # of a training
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
@@ -261,8 +260,8 @@ class TrainConfig(Options):
     weight_decay: float = option(0.1)
     loss: Loss = option("bce", "Binary or categorical cross-entropy.")
     smoothing: float = option(0.1, at_least=0, below=1)
-    focus: float = option(0.0, at_least=0, at_most=10)
-    case_folded: float = option(0.0, at_least=0, at_most=1)
+    focus: float = option(0.0, at_least=0, at_most=10, is_newer=True)
+    case_folded: float = option(0.0, at_least=0, at_most=1, is_newer=True)
     augment: bool = option(False)
     images: int | None = option(
         None,
@@ -272,17 +271,9 @@ class TrainConfig(Options):
         at_most=10**12,
     )
     frozen: float = option(0.0, at_least=0, at_most=1)
-    start_images: int = option(0, at_least=0, at_most=10**12)
+    start_images: int = option(0, at_least=0, at_most=10**12, is_newer=True)
     precision: Precision = option("auto", "auto: bf16 if native to the device.")
     seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options as JSON types; without newer ones that are not used: runs and models carry the hash."""
-        document = super().to_dict()
-        for name in NEWER_OPTIONS:
-            if not document[name]:
-                del document[name]
-        return document
 
     def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
         """Return a copy that starts from a trained model: half the learning rate, and only the head at first.

@@ -49,15 +49,18 @@ from captcha_ocr.system.signals import deferred
 from captcha_ocr.training.options import DrawOptions, TrainOptions
 
 TRAINING, RUNNING, DRAWING = "Training", "The run", "Images that --draw draws"
+BY_HAND = ("preset", "init", "force", "quiet")  # what everybody needs first
 NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
 
-def preset_options(*names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds options of `TrainConfig`; their help shows the value of every preset."""
+def preset_options() -> Callable[[Command], Command]:
+    """Return a decorator that adds what `TrainConfig` declares; the help shows every preset's value."""
     added = []
-    for name in names:
+    for name, declared in declarations(TrainConfig).items():
+        if not declared.help or name in BY_HAND:
+            continue
         values = [getattr(preset.training, name) for preset in PRESETS.values()]
-        shown = declarations(TrainConfig)[name].shown
+        shown = declared.shown
         if shown is None:
             shown = " or ".join(dict.fromkeys(map(str, values)))
             shown += ", by preset" if len(set(values)) > 1 else ""
@@ -67,8 +70,9 @@ def preset_options(*names: str) -> Callable[[Command], Command]:
     return add_options(*added)
 
 
-def run_options(*names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds options of `TrainOptions`."""
+def run_options() -> Callable[[Command], Command]:
+    """Return a decorator that adds what `TrainOptions` declares."""
+    names = [name for name in declarations(TrainOptions) if name not in BY_HAND]
     return declared_options(TrainOptions, *names, section=RUNNING)
 
 
@@ -85,15 +89,14 @@ def run_options(*names: str) -> Callable[[Command], Command]:
 @declared_option(TrainConfig, "preset", default=None, type=click.Choice(list(PRESETS)))
 @declared_option(TrainOptions, "init", type=MODEL)
 @add_options(force_option, quiet_option, json_option)
-@preset_options("epochs", "patience", "batch_size", "learning_rate", "schedule", "loss", "images")
-@preset_options("precision", "seed")
+@preset_options()
 @option(
     "--cross-validate",
     is_flag=True,
     section=RUNNING,
     help="Train on each fold that prepare --folds made, and score all test sets.",
 )
-@run_options("resume", "stream", "keep_every", "tensorboard", "device", "threads")
+@run_options()
 @length_option("Characters per text.  [default: the design's]", section=DRAWING)
 @charset_option(
     f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.  [default: the design's]", section=DRAWING

@@ -25,14 +25,15 @@ class Declared:
 
     at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same without the limit
     itself. flag: of the command line. metavar: what the help shows as value. shown: what the help shows as default.
-    section: the heading in the help under which the option stands; "" for the first one.
+    is_newer: whether the JSON leaves the default out, so that documents of older versions keep their
+    hash.
     """
 
     help: str = ""
     flag: str | None = None
     metavar: str | None = None
     shown: str | None = None
-    section: str = ""
+    is_newer: bool = False
     at_least: float = -math.inf
     at_most: float = math.inf
     above: float = -math.inf
@@ -73,7 +74,12 @@ class Options:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return asdict(self)
+        document = asdict(self)
+        for item in fields(self):
+            declared = item.metadata.get(DECLARED, Declared())
+            if declared.is_newer and getattr(self, item.name) == item.default:
+                del document[item.name]
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:

@@ -19,6 +19,7 @@ class Baking(Options):
     flour: Literal["rye", "wheat"] = option("rye", "Of what.")
     salted: bool = option(False, "With salt.")
     tins: tuple[str, ...] = option((), "In what.")
+    seeds: int = option(0, "On top.", is_newer=True)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ def test_options_become_json_and_come_back():
     baking = Baking(minutes=5, tins=("a", "b"))
     document = {**baking.to_dict(), "tins": ["a", "b"]}
     assert Baking.from_dict(document) == baking
+    assert "seeds" not in document
+    assert Baking(seeds=3).to_dict()["seeds"] == 3
     with pytest.raises(UsageError, match="yeast"):
         Baking.from_dict({"yeast": 1})
 
