@@ -36,11 +36,6 @@ DRAWN_IMAGES = 20_000  # drawings of an epoch
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 
-def check_seed(seed: object) -> None:
-    """Raise UsageError unless every random generator we use accepts the seed."""
-    check(is_int(seed, 0, MAX_SEED), f"`seed` must be 0 to {MAX_SEED}, not {seed}")
-
-
 def check_max_bytes(max_bytes: object) -> None:
     """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
     check(

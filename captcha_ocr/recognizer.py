@@ -4,11 +4,11 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args, overload
+from typing import Any, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -54,9 +54,6 @@ from captcha_ocr.inference.model_folder import (
     resolve_model_name,
 )
 from captcha_ocr.system.parallel import map_in_threads
-
-if TYPE_CHECKING:
-    from captcha_ocr.data.labels import Label
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 _SURE = 0.9  # below this confidence, an image is read at another width, too
@@ -312,33 +309,6 @@ class Recognizer:
                 "its weights are damaged or not trained"
             )
         return self.decoder.read(logits)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What a model reads in a labelled image, and whether that is the label."""
-
-    label: "Label"
-    result: Reading | ImageError
-    is_right: bool
-
-
-def judge(
-    recognizer: Recognizer, folder: Path, labels: Iterable["Label"], fold_case: bool = False
-) -> Iterator[Judgement]:
-    """Read labelled images below a folder; yield a judgement for each, in order.
-
-    Texts are compared in the case of the model's alphabet, with `fold_case` regardless of case. An
-    image that cannot be read is wrong.
-    """
-    labels = list(labels)
-    results = recognizer.read_all([folder / label.file for label in labels])
-    for label, result in zip(labels, results, strict=True):
-        is_right = False
-        if isinstance(result, Reading):
-            text, truth = result.text, recognizer.config.charset.normalize(label.text)
-            is_right = text == truth or (fold_case and text.casefold() == truth.casefold())
-        yield Judgement(label, result, is_right)
 
 
 def _parse_length(length: int | tuple[int, int] | None) -> Lengths | None:

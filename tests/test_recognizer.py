@@ -19,12 +19,10 @@ from PIL import Image
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import Charset
 from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
-from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.inference.decoding import Character
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.recognizer import judge
 
 CONFIG = ModelConfig(
     Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global")
@@ -420,14 +418,3 @@ def test_images_of_several_widths_are_read_in_their_order():
     assert [recognizer.predict(image).text for image in images] == ["AA", "bbbb", "bb", "AAA"]
     assert Recognizer(WidthEngine(), length=3).predict(images[1]).text == "bbb"
     assert Recognizer(WidthEngine(), charset="AB", fold_case=True).predict(images[1]).text == "BBBB"
-
-
-def test_labelled_images_are_judged_in_order(recognizer, path, tmp_path):
-    text = recognizer.predict(path).text
-    shutil.copy(path, tmp_path / "a.png")
-    (tmp_path / "b.png").write_bytes(b"no image")
-    labels = [Label("a.png", text), Label("b.png", text), Label("a.png", text + "0")]
-    judgements = list(judge(recognizer, tmp_path, labels))
-    assert [judgement.is_right for judgement in judgements] == [True, False, False]
-    assert [judgement.label for judgement in judgements] == labels
-    assert isinstance(judgements[1].result, ImageError)

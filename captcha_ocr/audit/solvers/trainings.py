@@ -17,6 +17,7 @@ from captcha_ocr.audit.images.generators import write_table
 from captcha_ocr.config import PRESETS, derive_epochs
 from captcha_ocr.data.labels import LABELS_FILE, Label
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.options.declaration import words
 from captcha_ocr.training.run.folder import read_run
 
 STARTS = {"general": "finetune", "random": "few"}  # their presets
@@ -123,12 +124,12 @@ class Runner:
         run.parent.mkdir(parents=True, exist_ok=True)
         table, shards = run.parent / LABELS_FILE, run.parent / "shards"
         write_table(table, ("filename", "text", "split"), training.rows())
-        preset = ("--preset", STARTS[training.start])
-        images = (training.images, "--labels", table)
-        self._call("prepare", *images, "--out", shards, *preset, "--workers", 1, "--force")
-        seed = ("--seed", training.seed * 1000 + training.draw)
-        folders = ("--data", shards, "--out", run)
-        self._call("train", *folders, *preset, *seed, "--threads", 1, *self.options)
+        preset = {"preset": STARTS[training.start]}
+        preparation = {"labels": table, "out": shards, **preset, "workers": 1, "force": True}
+        self._call("prepare", training.images, *words(preparation))
+        seed = training.seed * 1000 + training.draw
+        recipe = {"data": shards, "out": run, **preset, "seed": seed, "threads": 1}
+        self._call("train", *words(recipe), *self.options)
         result = self.result(training)
         if result is None:
             raise DamagedError(f"{run} has no score after training")
@@ -143,12 +144,12 @@ class Runner:
 
     def _call(self, *arguments: object) -> None:
         """Run a command of this program; CaptchaOcrError with its last line if it fails."""
-        words = [sys.executable, "-m", "captcha_ocr", *map(str, arguments)]
+        command = [sys.executable, "-m", "captcha_ocr", *map(str, arguments)]
         with self._lock:
             if self._is_stopped:
                 raise CaptchaOcrError("stopped")
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
             self.processes.add(process)
         _, errors = process.communicate()
