@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench import OCR, end_cleanly, epochs_of, hardware, output_of, versions
 
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 
 FRESH = 2000
 

@@ -32,10 +32,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import PRESETS
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.network.device import choose_device, describe_device
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.system.memory import keep_freed_memory
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
@@ -119,8 +119,8 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
 
     from captcha_ocr.charset import NAMED_ALPHABETS
     from captcha_ocr.generation.drawer import drawer_of
-    from captcha_ocr.generation.options import DrawingOptions
     from captcha_ocr.generation.plan import plan_drawing
+    from captcha_ocr.options.drawing import DrawingOptions
 
     options = DrawingOptions(design=arguments.design, fonts=tuple(arguments.fonts))
     drawer, package = drawer_of(plan_drawing(options)), ImageCaptcha()
@@ -185,10 +185,11 @@ def bench_train(arguments: argparse.Namespace, count: int, scratch: Path) -> tup
 def bench_eval(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Compare reading files, with random weights: they are as fast as trained ones."""
     from captcha_ocr.charset import Charset
-    from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
     from captcha_ocr.input_size import GENERATED
     from captcha_ocr.network.resnet import ResNet18
     from captcha_ocr.network.torch_engine import TorchEngine
+    from captcha_ocr.options.model import Lengths, ModelConfig
+    from captcha_ocr.options.preparation import PrepareConfig
     from captcha_ocr.recognizer import Recognizer
     from captcha_ocr.system.parallel import JOBS_PER_SLICE
 

@@ -13,11 +13,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.options import CLASSIC_WARP, DEFAULT_DESIGN, DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import CLASSIC_WARP, DEFAULT_DESIGN, DrawingOptions
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.training.train import train
 
 

@@ -24,7 +24,7 @@ from bench import (
     versions,
 )
 
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 
 EPOCHS = 9  # two blocks and the first epoch of a third, with --repeat 4
 

@@ -29,7 +29,7 @@ from bench import (
     versions,
 )
 
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 
 NAIVE_EPOCHS = "100"  # at most
 

@@ -48,7 +48,7 @@ def test_a_file_that_is_read_is_bundled(module, file):
     [
         ("captcha_ocr", "recognizer"),
         ("captcha_ocr", "inference.decoding"),
-        ("captcha_ocr.cli.app", "cli.data"),
+        ("captcha_ocr.cli.app", "cli.commands.data"),
         ("captcha_ocr.cli.app", "cli.training"),
         ("captcha_ocr.cli.app", "cli.reading"),
         ("captcha_ocr.cli.app", "cli.machine"),

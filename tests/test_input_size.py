@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 MODEL = ModelConfig(Charset("ab"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8))
 

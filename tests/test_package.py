@@ -19,7 +19,6 @@ LAYERS = (
         "charset",
         "input_size",
         "options",
-        "config",
         "system",
         "scores",
         "data",

@@ -18,11 +18,11 @@ from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.inference.decoding import Character
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 CONFIG = ModelConfig(
     Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global")

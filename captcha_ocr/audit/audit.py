@@ -23,10 +23,10 @@ from captcha_ocr.audit.solvers.trainings import Runner
 from captcha_ocr.audit.statistics import precision_by_coverage
 from captcha_ocr.audit.verdict import Attack, best_attack, decide, list_attacks
 from captcha_ocr.charset import mixes_cases
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import Label, find_labels
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import check
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_confidences
 from captcha_ocr.system.console import counted, duration, say

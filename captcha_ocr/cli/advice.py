@@ -9,17 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from captcha_ocr.cli.wording import word_command
-from captcha_ocr.config import PRESETS, NetworkConfig, TrainConfig, derive_epochs
 from captcha_ocr.data.prepare import label_options
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, Command
 from captcha_ocr.inference.model_folder import PRETRAINED_NAME, name_model, resolve_model_name
 from captcha_ocr.network.resnet import count_columns
 from captcha_ocr.options.declaration import declarations, words
+from captcha_ocr.options.model import NetworkConfig
+from captcha_ocr.options.training import (
+    MAX_DRAWINGS,
+    PRESETS,
+    DrawOptions,
+    TrainConfig,
+    TrainOptions,
+    derive_epochs,
+)
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import read_sealed
 from captcha_ocr.system.files import find_unused
-from captcha_ocr.training.options import MAX_DRAWINGS, DrawOptions, TrainOptions
 from captcha_ocr.training.run.folder import RUN_FILE, RUN_FORMAT, Finished, read_run
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData

@@ -66,7 +66,7 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for group, names in COMMANDS.items():
             if cmd_name in names:
-                import_module(f"captcha_ocr.cli.{group}")  # it adds its commands to `main`
+                import_module(f"captcha_ocr.cli.commands.{group}")  # it adds its commands to `main`
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

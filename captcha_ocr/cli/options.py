@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from captcha_ocr.charset import Charset, resolve_alphabet
-from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName, Lengths
 from captcha_ocr.errors import UsageError, in_one_line
 from captcha_ocr.inference.model_folder import MODEL_VARIABLE, name_model, resolve_model_name
 from captcha_ocr.options.declaration import (
@@ -20,6 +19,8 @@ from captcha_ocr.options.declaration import (
     own_flag,
     parts_of_type,
 )
+from captcha_ocr.options.limits import MAX_BYTES, MAX_THREADS
+from captcha_ocr.options.model import EngineName, Lengths
 from captcha_ocr.system.console import command_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.charset import split_characters
-from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import check
+from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.system.console import command_line
 
 if TYPE_CHECKING:

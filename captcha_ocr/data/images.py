@@ -21,7 +21,6 @@ from PIL import Image, ImageChops, ImageStat
 from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from captcha_ocr.config import MAX_AREA, MAX_BYTES
 from captcha_ocr.data.sanitize import (
     START,
     check_sides,
@@ -32,6 +31,7 @@ from captcha_ocr.data.sanitize import (
 )
 from captcha_ocr.errors import ImageError
 from captcha_ocr.input_size import ImageKind, InputSize
+from captcha_ocr.options.limits import MAX_AREA, MAX_BYTES
 from captcha_ocr.system.files import open_regular
 
 

@@ -14,7 +14,6 @@ from captcha_ocr.charset import (
     split_characters,
     standard_form,
 )
-from captcha_ocr.config import PrepareConfig, Split
 from captcha_ocr.data.images import ImageFiles, find_images
 from captcha_ocr.data.label_sources.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.label_sources.names import (
@@ -27,6 +26,7 @@ from captcha_ocr.data.label_sources.names import (
 )
 from captcha_ocr.data.label_sources.tables import Row, excerpt, read_table, read_text
 from captcha_ocr.errors import Advice, CaptchaOcrError, Command, LabelError, UsageError, check
+from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.system.console import count_kinds
 
 LABELS_FILE = "labels.csv"

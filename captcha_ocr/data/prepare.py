@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from captcha_ocr.config import ANY_DESIGN, FEWEST, MAX_BYTES, Lengths, PrepareConfig, Split
 from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.selection import Selection, select_labels
@@ -34,6 +33,10 @@ from captcha_ocr.data.shards import (
 from captcha_ocr.data.splits import drop_copies, split_rows
 from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
+from captcha_ocr.options.limits import MAX_BYTES
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import PrepareConfig, Split
+from captcha_ocr.options.training import ANY_DESIGN, FEWEST
 from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (

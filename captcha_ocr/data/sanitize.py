@@ -20,8 +20,8 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from captcha_ocr.config import MAX_AREA
 from captcha_ocr.errors import ImageError
+from captcha_ocr.options.limits import MAX_AREA
 
 _MAX_SIDE = 4096
 START = 16  # bytes that tell the kind of a file

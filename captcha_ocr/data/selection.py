@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
-from captcha_ocr.config import MAX_LENGTH, RARE, Lengths, PrepareConfig
 from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.model import MAX_LENGTH, Lengths
+from captcha_ocr.options.preparation import RARE, PrepareConfig
 from captcha_ocr.system.console import counted
 
 

@@ -17,10 +17,11 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from captcha_ocr.charset import Charset, how_they_differ
-from captcha_ocr.config import SPLITS, Lengths, Split
 from captcha_ocr.data.images import find_images
 from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check, is_int
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import SPLITS, Split
 from captcha_ocr.system.documents import read_sealed, sealed, to_json
 from captcha_ocr.system.files import read_checked, sha256, write_atomic
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import SPLITS, PrepareConfig, Split
 from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.errors import check
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig, Split
 from captcha_ocr.system.console import counted
 
 _MAX_NAMED = 3  # files of a group of copies, in messages

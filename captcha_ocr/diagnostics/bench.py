@@ -9,14 +9,16 @@ import numpy as np
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import ModelConfig, PrepareConfig, preset_named
 from captcha_ocr.data.images import encode_png, to_array
 from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import GENERATED
 from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine
+from captcha_ocr.options.drawing import DrawingOptions
+from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import preset_named
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE

@@ -4,16 +4,16 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from captcha_ocr.config import PrepareConfig, TrainConfig
 from captcha_ocr.data.folds import list_folds
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import Advice, Command, UsageError
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import TrainConfig, TrainOptions
 from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import Table, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import find_unused, write_atomic, writing_to
-from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.train import train
 
 RESULT_FILE = "cross-validation.json"

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from captcha_ocr.config import PRESETS, TrainConfig, derive_epochs
 from captcha_ocr.data.shards import Dataset, read_dataset
 from captcha_ocr.errors import check
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions, derive_epochs
 from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import write_atomic, writing_to
-from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.reporting import epoch_seconds, measure_rate_of
 from captcha_ocr.training.run.folder import inspect_folder
 from captcha_ocr.training.run.spec import with_preset_model

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captcha_ocr.charset import split_characters
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.generation.drawer import drawer_of
 from captcha_ocr.generation.fonts.catalogue import manifest
-from captcha_ocr.generation.options import WARPS
 from captcha_ocr.generation.plan import DrawingPlan
+from captcha_ocr.options.drawing import WARPS
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import remove_files, write_atomic, writing_to
 from captcha_ocr.system.parallel import map_jobs

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.charset import Charset, resolve_alphabet
-from captcha_ocr.config import MAX_AREA, Lengths
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.generation.designs.design import (
     CANVAS,
@@ -16,8 +15,10 @@ from captcha_ocr.generation.designs.design import (
     read_document,
 )
 from captcha_ocr.generation.fonts.survey import ALPHABET
-from captcha_ocr.generation.options import CLASSIC_WARP, MAX_SIDE, DrawingOptions
 from captcha_ocr.generation.random_designs.random_design import LENGTHS
+from captcha_ocr.options.drawing import CLASSIC_WARP, MAX_SIDE, DrawingOptions
+from captcha_ocr.options.limits import MAX_AREA
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import sha256
 
 _CLASSIC_DESIGN = "captcha-classic"

@@ -5,10 +5,10 @@ It is sure of foreign images, too, and knows capitals alone. So it answers only 
 model reads nearly the same, and nothing that it cannot know: lab notebook, 2026-11-26.
 """
 
-from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Reading, allowed_classes
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
+from captcha_ocr.options.model import Lengths
 
 CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
 # Of the models in the package, in Reading.model

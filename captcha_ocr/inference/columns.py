@@ -7,7 +7,7 @@ characters is the likeliest of those.
 
 import numpy as np
 
-from captcha_ocr.config import Lengths
+from captcha_ocr.options.model import Lengths
 
 PROBABILITY_FLOOR = 1e-30  # keeps its logarithm finite
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from captcha_ocr.charset import resolve_alphabet, split_characters
-from captcha_ocr.config import Lengths, ModelConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.columns import (
     PROBABILITY_FLOOR,
@@ -13,6 +12,7 @@ from captcha_ocr.inference.columns import (
     make_merging_matrix,
     softmax,
 )
+from captcha_ocr.options.model import Lengths, ModelConfig
 
 _SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
 _RANKED_LAST = 1e-30  # a factor that keeps only the order among what is ranked last

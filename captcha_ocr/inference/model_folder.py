@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import ModelConfig
 from captcha_ocr.errors import Advice, Command, DamagedError, UsageError
+from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
 

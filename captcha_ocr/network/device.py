@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from captcha_ocr.config import Precision
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.options.training import Precision
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.parallel import available_workers
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from captcha_ocr.config import Loss
 from captcha_ocr.network.resnet import MIN_PROBABILITY
+from captcha_ocr.options.training import Loss
 
 _LEAST_WEIGHT = 0.02  # of a position that the network is sure of, before weights are scaled
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from captcha_ocr.config import MAX_BYTES, ModelConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
@@ -41,6 +40,8 @@ from captcha_ocr.input_size import MAX_INPUT_SIDE, MIN_INPUT_SIDE
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.options.limits import MAX_BYTES
+from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.scores import score_texts
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256, write_in_turn, writing_to

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captcha_ocr.config import ModelConfig, NetworkConfig
+from captcha_ocr.options.model import ModelConfig, NetworkConfig
 
 _Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
-from captcha_ocr.config import TrainConfig
+from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import counted

@@ -2,4 +2,4 @@
 
 from captcha_ocr.cli.app import COMMANDS
 
-hiddenimports = [f"captcha_ocr.cli.{group}" for group in COMMANDS]
+hiddenimports = [f"captcha_ocr.cli.commands.{group}" for group in COMMANDS]

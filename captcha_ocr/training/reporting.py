@@ -5,13 +5,12 @@ import statistics
 import time
 from typing import Any
 
-from captcha_ocr.config import PRESETS, TrainConfig
 from captcha_ocr.inference.model_folder import describe_model
 from captcha_ocr.network.device import choose_device, describe_device
 from captcha_ocr.network.resnet import count_parameters
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.training.distributed import local_device, process_group
-from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.run.spec import Run, model_for
 from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.dataset import TrainingData

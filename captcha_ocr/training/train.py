@@ -9,20 +9,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import TrainConfig, decays
 from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import choose_device, enough_memory, set_threads
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, decays
 from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
 from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.training.distributed import local_device, process_group
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.interruption import until_signal
-from captcha_ocr.training.options import DrawOptions, TrainOptions
 from captcha_ocr.training.reporting import (
     EPOCHS,
     EPOCHS_EXPLAINED,

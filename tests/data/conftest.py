@@ -7,8 +7,8 @@ from conftest import ONE_WORKER
 from PIL import Image
 
 import captcha_ocr.data.prepare
-from captcha_ocr.config import SPLITS, PrepareConfig
 from captcha_ocr.data.shards import read_manifest, read_shard
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 
 SMALL = PrepareConfig(size=(16, 8))
 AB_OR_BA = ("ab", "ba")

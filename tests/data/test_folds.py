@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from conftest import ONE_WORKER, contents, naming
 
-from captcha_ocr.config import SPLITS
 from captcha_ocr.data.folds import list_folds, prepare_folds
 from captcha_ocr.data.shards import MANIFEST_FILE
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.preparation import SPLITS
 from captcha_ocr.system.files import LOCK_FILE
 
 from .conftest import SMALL, counts, labelled, numbered, samples, tiny

@@ -4,7 +4,6 @@ import pytest
 from conftest import naming
 from PIL import Image
 
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import (
     Label,
     compile_pattern,
@@ -13,6 +12,7 @@ from captcha_ocr.data.labels import (
     read_labels,
 )
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.preparation import PrepareConfig
 
 ONE_ROW = ([Label("a.png", "AB")], {})
 

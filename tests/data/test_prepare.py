@@ -10,13 +10,14 @@ from PIL import Image
 
 import captcha_ocr.data.prepare
 from captcha_ocr.cli.wording import word_command
-from captcha_ocr.config import SPLITS, Lengths, PrepareConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import STAGING, choose_preset, prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 from captcha_ocr.system.documents import seal, to_json
 from captcha_ocr.system.files import writing_to
 

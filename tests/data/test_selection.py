@@ -1,10 +1,11 @@
 import pytest
 from conftest import naming
 
-from captcha_ocr.config import Lengths, PrepareConfig
 from captcha_ocr.data.labels import Label
 from captcha_ocr.data.selection import find_usual_lengths, select_labels
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import PrepareConfig
 
 
 def labels(*texts):

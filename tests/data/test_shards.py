@@ -7,7 +7,6 @@ import pytest
 import safetensors.numpy
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     Dataset,
@@ -20,6 +19,7 @@ from captcha_ocr.data.shards import (
 )
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.documents import seal, sealed, to_json
 from captcha_ocr.system.files import sha256
 

@@ -3,8 +3,8 @@ import re
 import pytest
 from conftest import naming
 
-from captcha_ocr.config import SPLITS
 from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.options.preparation import SPLITS
 
 from .conftest import counts, numbered, prepare, samples, tiny
 

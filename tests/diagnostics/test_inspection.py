@@ -9,7 +9,6 @@ from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.diagnostics.inspection import (
     advice_on_images,
@@ -21,6 +20,8 @@ from captcha_ocr.diagnostics.inspection import (
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine
+from captcha_ocr.options.model import Lengths, ModelConfig
+from captcha_ocr.options.preparation import PrepareConfig
 
 ANY = PrepareConfig()
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from conftest import QUIET, naming
 
-from captcha_ocr.config import TrainConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.experiments.learning_curve import (
     PLAN,
@@ -18,7 +17,7 @@ from captcha_ocr.experiments.learning_curve import (
     outlook,
     resampled_laws,
 )
-from captcha_ocr.training.options import TrainOptions
+from captcha_ocr.options.training import TrainConfig, TrainOptions
 from captcha_ocr.training.train import train
 
 LOUD = TrainOptions(device="cpu")

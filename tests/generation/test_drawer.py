@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from conftest import naming
 
-from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.drawer import TRIES, Drawer, drawer_of
 from captcha_ocr.generation.fonts.catalogue import find_faces
-from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import DrawingOptions
+from captcha_ocr.options.model import Lengths
 
 MATPLOTLIB = Path(
     importlib.util.find_spec("matplotlib").submodule_search_locations[0]

@@ -5,12 +5,12 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.charset import NAMED_ALPHABETS
-from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import design_names
 from captcha_ocr.generation.drawer import Drawer
-from captcha_ocr.generation.options import CLASSIC_WARP, DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import CLASSIC_WARP, DrawingOptions
+from captcha_ocr.options.model import Lengths
 
 NINE, TWO = Lengths(9, 9), Lengths(2, 2)
 

@@ -4,9 +4,7 @@ import pytest
 from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
-from captcha_ocr.config import Lengths
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.inference.captcha_package_model import (
     CAPTCHA_PACKAGE_MODEL,
@@ -15,6 +13,8 @@ from captcha_ocr.inference.captcha_package_model import (
     count_edits,
 )
 from captcha_ocr.inference.decoding import Character
+from captcha_ocr.options.drawing import DrawingOptions
+from captcha_ocr.options.model import Lengths
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "00000-0ZLA.png"
 

@@ -3,8 +3,8 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 
-from captcha_ocr.config import Lengths
 from captcha_ocr.inference.columns import compute_positions, softmax
+from captcha_ocr.options.model import Lengths
 
 EVERY, BLANK = np.arange(4), 3  # classes A, a, B and the blank
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from captcha_ocr.charset import Charset, find_charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.decoding import Decoder, allowed_classes, read_logits
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig())
 

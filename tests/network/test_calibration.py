@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.calibration import calibrate, fit_column_temperature, fit_temperature
 from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 CONFIG = ModelConfig(
     Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(width=4, stem="3x3")

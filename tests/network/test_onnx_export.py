@@ -12,7 +12,6 @@ from conftest import contents, naming
 
 from captcha_ocr import Recognizer
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.data.labels import labels_from_names
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.inference.model_folder import ONNX_FILE
@@ -23,6 +22,7 @@ from captcha_ocr.network.onnx_export import to_onnx
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine
 from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import PRESETS, Lengths, ModelConfig, NetworkConfig, Pool, Stem
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import (
     ResNet18,
@@ -16,6 +15,8 @@ from captcha_ocr.network.resnet import (
     standardise,
 )
 from captcha_ocr.network.torch_engine import TorchEngine
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig, Pool, Stem
+from captcha_ocr.options.training import PRESETS
 
 CHARSET = Charset("abcdefghijklmnopqrstuvwxyz0123456789")
 SEED = ModelConfig(CHARSET, Lengths(4, 4), PRESETS["seed"].size, PRESETS["seed"].network)

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig, Stem
 from captcha_ocr.errors import UsageError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network import device
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig, Stem
 
 
 def tiny(shortest: int = 3, **network) -> ResNet18:

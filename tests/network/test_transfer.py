@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.transfer import copy_matching_weights
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 
 def model(characters="abc", lengths=(2, 2), width=48, channels=1, seed=0, **network) -> ResNet18:

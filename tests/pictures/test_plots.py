@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.pictures.plots import (
     MAX_BARS,
     MAX_CELLS,

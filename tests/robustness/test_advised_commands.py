@@ -10,9 +10,9 @@ import pytest
 from conftest import QUIET, invoke
 
 from captcha_ocr.cli.advice import Origin, advice
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import PrepareOptions, prepare
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.run.folder import Finished
 from captcha_ocr.training.run.spec import RunSpec
@@ -268,7 +268,7 @@ GUESSING, OVERFITTING, LEARNING = ((0, 0, "XX"), (200, 150, "AX"), (100, 98, "AX
 def test_advice_knows_what_the_run_was_and_its_commands_work(
     raw, kind, options, epochs, named, unnamed
 ):
-    from captcha_ocr.cli.training import recipe
+    from captcha_ocr.cli.commands.training import recipe
     from captcha_ocr.inference.model_folder import PRETRAINED
     from captcha_ocr.training.train import train
 

@@ -21,7 +21,7 @@ from conftest import TINY, contents, draw, invoke, naming, skip_without_small_di
 import captcha_ocr.network.onnx_export
 import captcha_ocr.training.reporting
 import captcha_ocr.training.run.recorder
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.training.run.checkpoint import find_last
 from captcha_ocr.training.run.folder import REPLACED, check_best, read_run
 

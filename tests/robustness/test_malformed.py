@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captcha_ocr import Recognizer
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import find_labels, read_labels
 from captcha_ocr.data.selection import select_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.run.checkpoint import check_files

@@ -15,13 +15,13 @@ from conftest import CAPTCHAS, ONE_WORKER, QUIET, TINY, amend, put, read_shards
 import captcha_ocr
 from captcha_ocr import Recognizer
 from captcha_ocr.cli.app import main
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.labels import read_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.training.train import train
 
 PACKAGE = Path(captcha_ocr.__file__).parent

@@ -8,8 +8,8 @@ import pytest
 from conftest import ONE_WORKER, amend, flip_bit, invoke
 from hostile import BOMBS
 
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.folds import prepare_folds
+from captcha_ocr.options.preparation import PrepareConfig
 
 FOLDERS = {  # the images in them
     "nothing": [],

@@ -7,9 +7,9 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.options.training import DrawOptions
 from captcha_ocr.training import reporting
 from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.options import DrawOptions
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec, model_for
 from captcha_ocr.training.samples import dataset as drawing

@@ -7,11 +7,11 @@ import pytest
 from conftest import amend
 
 from captcha_ocr.cli.advice import Origin, advice, advice_on_run, read_origin
-from captcha_ocr.config import PRESETS, Lengths, TrainConfig
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.scores import score_texts
-from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.run.folder import Finished, read_run
 from captcha_ocr.training.run.spec import RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData

@@ -31,8 +31,8 @@ from pathlib import Path
 import conftest
 from captcha_ocr.training import reporting, train as training
 from captcha_ocr.training.run import recorder
-from captcha_ocr.training.options import TrainOptions
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import TrainOptions
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.training.distributed import ProcessGroup
 

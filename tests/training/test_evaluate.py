@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.inference.decoding import allowed_classes, read_logits
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import bce_over_softmax
 from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.evaluate import evaluate
 

@@ -12,13 +12,13 @@ from PIL import Image
 
 from captcha_ocr import Recognizer
 from captcha_ocr.cli.wording import word_error
-from captcha_ocr.config import PRESETS, PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import PRESETS, DrawOptions
 from captcha_ocr.training.run import recorder
 from captcha_ocr.training.samples.blocks import DrawnBlocks
 from captcha_ocr.training.step.trainer import Trainer

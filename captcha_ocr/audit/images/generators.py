@@ -21,15 +21,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.images import open_image
 from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
 from captcha_ocr.generation.designs.design import Design, parse_design
-from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import DrawingOptions
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import remove_files, write_atomic
 from captcha_ocr.system.parallel import available_workers
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captcha_ocr.audit.images.generators import write_table
-from captcha_ocr.config import PRESETS, derive_epochs
 from captcha_ocr.data.labels import LABELS_FILE, Label
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.options.declaration import words
+from captcha_ocr.options.training import PRESETS, derive_epochs
 from captcha_ocr.training.run.folder import read_run
 
 STARTS = {"general": "finetune", "random": "few"}  # their presets

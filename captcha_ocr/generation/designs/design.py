@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
-from captcha_ocr.config import OFTEN, Lengths
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.generation.operators import (
     glyph_marks,
@@ -38,7 +37,8 @@ from captcha_ocr.generation.operators.values import (
     in_words,
     show,
 )
-from captcha_ocr.generation.options import MAX_SIDE, MIN_SIDE
+from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import open_regular
 
 OPERATOR_MODULES = (

@@ -10,11 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from captcha_ocr.charset import NAMED_ALPHABETS
-from captcha_ocr.config import Lengths
 from captcha_ocr.generation.designs.design import ARITHMETIC
 from captcha_ocr.generation.fonts.catalogue import Face
 from captcha_ocr.generation.fonts.survey import without_twins
-from captcha_ocr.generation.options import Level
 from captcha_ocr.generation.random_designs.disturbances import (
     add_background,
     add_camera,
@@ -23,6 +21,8 @@ from captcha_ocr.generation.random_designs.disturbances import (
     add_warps,
 )
 from captcha_ocr.generation.random_designs.draft import HEIGHT, DesignDraft, Document
+from captcha_ocr.options.drawing import Level
+from captcha_ocr.options.model import Lengths
 
 _SHARES = {"easy": 0.35, "medium": 0.4, "hard": 0.25}  # of `mixed`
 _FACTORS = {"easy": 0.45, "medium": 1.0, "hard": 1.5}  # of how likely a disturbance is

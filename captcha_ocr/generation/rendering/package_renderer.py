@@ -7,7 +7,7 @@ from typing import Any
 import captcha.image
 from PIL import Image, ImageDraw
 
-from captcha_ocr.generation.options import CLASSIC_WARP
+from captcha_ocr.options.drawing import CLASSIC_WARP
 
 _FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
 

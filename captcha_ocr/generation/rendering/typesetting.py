@@ -15,8 +15,8 @@ from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
 from captcha_ocr.generation.operators.registry import Mask
 from captcha_ocr.generation.operators.values import RGB
-from captcha_ocr.generation.options import MIN_SIDE
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
+from captcha_ocr.options.drawing import MIN_SIDE
 
 _Box = tuple[slice, slice]  # rows and columns
 

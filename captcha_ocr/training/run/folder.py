@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.config import PRESETS, TrainConfig
 from captcha_ocr.data.prepare import prepare_command
 from captcha_ocr.errors import Advice, CaptchaOcrError, DamagedError, UsageError, check
 from captcha_ocr.inference.model_folder import (
@@ -27,9 +26,9 @@ from captcha_ocr.inference.model_folder import (
     restore_backup,
 )
 from captcha_ocr.network.resnet import count_columns
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
-from captcha_ocr.training.options import TrainOptions
 from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData

@@ -1,7 +1,7 @@
 """The model card: README.md in a model folder, for people."""
 
 from captcha_ocr.charset import shorten
-from captcha_ocr.config import TrainConfig
+from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.scores import Scores
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 from captcha_ocr.version import __version__

@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from captcha_ocr.config import decays
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import current_path
 from captcha_ocr.network.weights import load_into
+from captcha_ocr.options.training import decays
 from captcha_ocr.scores import loss_or_infinity
 from captcha_ocr.system.console import counted, say
 from captcha_ocr.training.run.checkpoint import (

@@ -5,14 +5,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from captcha_ocr.config import (
-    PRESETS,
-    ModelConfig,
-    Split,
-    TrainConfig,
-    derive_epochs,
-    preset_named,
-)
 from captcha_ocr.data.label_sources.tables import excerpt
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import (
@@ -23,12 +15,21 @@ from captcha_ocr.inference.model_folder import (
     read_model_config,
 )
 from captcha_ocr.options.declaration import declarations, differences
+from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.preparation import Split
+from captcha_ocr.options.training import (
+    PRESETS,
+    DrawOptions,
+    TrainConfig,
+    TrainOptions,
+    derive_epochs,
+    preset_named,
+)
 from captcha_ocr.system.console import say
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.interruption import Interruption
-from captcha_ocr.training.options import DrawOptions, TrainOptions
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
 RUN_VERSION = 4  # of run.json and state.json

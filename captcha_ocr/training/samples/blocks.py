@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from captcha_ocr.config import Split
+from captcha_ocr.options.preparation import Split
 from captcha_ocr.system.parallel import Results, Workers, available_workers, map_jobs
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.batches import Batches, Samples, WidthBatches, empty_samples

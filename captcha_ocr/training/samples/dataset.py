@@ -11,19 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from captcha_ocr.charset import Charset, find_charset
-from captcha_ocr.config import PRESETS, SPLITS, Lengths, PrepareConfig, Split, TrainConfig
 from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derive_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
 from captcha_ocr.generation.drawer import Drawn, drawer_of
 from captcha_ocr.generation.folder import image_options
-from captcha_ocr.generation.options import RANDOM, DrawingOptions
 from captcha_ocr.generation.plan import DrawingPlan, plan_drawing
 from captcha_ocr.input_size import GENERATED, InputSize
+from captcha_ocr.options.drawing import RANDOM, DrawingOptions
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig, Split
+from captcha_ocr.options.training import PRESETS, DrawOptions, TrainConfig
 from captcha_ocr.system.documents import to_json
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.options import DrawOptions
 
 HELD_OUT = 2000  # drawings to validate, and as many to test
 # The training never draws as many.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from captcha_ocr.config import Precision, TrainConfig
 from captcha_ocr.network.device import autocast
 from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth_labels
+from captcha_ocr.options.training import Precision, TrainConfig
 
 
 class Objective:

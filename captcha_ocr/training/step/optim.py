@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
 )
 
-from captcha_ocr.config import Precision, TrainConfig
 from captcha_ocr.network.device import one_thread
 from captcha_ocr.network.resnet import ResNet18
+from captcha_ocr.options.training import Precision, TrainConfig
 from captcha_ocr.system.signals import deferred
 
 _MOMENTUM = 0.95  # of Muon

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captcha_ocr.config import ModelConfig, TrainConfig, derive_epochs
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import choose_precision, peak_memory
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.transfer import blend_weights, copy_matching_weights
 from captcha_ocr.network.weights import load_model
+from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.samples.augment import augment, change_views
 from captcha_ocr.training.samples.batches import Batches

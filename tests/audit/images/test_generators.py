@@ -8,9 +8,9 @@ from PIL import Image
 
 from captcha_ocr.audit.images import generators
 from captcha_ocr.audit.images.generators import CommandGenerator, DesignGenerator
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.model import Lengths
 
 PYTHON = shlex.quote(sys.executable)
 DRAW = 'from PIL import Image; Image.new("L", (20, 10)).save(sys.argv[1])'

@@ -6,8 +6,8 @@ from captcha_ocr.audit.solvers.knob_trainings import KnobMeasurement, Variants
 from captcha_ocr.audit.solvers.time_budget import TimeBudget
 from captcha_ocr.audit.solvers.trainings import Runner, Trained
 from captcha_ocr.audit.statistics import Curve, Score
-from captcha_ocr.config import Lengths
 from captcha_ocr.data.labels import find_labels
+from captcha_ocr.options.model import Lengths
 
 GENERATOR = DesignGenerator("captcha", "01", Lengths(2, 2))
 KNOBS = {"text.spacing": [0, -0.2]}

@@ -7,7 +7,6 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.charset import NAMED_ALPHABETS
-from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import (
     ARITHMETIC,
@@ -18,6 +17,7 @@ from captcha_ocr.generation.designs.design import (
     read_document,
     read_saved,
 )
+from captcha_ocr.options.model import Lengths
 
 
 def texts(document, count=300):

@@ -11,8 +11,8 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.drawer import Drawer
 from captcha_ocr.generation.fonts.catalogue import find_faces
 from captcha_ocr.generation.fonts.choice import lacking
-from captcha_ocr.generation.options import DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import DrawingOptions
 
 MATPLOTLIB = Path(
     importlib.util.find_spec("matplotlib").submodule_search_locations[0]

@@ -5,18 +5,18 @@ from collections import Counter
 import pytest
 
 from captcha_ocr.charset import NAMED_ALPHABETS
-from captcha_ocr.config import Lengths
 from captcha_ocr.generation.designs.design import ARITHMETIC, parse_design
 from captcha_ocr.generation.fonts.catalogue import Face
 from captcha_ocr.generation.fonts.survey import ALPHABET
 from captcha_ocr.generation.operators.registry import OPERATORS
-from captcha_ocr.generation.options import LEVELS
 from captcha_ocr.generation.random_designs.random_design import (
     CASE_TWINS,
     MAX_WIDTH,
     draw_design,
     without_twins,
 )
+from captcha_ocr.options.drawing import LEVELS
+from captcha_ocr.options.model import Lengths
 
 
 def face(name, *look_alikes, family="A"):

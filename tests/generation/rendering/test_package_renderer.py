@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from captcha_ocr.config import Lengths
 from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.options import CLASSIC_WARP, WARPS, DrawingOptions
 from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import CLASSIC_WARP, WARPS, DrawingOptions
+from captcha_ocr.options.model import Lengths
 
 SMALL = {"width": 48, "height": 16, "font_sizes": (14,)}
 TINY = DrawingOptions(lengths=Lengths(2, 2), charset="digits", renderer="package", **SMALL)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from conftest import TINY, naming
 
-from captcha_ocr.config import PRESETS
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.training.run.folder import find_run
 from captcha_ocr.training.run.spec import RunSpec
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from conftest import ONE_WORKER, TINY
 
-from captcha_ocr.config import PrepareConfig
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_shard
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.batches import PartBatches, WidthBatches
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images

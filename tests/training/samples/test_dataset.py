@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from conftest import ONE_WORKER, TINY, naming
 
-from captcha_ocr.config import PRESETS, Lengths, PrepareConfig, TrainConfig
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_shard
@@ -16,7 +15,9 @@ from captcha_ocr.generation.drawer import drawer_of
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import PRESETS, DrawOptions, TrainConfig
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images
 
 DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import torch
 
-from captcha_ocr.config import Schedule
+from captcha_ocr.options.training import Schedule
 from captcha_ocr.training.step.optim import make_optimizer, orthogonalise
 from captcha_ocr.training.step.trainer import Trainer
 

@@ -21,8 +21,8 @@ from captcha_ocr.cli.options import (
     quiet_option,
     seed_option,
 )
-from captcha_ocr.config import Lengths
 from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.signals import deferred
 

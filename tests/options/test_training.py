@@ -5,22 +5,20 @@ from dataclasses import replace
 import pytest
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.config import (
+from captcha_ocr.data.prepare import derive_size
+from captcha_ocr.errors import UsageError
+from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
+from captcha_ocr.options.drawing import DrawingOptions
+from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.training import (
     ANY_DESIGN,
     PRESETS,
-    Lengths,
-    ModelConfig,
-    NetworkConfig,
-    PrepareConfig,
     TrainConfig,
     derive_epochs,
     preset_for,
     preset_named,
 )
-from captcha_ocr.data.prepare import derive_size
-from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.options import DrawingOptions
-from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 
 MODEL = ModelConfig(
     Charset("abé", "lower"), Lengths(4, 6), InputSize(24, 56, 3), NetworkConfig(width=8, stem="3x3")

@@ -3,7 +3,7 @@ import json
 from click.testing import Result
 from conftest import invoke
 
-from captcha_ocr.config import PRESETS
+from captcha_ocr.options.training import PRESETS
 
 
 def rows(result: Result) -> list[dict]:

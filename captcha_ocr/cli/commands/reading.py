@@ -38,7 +38,6 @@ from captcha_ocr.cli.options import (
 )
 from captcha_ocr.cli.printing import Printer, Result, print_table, what_to_do
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
-from captcha_ocr.config import EngineName, Lengths
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.inference.model_folder import (
     PRETRAINED,
@@ -46,6 +45,7 @@ from captcha_ocr.inference.model_folder import (
     describe_model,
     find_model_folder,
 )
+from captcha_ocr.options.model import EngineName, Lengths
 from captcha_ocr.system.console import command_line
 from captcha_ocr.system.signals import deferred
 

@@ -6,7 +6,7 @@ from conftest import naming
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.options.declaration import words
-from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.options.training import DrawOptions
 
 ALL = DrawOptions(("captcha",), "2-3", "digits", True, ("a.ttf", "b.ttf"), (48, 16), 3, 40, 2, 1)
 

@@ -8,9 +8,9 @@ import click
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import MODEL, RUN, json_option, option, threads_option
 from captcha_ocr.cli.wording import word_command
-from captcha_ocr.config import PRESETS
 from captcha_ocr.errors import Command
 from captcha_ocr.inference.model_folder import default_model
+from captcha_ocr.options.training import PRESETS
 from captcha_ocr.system.signals import deferred
 
 

@@ -3,7 +3,7 @@ import socket
 import pytest
 from conftest import invoke
 
-from captcha_ocr.cli import web
+from captcha_ocr.cli.commands import web
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::"])

@@ -34,19 +34,20 @@ from captcha_ocr.cli.options import (
     seed_option,
     threads_option,
 )
-from captcha_ocr.config import (
+from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.declaration import declarations, flag_for
+from captcha_ocr.options.training import (
     PRESETS,
+    DrawOptions,
     TrainConfig,
+    TrainOptions,
     derive_epochs,
     preset_for,
     preset_named,
 )
-from captcha_ocr.errors import UsageError, check
-from captcha_ocr.options.declaration import declarations, flag_for
 from captcha_ocr.system.console import say
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
-from captcha_ocr.training.options import DrawOptions, TrainOptions
 
 TRAINING, RUNNING, DRAWING = "Training", "The run", "Images that --draw draws"
 BY_HAND = ("preset", "init", "force", "quiet")  # what everybody needs first

@@ -6,13 +6,15 @@ They check themselves alone; `plan.py` reads the design that they name.
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from captcha_ocr.config import MAX_SEED, Lengths
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.limits import MAX_SEED
+from captcha_ocr.options.model import Lengths
 
 Renderer = Literal["fast", "package"]
 Level = Literal["mixed", "easy", "medium", "hard"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+OFTEN = 10  # times as often as others come the characters of --often
 RANDOM = "random"
 DEFAULT_DESIGN = "captcha"
 # Another name of the design captcha-classic: it says that the captcha package can draw it, too.

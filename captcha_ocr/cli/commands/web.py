@@ -23,7 +23,6 @@ from captcha_ocr.cli.options import (
     reading_model_option,
 )
 from captcha_ocr.cli.wording import word_command
-from captcha_ocr.config import MAX_BYTES, MAX_THREADS, EngineName
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import (
     default_model,
@@ -31,6 +30,8 @@ from captcha_ocr.inference.model_folder import (
     find_model_folder,
     read_config,
 )
+from captcha_ocr.options.limits import MAX_BYTES, MAX_THREADS
+from captcha_ocr.options.model import EngineName
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.signals import deferred
 

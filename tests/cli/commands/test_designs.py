@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from .conftest import invoke
+from ..conftest import invoke
 
 
 @pytest.mark.parametrize("design", ["wave", "random:easy"])

@@ -4,7 +4,7 @@ import pytest
 from captcha.image import DEFAULT_FONTS
 from conftest import invoke
 
-from captcha_ocr.training.options import DrawOptions
+from captcha_ocr.options.training import DrawOptions
 from captcha_ocr.training.samples import dataset as drawing
 
 
@@ -144,7 +144,7 @@ def test_options_that_would_do_nothing_are_refused_by_name(options, named):
     [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")],
 )
 def test_the_number_of_different_drawings_selects_the_preset(images, repeat, preset):
-    from captcha_ocr.cli.training import (
+    from captcha_ocr.cli.commands.training import (
         recipe,
     )  # not at the top: its options list the presets that there are
 

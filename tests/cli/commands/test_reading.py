@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from conftest import invoke, naming
 
-from .conftest import COMMAND, after_device
+from ..conftest import COMMAND, after_device
 
 
 def rows(result: Result) -> list[dict]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.data import drawing_options
+from captcha_ocr.cli.commands.data import drawing_options
 from captcha_ocr.cli.options import (
     NEW_FILE,
     add_options,
@@ -17,7 +17,7 @@ from captcha_ocr.cli.options import (
     report,
     seed_option,
 )
-from captcha_ocr.generation.options import RANDOM, DrawingOptions
+from captcha_ocr.options.drawing import RANDOM, DrawingOptions
 from captcha_ocr.system.signals import deferred
 
 ADVICE = {  # on what makes images illegible

@@ -42,29 +42,23 @@ from captcha_ocr.cli.options import (
     workers_option,
 )
 from captcha_ocr.cli.wording import with_flags
-from captcha_ocr.config import (
-    FEWEST,
-    MAX_FOLDS,
-    OFTEN,
-    PRESETS,
-    SPLITS,
-    PrepareConfig,
-    preset_for,
-)
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
-from captcha_ocr.generation.options import (
-    CLASSIC_WARP,
-    DEFAULT_DESIGN,
-    WARPS,
-    DrawingOptions,
-    Renderer,
-)
 from captcha_ocr.inference.model_folder import (
     default_model,
     find_model_folder,
     name_model,
     read_model_config,
 )
+from captcha_ocr.options.drawing import (
+    CLASSIC_WARP,
+    DEFAULT_DESIGN,
+    OFTEN,
+    WARPS,
+    DrawingOptions,
+    Renderer,
+)
+from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig
+from captcha_ocr.options.training import FEWEST, PRESETS, preset_for
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
