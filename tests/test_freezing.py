@@ -49,9 +49,9 @@ def test_a_file_that_is_read_is_bundled(module, file):
         ("captcha_ocr", "recognizer"),
         ("captcha_ocr", "inference.decoding"),
         ("captcha_ocr.cli.app", "cli.commands.data"),
-        ("captcha_ocr.cli.app", "cli.training"),
-        ("captcha_ocr.cli.app", "cli.reading"),
-        ("captcha_ocr.cli.app", "cli.machine"),
+        ("captcha_ocr.cli.app", "cli.commands.training"),
+        ("captcha_ocr.cli.app", "cli.commands.reading"),
+        ("captcha_ocr.cli.app", "cli.commands.machine"),
     ],
 )
 def test_a_module_that_is_imported_by_name_is_bundled(module, imported):
