@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 import click
 
-from captcha_ocr.cli.options import ARGUMENTS
+from captcha_ocr.cli.options import ARGUMENTS, DeclaredCommand
 from captcha_ocr.cli.wording import word_error
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.version import __version__
 
-COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
+COMMANDS = {  # by group, which is the module of captcha_ocr.cli.commands that holds them
     "data": ("generate", "inspect", "prepare"),
     "designs": ("design",),
     "training": ("train", "curve"),
@@ -30,35 +30,20 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli that holds them
     "audit": ("audit",),
     "machine": ("bench", "doctor"),
 }
-UNDER_TORCHRUN = ("train", "doctor")
-RESUMED = (
-    "generate",
-    "train",
-    "curve",
-    "audit",
-)  # after a signal the same command continues what is begun
-BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")  # it starts over
+_UNDER_TORCHRUN = ("train", "doctor")
+# After a signal the same command continues what is begun, or it starts over.
+_RESUMED = ("generate", "train", "curve", "audit")
+_BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")
 
 
-class SectionedCommand(click.Command):
-    """Shows its options under their headings, in the order of the first option of each."""
+class SimpleGroup(click.Group):
+    """A group of commands, such as `design`."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            is_option = isinstance(parameter, click.Option)  # the usage shows the arguments
-            record = parameter.get_help_record(ctx) if is_option else None
-            if record is not None:
-                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
+    command_class = DeclaredCommand
 
 
-class CommandGroup(click.Group):
+class CommandGroup(SimpleGroup):
     """Imports a command's module when the command is asked for, and reports every error in one line."""
-
-    command_class = SectionedCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in COMMANDS.values() for name in names]
@@ -86,7 +71,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = super().resolve_command(ctx, args)
         ctx.meta[ARGUMENTS] = list(found[2])  # click empties it
-        if found[0] not in UNDER_TORCHRUN and rank_and_world_size()[1] > 1:
+        if found[0] not in _UNDER_TORCHRUN and rank_and_world_size()[1] > 1:
             raise UsageError(
                 f"{found[0]} does not share its work over the processes of torchrun; start it once"
             )
@@ -140,9 +125,9 @@ def summary_and_example(command: click.Command) -> str:
 
 def after_a_signal(command: str | None) -> str:
     """Say what the same command does after it was stopped; doctor takes no time."""
-    if command in RESUMED:
+    if command in _RESUMED:
         return "; run the same command again to resume"
-    return "; run the same command again, which starts over" if command in BEGUN_AGAIN else ""
+    return "; run the same command again, which starts over" if command in _BEGUN_AGAIN else ""
 
 
 def leave(code: int, message: str) -> NoReturn:

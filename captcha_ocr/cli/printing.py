@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from captcha_ocr.cli.options import escape
+from captcha_ocr.cli.reporting import escape
 from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.errors import ImageError, in_one_line
 from captcha_ocr.system.console import command_line
@@ -50,6 +50,10 @@ class Printer:
             return self.print_error(path, result)
         self.print_reading(path, result, self.accepts(result))
         return 0
+
+    def print_all(self, results: Iterable[Result]) -> int:
+        """Print results as they come; returns the number of errors."""
+        return sum(self(path, result) for path, result in results)
 
     def print_reading(self, path: str, reading: "Reading", accepted: bool) -> None:
         """Print one reading, without its text unless it is accepted."""

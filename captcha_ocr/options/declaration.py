@@ -8,7 +8,7 @@ the option of click (`cli/declared.py`). The flag follows from the field's name 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 from captcha_ocr.charset import how_they_differ
 from captcha_ocr.errors import UsageError, check
 
+PathKind = Literal["file or folder", "file", "folder", "model", "new file"]
 DECLARED = "declared"  # the key of the declaration in a field's metadata
 
 
@@ -24,15 +25,18 @@ class Declared:
     """What a field declares beside its name, its type and its default.
 
     at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same without the limit
-    itself. flag: of the command line. metavar: what the help shows as value. shown: what the help shows as default.
-    is_newer: whether the JSON leaves the default out, so that documents of older versions keep their
-    hash.
+    itself. flag: of the command line. metavar: what the help shows as value. shown: what the help shows
+    as default. path: what a path may be. parse: makes the value of a text, for types without a method
+    of that name. is_newer: whether the JSON leaves the default out, so that documents of older versions
+    keep their hash.
     """
 
     help: str = ""
     flag: str | None = None
     metavar: str | None = None
     shown: str | None = None
+    path: PathKind | None = None
+    parse: Callable[[str], Any] | None = None
     is_newer: bool = False
     at_least: float = -math.inf
     at_most: float = math.inf
@@ -50,9 +54,8 @@ class Declared:
             return f"{self.at_least:,} to {self.at_most:,}"
         limits = {"at least": self.at_least, "above": self.above}
         limits |= {"at most": self.at_most, "below": self.below}
-        return " and ".join(
-            f"{word} {limit:,}" for word, limit in limits.items() if abs(limit) < math.inf
-        )
+        words = [f"{word} {limit:,}" for word, limit in limits.items() if abs(limit) < math.inf]
+        return " and ".join(words) or "a number"
 
 
 def option(default: Any, help_text: str = "", **declared: Any) -> Any:

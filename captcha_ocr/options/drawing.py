@@ -6,10 +6,12 @@ They check themselves alone; `plan.py` reads the design that they name.
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.limits import MAX_SEED
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.parsing import check_alphabet, parse_numbers
 
 Renderer = Literal["fast", "package"]
 Level = Literal["mixed", "easy", "medium", "hard"]
@@ -39,19 +41,56 @@ class DrawingOptions(Options):
     renderer: `fast` is ours, `package` that of the captcha package, for its own design.
     """
 
-    count: int = option(50_000, at_least=1, at_most=10**9)
-    start: int = option(0, at_least=0, at_most=10**12)
-    design: str = DEFAULT_DESIGN
-    designs: int | None = option(None, at_least=1, at_most=_MAX_DESIGNS)
-    lengths: Lengths | None = None
-    charset: str | None = None
-    often: str | None = None
+    count: int = option(50_000, "Number of images.", at_least=1, at_most=10**9)
+    start: int = option(
+        0, "Number of the first image, to share work over machines.", at_least=0, at_most=10**12
+    )
+    design: str = option(
+        DEFAULT_DESIGN,
+        "The look: see docs/designs.md; LEVEL is easy, medium or hard.",
+        metavar="NAME|FILE|random[:LEVEL]",
+    )
+    designs: int | None = option(
+        None,
+        "Draw so many random designs and reuse them.",
+        shown="one an image",
+        at_least=1,
+        at_most=_MAX_DESIGNS,
+    )
+    lengths: Lengths | None = option(
+        None,
+        "Characters per text, or their minimum and maximum.",
+        flag="--length",
+        metavar="N|N-M",
+        shown="the design's",
+    )
+    charset: str | None = option(
+        None,
+        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
+        shown="the design's",
+        parse=check_alphabet,
+    )
+    often: str | None = option(
+        None,
+        f"Characters that come {OFTEN} times as often as others, such as 0O.",
+        metavar="CHARACTERS",
+    )
     width: int = 0
     height: int = 0
-    fonts: tuple[str, ...] = ()
-    font_sizes: tuple[int, ...] = ()
-    renderer: Renderer = "fast"
-    seed: int = option(0, at_least=0, at_most=MAX_SEED)
+    fonts: tuple[str, ...] = option(
+        (), "A font file, or a folder of fonts; may be repeated.", path="file or folder"
+    )
+    font_sizes: tuple[int, ...] = option(
+        (),
+        "Font sizes to choose from.",
+        metavar="N,N,…",
+        shown="the design's",
+        parse=parse_numbers(","),
+    )
+    renderer: Renderer = option(
+        "fast", "Code that draws the design captcha: ours, or that of the captcha package."
+    )
+    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
 
     def __post_init__(self) -> None:
         super().__post_init__()

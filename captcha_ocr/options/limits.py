@@ -5,6 +5,7 @@ from captcha_ocr.errors import check, is_int
 MAX_AREA = 4_000_000  # pixels of an image, generated or read
 MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says otherwise
 MAX_THREADS = 1024
+MAX_WORKERS = 256  # processes
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
 
 

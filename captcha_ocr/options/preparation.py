@@ -9,6 +9,7 @@ from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.limits import MAX_BYTES, MAX_SEED
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.parsing import check_alphabet, parse_numbers
 from captcha_ocr.options.training import FEWEST, preset_named
 
 Split = Literal["train", "val", "test"]
@@ -41,7 +42,10 @@ class PrepareConfig(Options):
     size: tuple[int, int] | None = option(None, "Size of the images in pixels.")
     channels: Literal[1, 3] | None = option(None, "Grey or colour.", shown="colour if it is needed")
     charset: str | None = option(
-        None, f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.", shown="those in the labels"
+        None,
+        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
+        shown="those in the labels",
+        parse=check_alphabet,
     )
     case_sensitive: bool = option(
         False, "Distinguish upper and lower case if the labels have both."
@@ -49,7 +53,13 @@ class PrepareConfig(Options):
     label_pattern: str | None = option(
         None, "Regular expression that finds the text in a file name.", metavar="REGEX"
     )
-    split: tuple[int, ...] = option((80, 10, 10), "Percentages for training/validation/test.")
+    split: tuple[int, ...] = option(
+        (80, 10, 10),
+        "Percentages for training/validation/test.",
+        metavar="N/N/N",
+        shown="80/10/10",
+        parse=parse_numbers("/"),
+    )
     fold: tuple[int, int] | None = option(None)
     max_bytes: int = option(MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9)
     seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)

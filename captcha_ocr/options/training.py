@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.declaration import Options, given_options, option
-from captcha_ocr.options.limits import MAX_SEED, MAX_THREADS
+from captcha_ocr.options.limits import MAX_SEED, MAX_THREADS, MAX_WORKERS
 from captcha_ocr.options.model import NetworkConfig
+from captcha_ocr.options.parsing import check_alphabet, check_length
 
 Optimizer = Literal["adam", "adamw", "muon"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]
@@ -228,7 +230,9 @@ class TrainOptions(Options):
 
     device: str = option("auto", "Where to compute.", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]")
     init: Path | None = option(
-        None, "Start from a trained model of any alphabet, length and size, or pretrained."
+        None,
+        "Start from a trained model of any alphabet, length and size, or pretrained.",
+        path="model",
     )
     resume: str = option("auto", "Continue an unfinished run.", metavar="auto|never|PATH")
     stream: bool = option(
@@ -255,17 +259,39 @@ class DrawOptions(Options):
     """
 
     designs: tuple[str, ...] = option(
-        ("captcha",), "Draw images of this design; designs take turns.", flag="--draw"
+        ("captcha",),
+        "Draw images of this design; designs take turns.",
+        flag="--draw",
+        metavar="DESIGN",
     )
-    length: str | None = option(None, "Characters per text.", shown="the design's")
-    charset: str | None = option(None, "Characters, or a named alphabet.", shown="the design's")
+    length: str | None = option(
+        None,
+        "Characters per text.",
+        metavar="N|N-M",
+        shown="the design's",
+        parse=check_length,
+    )
+    charset: str | None = option(
+        None,
+        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
+        shown="the design's",
+        parse=check_alphabet,
+    )
     case_sensitive: bool = option(False, "Distinguish upper and lower case.")
-    fonts: tuple[str, ...] = option((), "A font file, or a folder of fonts; may be repeated.")
+    fonts: tuple[str, ...] = option(
+        (), "A font file, or a folder of fonts; may be repeated.", path="file or folder"
+    )
     size: tuple[int, int] | None = option(None, "The network's input.", shown="as prepare")
     channels: Literal[1, 3] | None = option(None, "Grey or colour input.", shown="as prepare")
     images: int = option(DRAWN_IMAGES, at_least=2, at_most=MAX_DRAWINGS)
     repeat: int = option(4, "Epochs that show an image.", at_least=1, at_most=10**6)
-    workers: int | None = option(None, "Processes that draw.", shown="one per processor")
+    workers: int | None = option(
+        None,
+        "Processes that draw.",
+        shown="one per processor",
+        at_least=1,
+        at_most=MAX_WORKERS,
+    )
 
     def different(self, epochs: int) -> int:
         """Return how many different images so many epochs show."""

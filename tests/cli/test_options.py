@@ -1,87 +1,98 @@
+"""Options of click that follow from declarations, and the objects that follow from what was given."""
+
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import click
 import pytest
+from click.testing import CliRunner
+from conftest import naming
 
-from captcha_ocr.cli.options import (
-    ARGUMENTS,
-    MODEL,
-    SHARDS,
-    escape,
-    given,
-    next_command,
-    parse_numbers,
-    parse_size,
-    place,
-)
+from captcha_ocr.cli.options import DeclaredCommand, Given, takes
+from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
+from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.parsing import parse_numbers, parse_size
+
+
+@dataclass(frozen=True)
+class Baking(Options):
+    minutes: int = option(20, "How long.", at_least=1, at_most=1000)
+    flour: Literal["rye", "wheat"] = option("rye", "Of what.")
+    salted: bool = option(False, "With salt.")
+    tins: tuple[str, ...] = option((), "In what.")
+    sides: tuple[int, int] | None = option(None, "How large.")
+    parts: tuple[int, ...] = option((1, 2), "Ratios.", shown="1/2", parse=parse_numbers("/"))
+    recipe: Path | None = option(None, "From what.", path="model")
+    secret: int = 7
+
+
+def run(*words: str) -> tuple[Given, str]:
+    """Return what a command that takes all of it was given, and its help."""
+    seen = []
+
+    @click.command(cls=DeclaredCommand)
+    @click.argument("oven", default="")
+    @takes(Baking, "minutes", "flour")
+    @takes(Baking, "salted", "tins", "sides", "parts", "recipe", section="The rest")
+    def bake(oven: str, given: Given) -> None:
+        seen.append(given)
+
+    result = CliRunner().invoke(bake, words, standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return seen[0] if seen else Given({}), result.output
+
+
+def test_what_was_given_becomes_an_object_and_the_class_has_the_defaults():
+    given, _ = run("hot", "--minutes", "5", "--salted", "--tins", "a", "--tins", "b")
+    assert given.values(Baking) == {"minutes": 5, "salted": True, "tins": ("a", "b")}
+    assert given.of(Baking) == Baking(minutes=5, salted=True, tins=("a", "b"))
+    given, _ = run("--sides", "0160x060", "--parts", "3/ 4", "--flour", "wheat")
+    assert given.of(Baking) == Baking(sides=(160, 60), parts=(3, 4), flour="wheat")
+    assert run()[0].of(Baking) == Baking()
+
+
+def test_the_help_shows_defaults_and_headings():
+    _, text = run("--help")
+    options, rest = text.split("The rest:")
+    assert "How long.  [default: 20]" in options
+    assert "[rye|wheat]" in options
+    assert "Ratios.  [default: 1/2]" in rest
+    assert "--help" in rest
+    assert "secret" not in text
 
 
 @pytest.mark.parametrize(
-    ("text", "sides"), [("160x60", (160, 60)), ("0160x060", (160, 60)), (None, None)]
+    ("words", "names"),
+    [
+        (("--sides", "160"), ("--sides", "160")),
+        (("--parts", "3,4"), ("--parts", "3,4")),
+    ],
 )
-def test_a_size_is_a_width_and_a_height(text, sides):
-    assert parse_size(None, None, text) == sides
+def test_what_cannot_be_parsed_is_refused_by_name(words, names):
+    with pytest.raises(UsageError, match=naming(*names)):
+        run(*words)
 
 
 @pytest.mark.parametrize(
     "text", ["160", "160x", "0x60", "160X60", "-1x60", "1.5x60", "160x60x1", "9999999999x1"]
 )
-def test_another_size_is_refused_by_name(text):
-    with pytest.raises(click.BadParameter, match=text):
-        parse_size(None, None, text)
-
-
-def test_numbers_are_separated_by_the_separator_alone():
-    assert parse_numbers("/")(None, None, "80/10/ 10") == (80, 10, 10)
-    assert parse_numbers(",")(None, None, None) == ()
-    with pytest.raises(click.BadParameter, match="80/10"):
-        parse_numbers(",")(None, None, "80/10")
-
-
-def test_the_next_command_can_be_pasted_into_a_shell():
-    assert next_command("train", *place(SHARDS, SHARDS, "--data")) == "captcha-ocr train"
-    assert (
-        next_command("train", *place(Path("a b"), SHARDS, "--data"))
-        == "captcha-ocr train --data 'a b'"
-    )
-    assert next_command("prepare", *place(Path("-x"), SHARDS)) == "captcha-ocr prepare ./-x"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--folds", "2", "--strict"], ["--folds=2", "--strict"], ["-x y", "--strict", "--folds", "2"]],
-)
-def test_the_options_that_were_given_are_returned_as_they_were_given(arguments):
-    @click.command()
-    @click.argument("name", required=False)
-    @click.option("--folds", type=int, default=1)
-    @click.option("--strict", is_flag=True)
-    @click.option("--seed", default=0)
-    def command(**_):
-        assert given("folds", "strict", "seed") == ["--folds=2", "--strict"]
-        assert given("seed") == []
-
-    words = ["--", "-x y"] if arguments[0].startswith("-x") else []
-    options = [word for word in arguments if word != "-x y"]
-    with command.make_context("command", [*options, *words]) as context:
-        context.meta[ARGUMENTS] = [*options, *words]
-        context.invoke(command.callback)
+def test_a_size_is_two_whole_numbers(text):
+    with pytest.raises(UsageError, match=text):
+        parse_size(text)
 
 
 @pytest.mark.parametrize(
     ("value", "folder"),
     [
         ("pretrained", PRETRAINED),
-        ("./pretrained", Path("pretrained")),
+        ("./pretrained", Path("./pretrained")),
         ("runs/a", Path("runs/a")),
     ],
 )
-def test_pretrained_names_the_model_in_the_package(value, folder, monkeypatch):
-    assert MODEL.convert(value, None, None) == folder
+def test_pretrained_names_the_model_in_the_package(value, folder):
+    given, _ = run("--recipe", value)
+    assert given.of(Baking).recipe == folder
     assert resolve_model_name(name_model(folder)) == folder
-    assert MODEL.convert(folder, None, None) == folder  # a default
-
-
-def test_an_escaped_path_is_one_line_that_tells_the_path():
-    assert escape("a\nb\\c.png") == "a\\nb\\\\c.png"

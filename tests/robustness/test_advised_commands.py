@@ -268,7 +268,7 @@ GUESSING, OVERFITTING, LEARNING = ((0, 0, "XX"), (200, 150, "AX"), (100, 98, "AX
 def test_advice_knows_what_the_run_was_and_its_commands_work(
     raw, kind, options, epochs, named, unnamed
 ):
-    from captcha_ocr.cli.commands.training import recipe
+    from captcha_ocr.cli.commands.training import choose_config
     from captcha_ocr.inference.model_folder import PRETRAINED
     from captcha_ocr.training.train import train
 
@@ -277,7 +277,7 @@ def test_advice_knows_what_the_run_was_and_its_commands_work(
     init = PRETRAINED if "init" in options else None
     given = {name: value for name, value in options.items() if name not in ("init", "augment")}
     augment = options.get("augment", False)
-    config = recipe([], init, {**given, "preset": "tiny", "augment": augment})
+    config = choose_config([], init, {**given, "preset": "tiny", "augment": augment})
     how = replace(QUIET, init=init)
     begins = replace(config, epochs=min(epochs, 2))
     finished = train([Path("my shards")], Path("my run"), config if epochs < 3 else begins, how)

@@ -1,34 +1,36 @@
 """The command for designs: design preview."""
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from captcha_ocr.cli.app import main
-from captcha_ocr.cli.commands.data import drawing_options
-from captcha_ocr.cli.options import (
-    NEW_FILE,
-    add_options,
-    json_option,
-    next_command,
-    option,
-    report,
-    seed_option,
-)
+from captcha_ocr.cli.app import SimpleGroup, main
+from captcha_ocr.cli.options import Given, takes
+from captcha_ocr.cli.reporting import next_command, report
+from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
+from captcha_ocr.options.running import ReportOptions
 from captcha_ocr.system.signals import deferred
 
-ADVICE = {  # on what makes images illegible
+_ADVICE = {  # on what makes images illegible
     "contrast": "take text.color and canvas.color further apart",
     "clipped": "lower text.size, or raise text.spacing",
     "hidden": "weaken the operators",
 }
-MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
+_MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
-@main.group()
+@dataclass(frozen=True)
+class _PreviewOptions(Options):
+    """What preview takes beside the options of drawing."""
+
+    count: int = option(24, "Number of images.", at_least=1, at_most=_MAX_PREVIEW)
+    out: Path = option(Path("preview.png"), "The picture to write.", path="new file")
+
+
+@main.group(cls=SimpleGroup)
 def design() -> None:
     """Try a design of captchas out (docs/designs.md).
 
@@ -38,11 +40,10 @@ def design() -> None:
 
 @design.command()
 @click.argument("name", metavar="NAME|FILE|random[:LEVEL]", default=RANDOM)
-@option("--count", type=click.IntRange(1, MAX_PREVIEW), default=24, help="Number of images.")
-@option("--out", type=NEW_FILE, default=Path("preview.png"), help="The picture to write.")
-@drawing_options
-@add_options(seed_option, json_option)
-def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+@takes(_PreviewOptions)
+@takes(DrawingOptions, "lengths", "charset", "fonts", "seed")
+@takes(ReportOptions, "as_json")
+def preview(name: str, given: Given) -> None:
     """Draw a contact sheet: images of a design, with their texts below.
 
     Example: captcha-ocr design preview mine.toml --count 60
@@ -53,28 +54,28 @@ def preview(name: str, out: Path, fonts: tuple[Path, ...], as_json: bool, **opti
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
         from captcha_ocr.system.console import counted
 
-    options["design"] = name
-    plan = plan_drawing(DrawingOptions(**options, fonts=tuple(map(str, fonts))))
-    drawer, count = Drawer(plan), plan.options.count
-    captchas = [drawer.draw(index) for index in range(count)]
-    tiles = [
-        Tile(captcha.image, f"{number}", captcha.text) for number, captcha in enumerate(captchas)
-    ]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(tiles, out, rows=-(-count // COLUMNS))
+    options = given.of(_PreviewOptions)
+    values = given.values(DrawingOptions) | {"design": name, "count": options.count}
+    plan = plan_drawing(DrawingOptions(**values))
+    drawer = Drawer(plan)
+    captchas = [drawer.draw(index) for index in range(options.count)]
+    tiles = []
+    for number, captcha in enumerate(captchas):
+        tiles.append(Tile(captcha.image, f"{number}", captcha.text))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    draw_sheet(tiles, options.out, rows=-(-options.count // COLUMNS))
     reasons = Counter(captcha.illegible for captcha in captchas if captcha.illegible)
     redrawn = sum(captcha.redrawn for captcha in captchas)
-    words = [f"{out}: {counted(count, 'image')} of {plan.kind}"]
+    words = [f"{options.out}: {counted(options.count, 'image')} of {plan.kind}"]
     if redrawn:
         words.append(f"{counted(redrawn, 'illegible image')} drawn again")
-    words += [
-        f"{number} still illegible: {reason} ({ADVICE[reason]})"
-        for reason, number in reasons.items()
-    ]
+    for reason, number in reasons.items():
+        words.append(f"{number} still illegible: {reason} ({_ADVICE[reason]})")
     facts = {
-        "out": str(out),
-        "images": count,
+        "out": str(options.out),
+        "images": options.count,
         "redrawn": redrawn,
         "illegible": sum(reasons.values()),
     }
-    report(as_json, facts, "; ".join(words), next_command("generate", "--design", name))
+    following = next_command("generate", "--design", name)
+    report(given.of(ReportOptions).as_json, facts, "; ".join(words), following)

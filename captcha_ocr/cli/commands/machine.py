@@ -1,64 +1,54 @@
 """The commands about this machine: bench, doctor."""
 
 import json
-from pathlib import Path
+from dataclasses import asdict
 
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import MODEL, RUN, json_option, option, threads_option
+from captcha_ocr.cli.options import RUN, Given, takes
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.errors import Command
 from captcha_ocr.inference.model_folder import default_model
-from captcha_ocr.options.training import PRESETS
+from captcha_ocr.options.running import ReadingOptions, ReportOptions
+from captcha_ocr.options.training import PRESETS, TrainConfig
 from captcha_ocr.system.signals import deferred
 
 
 @main.command()
-@option(
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    default="default",
-    help="Its network and batch size are used.",
-)
-@threads_option
-@json_option
-def bench(preset: str, threads: int | None, as_json: bool) -> None:
+@takes(TrainConfig, "preset", shown="default", type=click.Choice(list(PRESETS)))
+@takes(ReadingOptions, "threads")
+@takes(ReportOptions, "as_json")
+def bench(given: Given) -> None:
     """Measure how many images per second each device trains on and reads.
 
     Takes less than a minute.
 
     Example: captcha-ocr bench --preset seed
     """
-    from dataclasses import asdict
-
     with deferred():
         from captcha_ocr.diagnostics.bench import measure_speed
         from captcha_ocr.network.device import available_devices
         from captcha_ocr.system.console import Table
 
+    preset = given.of(TrainConfig).preset
+    as_json = given.of(ReportOptions).as_json
     speeds = Table({f"{'device':44}": 44, "training": 12, "reading": 12})
     if not as_json:
         click.echo(f"images/s with preset {preset}\n{speeds.header}")
     for name in available_devices():
-        speed = measure_speed(name, preset, threads)
+        speed = measure_speed(name, preset, given.of(ReadingOptions).threads)
         if as_json:
             click.echo(json.dumps(asdict(speed)))
         else:
-            click.echo(
-                speeds.row(f"{speed.device:44}", f"{speed.training:,.0f}", f"{speed.reading:,.0f}")
-            )
+            numbers = f"{speed.training:,.0f}", f"{speed.reading:,.0f}"
+            click.echo(speeds.row(f"{speed.device:44}", *numbers))
 
 
 @main.command()
-@option(
-    "--model",
-    "model_folder",
-    type=MODEL,
-    help="A model or run folder, or pretrained.  [default: as for eval]",
-)
-@json_option
-def doctor(model_folder: Path | None, as_json: bool) -> None:
+@takes(ReadingOptions, "model_folder", shown="as for eval")
+@takes(ReportOptions, "as_json")
+def doctor(given: Given) -> None:
     """Print the devices and versions of this machine, and the model that eval uses.
 
     Example: captcha-ocr doctor --json
@@ -66,8 +56,8 @@ def doctor(model_folder: Path | None, as_json: bool) -> None:
     with deferred():
         from captcha_ocr.diagnostics.doctor import examine_machine, format_facts
 
-    facts = examine_machine(model_folder or default_model(RUN))
-    if as_json:
+    facts = examine_machine(given.of(ReadingOptions).model_folder or default_model(RUN))
+    if given.of(ReportOptions).as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
     click.echo(format_facts(facts))

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,164 +15,161 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import (
-    FILE,
-    FOLDER,
-    IMAGES,
-    MODEL,
-    RUN,
-    add_options,
-    charset_option,
-    device_option,
-    engine_option,
-    escape,
-    json_option,
-    length_option,
-    max_bytes_option,
-    option,
-    quiet_option,
-    read_command,
-    reading_model_option,
-    report,
-    threads_option,
-)
+from captcha_ocr.cli.options import IMAGES, RUNNING, RUN, Given, takes
 from captcha_ocr.cli.printing import Printer, Result, print_table, what_to_do
+from captcha_ocr.cli.reporting import escape, read_command, report
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
-from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check, in_one_line
+from captcha_ocr.errors import (
+    Advice,
+    CaptchaOcrError,
+    Command,
+    ImageError,
+    UsageError,
+    check,
+    in_one_line,
+)
 from captcha_ocr.inference.model_folder import (
     PRETRAINED,
     default_model,
     describe_model,
     find_model_folder,
 )
-from captcha_ocr.options.model import EngineName, Lengths
-from captcha_ocr.system.console import command_line
+from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.running import ReadingOptions, ReportOptions
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
 
-PNG_LINE = (
-    "\udc89PNG",
-    "\x89PNG",
-)  # the first line of a PNG; the other formats have a NUL in theirs
+# The first line of a PNG as text; the other formats have a NUL in theirs.
+_PNG_LINES = ("\udc89PNG", "\x89PNG")
+_READING, _COMPUTING = "What is read", "Computing"  # headings in the help
+
+
+@dataclass(frozen=True)
+class _EvalOptions(Options):
+    """What eval takes beside the options of reading."""
+
+    labels: Path | None = option(
+        None, "CSV with filename,text to score the readings against.", path="file"
+    )
+    as_csv: bool = option(
+        False, "Print a table filename,text,confidence, least confident first.", flag="--csv"
+    )
+    out: Path | None = option(None, "Write the table of --csv to this file.", path="new file")
+
+
+@dataclass(frozen=True)
+class _ExportOptions(Options):
+    """What export takes."""
+
+    model_folder: Path = option(
+        RUN, "A model folder, or a run folder.", flag="--model", path="model"
+    )
+    labels: Path | None = option(
+        None,
+        "CSV with filename,text.",
+        shown="labels.csv in the folder, else file names",
+        path="file",
+    )
+    int8: bool = option(False, "Compute in 8-bit integers, and print what that costs in accuracy.")
 
 
 @main.command(name="eval")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@reading_model_option
-@option("--labels", type=FILE, help="CSV with filename,text to score the readings against.")
-@charset_option("Read only these characters, or those of this named alphabet.")
-@length_option("Read only texts with this many characters.")
-@option("--fold-case", is_flag=True, help="Read both cases of a letter as one.")
-@option("--min-confidence", type=float, default=0.0, help="Print no text below this confidence.")
-@engine_option
-@add_options(max_bytes_option, device_option, threads_option, quiet_option, json_option)
-@option(
-    "--csv",
-    "as_csv",
-    is_flag=True,
-    help="Print a table filename,text,confidence, least confident first.",
-)
-@option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the table of --csv to this file.",
-)
-def evaluate(
-    paths: tuple[str, ...],
-    model_folder: Path | None,
-    labels: Path | None,
-    charset: str | None,
-    lengths: Lengths | None,
-    fold_case: bool,
-    min_confidence: float,
-    engine: EngineName,
-    max_bytes: int,
-    device: str,
-    threads: int | None,
-    quiet: bool,
-    as_json: bool,
-    as_csv: bool,
-    out: Path | None,
-) -> None:
+@takes(ReadingOptions, "model_folder")
+@takes(_EvalOptions)
+@takes(ReportOptions, "as_json")
+@takes(ReadingOptions, "charset", "lengths", "fold_case", section=_READING)
+@takes(ReadingOptions, "min_confidence", "max_bytes", section=_READING)
+@takes(ReadingOptions, "engine", "device", "threads", section=_COMPUTING)
+@takes(ReportOptions, "quiet", section=_COMPUTING)
+def evaluate(paths: tuple[str, ...], given: Given) -> None:
     """Read captchas from files, folders, globs, or - for one image on standard input.
 
-    Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a terminal; elsewhere it
-    reads paths from standard input, one a line.
+    Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a terminal;
+    elsewhere it reads paths from standard input, one a line.
 
     Example: captcha-ocr eval data/samples --json
     """
-    as_csv = as_csv or out is not None
-    check(
-        not (as_csv and (as_json or labels is not None)),
-        "--csv and --out go with neither --json nor --labels",
-    )
+    options, output = given.of(_EvalOptions), given.of(ReportOptions)
+    labels, out = options.labels, options.out
+    as_csv = options.as_csv or out is not None
+    is_table = not (as_csv and (output.as_json or labels is not None))
+    check(is_table, "--csv and `out` go with neither --json nor `labels`")
     if out is not None:  # before the reading, which may take hours
-        check(out.parent.is_dir(), f"--out {out}: {out.parent} is not a folder")
-        check(not os.path.lexists(out), f"--out {out} exists; remove it, or choose another file")
-    check(
-        0 <= min_confidence <= 1, "--min-confidence must be a number from 0 to 1"
-    )  # nan passes click's range
-    check(
-        sys.stdin is not None or bool(paths or labels),
-        "there is no PATH, and no standard input to read paths from",
-    )
-    folder = find_model_folder(model_folder or default_model(RUN))
-    length = None if lengths is None else (lengths.shortest, lengths.longest)
-    with deferred():
-        from captcha_ocr.recognizer import Recognizer
-    with memory_errors(folder, device, engine):
-        recognizer = Recognizer(
-            folder, device, engine, charset, length, max_bytes, threads, fold_case
-        )
-        if not quiet:
+        check(out.parent.is_dir(), f"`out` {out}: {out.parent} is not a folder")
+        check(not os.path.lexists(out), f"`out` {out} exists; remove it, or choose another file")
+    has_source = sys.stdin is not None or bool(paths or labels)
+    check(has_source, "there is no PATH, and no standard input to read paths from")
+    reading = given.of(ReadingOptions)
+    folder = find_model_folder(reading.model_folder or default_model(RUN))
+    with _memory_errors(folder, reading):
+        recognizer = _open_recognizer(folder, reading)
+        if not output.quiet:
             click.echo(f"model      {describe_model(folder)}", err=True)
             click.echo(f"device     {recognizer.engine}", err=True)
-        printer = Printer(as_json, min_confidence)
+        printer = Printer(output.as_json, reading.min_confidence)
         # Results that are printed as they come to the terminal show the progress themselves.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
-        hidden = quiet or (is_terminal and not as_csv and labels is None)
+        hidden = output.quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            failed = score_files(recognizer, labels, paths, printer, hidden, fold_case)
+            failed = _score_files(recognizer, labels, paths, printer, hidden)
         elif not paths and sys.stdin.isatty() and not as_csv:
-            failed = read_at_prompt(recognizer, printer)
+            failed = _read_at_prompt(recognizer, printer)
         else:
-            sources = list(expand(paths, quiet)) if paths else expand(lines_of_stdin(), quiet)
-            results = with_progress(read_paths(recognizer, iter(sources)), sources, hidden)
-            failed = (
-                print_table(results, printer, out)
-                if as_csv
-                else sum(printer(*result) for result in results)
-            )
-        if not quiet:
+            sources: Iterable[str] = _expand(paths or _lines_of_stdin(), output.quiet)
+            if paths:
+                sources = list(sources)
+            results = _with_progress(_read_paths(recognizer, iter(sources)), sources, hidden)
+            failed = print_table(results, printer, out) if as_csv else printer.print_all(results)
+        if not output.quiet:
             printer.print_models()
         printer.print_counts()
-        if folder == PRETRAINED and printer.is_unsure and not quiet:
-            click.echo(
-                what_to_do(paths, labels, charset is not None or lengths is not None), err=True
-            )
+        if folder == PRETRAINED and printer.is_unsure and not output.quiet:
+            is_narrowed = reading.charset is not None or reading.lengths is not None
+            click.echo(what_to_do(paths, labels, is_narrowed), err=True)
     if failed:
         sys.exit(1)
 
 
+def _open_recognizer(folder: Path, options: ReadingOptions) -> "Recognizer":
+    with deferred():
+        from captcha_ocr.recognizer import Recognizer
+
+    length = None
+    if options.lengths is not None:
+        length = (options.lengths.shortest, options.lengths.longest)
+    return Recognizer(
+        folder,
+        options.device,
+        options.engine,
+        options.charset,
+        length,
+        options.max_bytes,
+        options.threads,
+        options.fold_case,
+    )
+
+
 @contextmanager
-def memory_errors(folder: Path, device: str, engine: EngineName) -> Iterator[None]:
+def _memory_errors(folder: Path, options: ReadingOptions) -> Iterator[None]:
     """Report that memory runs out on a torch device; torch is imported only where it computes."""
     from captcha_ocr.recognizer import choose_engine
 
-    if choose_engine(folder, device, engine) == "onnx":
+    if choose_engine(folder, options.device, options.engine) == "onnx":
         yield
         return
     with deferred():
         from captcha_ocr.network.device import choose_device, enough_memory
         from captcha_ocr.system.memory import keep_freed_memory
     keep_freed_memory()
-    with enough_memory(choose_device(device), "to read with: free some, or take another --device"):
+    advice = "to read with: free some, or take another `device`"
+    with enough_memory(choose_device(options.device), advice):
         yield
 
 
-def lines_of_stdin() -> Iterator[str]:
+def _lines_of_stdin() -> Iterator[str]:
     """Yield the paths on standard input, one a line, in the encoding of the terminal or of a byte-order mark."""
     from captcha_ocr.data.label_sources.tables import detect_encoding
 
@@ -180,18 +177,17 @@ def lines_of_stdin() -> Iterator[str]:
         encoding = detect_encoding(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
         sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
     for line in sys.stdin or ():
-        if "\0" in line or line.rstrip() in PNG_LINE:
-            raise UsageError(
-                f"standard input holds no paths; to read an image from it: {command_line('eval', '-')}"
-            )
+        if "\0" in line or line.rstrip() in _PNG_LINES:
+            advice = Advice("to read an image from it", Command("eval", ("-",)))
+            raise UsageError("standard input holds no paths", advice)
         path = line.rstrip("\r\n")
-        if (
-            path := path if os.path.lexists(path) else path.strip().strip('"')
-        ):  # Windows copies paths in quotes
+        if not os.path.lexists(path):
+            path = path.strip().strip('"')  # Windows copies paths in quotes
+        if path:
             yield path
 
 
-def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
+def _expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
     """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob.
 
     What a folder holds is printed to stderr unless `quiet` is set.
@@ -207,15 +203,21 @@ def expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
             more = f"; other files {others}" if others else ""
             if found.images and not quiet:
                 click.echo(f"{'images':11}{len(found.images):,} in {escape(path)}{more}", err=True)
-            yield from (str(Path(path, file)) for file in found.images) if found.images else (path,)
+            for file in found.images:
+                yield str(Path(path, file))
+            if not found.images:
+                yield path
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path) and "\0" not in path:
             matches = sorted(glob.glob(path, recursive=True))
-            yield from expand(tuple(matches), quiet) if matches else (path,)
+            if matches:
+                yield from _expand(matches, quiet)
+            else:
+                yield path
         else:
             yield path
 
 
-def with_progress(
+def _with_progress(
     results: Iterator[Result], sources: Iterable[str], quiet: bool
 ) -> Iterator[Result]:
     """Yield results, and show on a terminal how many of the sources are read if that number is known."""
@@ -230,20 +232,21 @@ def with_progress(
             yield result
 
 
-def read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
+def _read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
     """Yield each path with its reading; `-` is the image on standard input."""
     names, sources = tee(paths)
-    limit = (
-        2 * recognizer.max_bytes
-    )  # standard input may be endless, and base64 is a third longer than its image
-    contents = (
-        (sys.stdin.buffer.read(limit) if sys.stdin else b"") if path == "-" else path
-        for path in sources
-    )
+    contents = (_read_stdin(recognizer) if path == "-" else path for path in sources)
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 
-def read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> int:
+def _read_stdin(recognizer: "Recognizer") -> bytes:
+    if sys.stdin is None:
+        return b""
+    # Standard input may be endless, and base64 is a third longer than its image.
+    return sys.stdin.buffer.read(2 * recognizer.max_bytes)
+
+
+def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> int:
     """Ask for one path after another until the end of input, and continue after every error. Returns 0."""
     while True:
         try:
@@ -251,31 +254,31 @@ def read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> int:
         except EOFError:
             click.echo()
             return 0
-        for name, result in read_paths(recognizer, expand((path,) if path else ())):
+        for name, result in _read_paths(recognizer, _expand((path,) if path else ())):
             printer(name, result)
 
 
-def score_files(
+def _score_files(
     recognizer: "Recognizer",
     labels_file: Path,
     paths: tuple[str, ...],
     printer: Printer,
     quiet: bool,
-    fold_case: bool,
 ) -> int:
-    """Read the labelled files (those in `paths`, else all) and print the score; returns the number of failures."""
+    """Read the labelled files (those in `paths`, else all) and print the score.
+
+    Return the number of failures.
+    """
     from captcha_ocr.scores import score_confidences, score_texts
     from captcha_ocr.system.console import in_groups
 
-    sources = list(expand(paths, quiet)) if paths else []
-    folders = [
-        Path(path) if os.path.isdir(path) else Path(path).parent for path in (*paths, *sources)
-    ]
+    sources = list(_expand(paths, quiet)) if paths else []
+    folders = [path if path.is_dir() else path.parent for path in map(Path, (*paths, *sources))]
     folder, rows, problems = labels_to_score(labels_file, [labels_file.parent, *folders])
     sources = sources or [str(folder / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(folder, rows)
-    for path, result in with_progress(read_paths(recognizer, iter(sources)), sources, quiet):
+    for path, result in _with_progress(_read_paths(recognizer, iter(sources)), sources, quiet):
         label = label_of(path)
         if label is None:
             problems[path] = f"{labels_file.name} has no row for it"
@@ -287,14 +290,18 @@ def score_files(
                 printer.print_reading(path, result, accepted)
             if accepted:
                 truth, text = recognizer.config.charset.normalize(label), result.text
-                truths.append(truth.casefold() if fold_case else truth)
-                texts.append(text.casefold() if fold_case else text)
-                judged.append((result.confidence, texts[-1] == truths[-1]))
+                if recognizer.decoder.fold_case:
+                    truth, text = truth.casefold(), text.casefold()
+                truths.append(truth)
+                texts.append(text)
+                judged.append((result.confidence, text == truth))
     for line in in_groups(problems):
         click.echo(f"not scored {in_one_line(line)}", err=True)
     if not truths:
-        unread = f"all {printer.unread:,} readable images have a confidence below {printer.min_confidence:g}"
-        why = unread if printer.unread else "none can be read"
+        why = "none can be read"
+        if printer.unread:
+            below = f"a confidence below {printer.min_confidence:g}"
+            why = f"all {printer.unread:,} readable images have {below}"
         raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
     warn_of_unreadable(recognizer.config, truths)
     scores, reliability = score_texts(truths, texts), score_confidences(judged)
@@ -304,30 +311,15 @@ def score_files(
 
 
 @main.command()
-@click.argument("images", type=FOLDER, default=IMAGES)
-@option("--model", "model_folder", type=MODEL, default=RUN, help="A model folder, or a run folder.")
-@option(
-    "--labels",
-    type=FILE,
-    help="CSV with filename,text.  [default: labels.csv in the folder, else file names]",
-)
-@option(
-    "--int8", is_flag=True, help="Compute in 8-bit integers, and print what that costs in accuracy."
-)
-@add_options(max_bytes_option, threads_option, json_option)
-def export(
-    images: Path,
-    model_folder: Path,
-    labels: Path | None,
-    int8: bool,
-    max_bytes: int,
-    threads: int | None,
-    as_json: bool,
-) -> None:
+@click.argument("images", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
+@takes(_ExportOptions)
+@takes(ReadingOptions, "max_bytes", "threads", section=RUNNING)
+@takes(ReportOptions, "as_json", section=RUNNING)
+def export(images: Path, given: Given) -> None:
     """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
-    Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file only if all texts are
-    the same.
+    Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file only
+    if all texts are the same.
 
     Example: captcha-ocr export my-captchas --model runs/default
     """
@@ -336,7 +328,10 @@ def export(
         from captcha_ocr.network.device import set_threads
         from captcha_ocr.network.onnx_export import export_onnx
 
-    set_threads(threads)
-    found = find_labels(images, labels).check()
-    exported = export_onnx(find_model_folder(model_folder), images, found.labels, int8, max_bytes)
-    report(as_json, asdict(exported), str(exported), read_command(model_folder, images))
+    options, reading = given.of(_ExportOptions), given.of(ReadingOptions)
+    set_threads(reading.threads)
+    labels = find_labels(images, options.labels).check().labels
+    folder = find_model_folder(options.model_folder)
+    exported = export_onnx(folder, images, labels, options.int8, reading.max_bytes)
+    following = read_command(options.model_folder, images)
+    report(given.of(ReportOptions).as_json, asdict(exported), str(exported), following)

@@ -1,41 +1,19 @@
 """The commands that train: train, curve."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import (
-    FOLDER,
-    MODEL,
-    PATH,
-    RUN,
-    SHARDS,
-    Command,
-    add_options,
-    charset_option,
-    declared_option,
-    declared_options,
-    device_option,
-    force_option,
-    given,
-    json_option,
-    length_option,
-    option,
-    parse_numbers,
-    pick,
-    quiet_option,
-    read_command,
-    report,
-    seed_option,
-    threads_option,
-)
+from captcha_ocr.cli.options import RUN, SHARDS, Function, Given, takes
+from captcha_ocr.cli.reporting import given_words, read_command, report
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.options.declaration import declarations, flag_for
+from captcha_ocr.options.declaration import Options, declarations, option
+from captcha_ocr.options.parsing import parse_numbers
+from captcha_ocr.options.running import ReportOptions
 from captcha_ocr.options.training import (
     PRESETS,
     DrawOptions,
@@ -49,68 +27,75 @@ from captcha_ocr.system.console import say
 from captcha_ocr.system.parallel import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
-TRAINING, RUNNING, DRAWING = "Training", "The run", "Images that --draw draws"
-BY_HAND = ("preset", "init", "force", "quiet")  # what everybody needs first
-NOT_WITH_DRAW = ("data", "stream", "cross_validate")
+_TRAINING, _RUNNING, _DRAWING = "Training", "The run", "Images that --draw draws"
+_FIRST = ("preset", "init", "force", "quiet")  # what everybody needs stands first
+_NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
 
-def preset_options() -> Callable[[Command], Command]:
-    """Return a decorator that adds what `TrainConfig` declares; the help shows every preset's value."""
-    added = []
-    for name, declared in declarations(TrainConfig).items():
-        if not declared.help or name in BY_HAND:
+@dataclass(frozen=True)
+class _TrainOptions(Options):
+    """What train takes beside the options of a run."""
+
+    data: tuple[Path, ...] = option(
+        (), "A folder of shards; may be repeated.", shown=str(SHARDS), path="folder"
+    )
+    out: Path = option(RUN, "The run folder to write.", path="folder")
+    cross_validate: bool = option(
+        False, "Train on each fold that prepare --folds made, and score all test sets."
+    )
+
+
+@dataclass(frozen=True)
+class _CurveOptions(Options):
+    """What curve takes beside the options of a run."""
+
+    out: Path = option(Path("runs/curve"), "The folder to write.", path="folder")
+    images: tuple[int, ...] = option(
+        (),
+        "Numbers of images.",
+        metavar="N,N,…",
+        shown="100,300,1000,…",
+        parse=parse_numbers(","),
+    )
+
+
+def _takes_preset_options(command: Function) -> Function:
+    """Add what `TrainConfig` declares; the help shows the values of all presets."""
+    for name, declared in reversed(declarations(TrainConfig).items()):
+        if not declared.help or name in _FIRST:
             continue
-        values = [getattr(preset.training, name) for preset in PRESETS.values()]
         shown = declared.shown
         if shown is None:
-            shown = " or ".join(dict.fromkeys(map(str, values)))
-            shown += ", by preset" if len(set(values)) > 1 else ""
-        added.append(
-            declared_option(TrainConfig, name, shown=shown, default=None, section=TRAINING)
-        )
-    return add_options(*added)
-
-
-def run_options() -> Callable[[Command], Command]:
-    """Return a decorator that adds what `TrainOptions` declares."""
-    names = [name for name in declarations(TrainOptions) if name not in BY_HAND]
-    return declared_options(TrainOptions, *names, section=RUNNING)
+            values = [str(getattr(preset.training, name)) for preset in PRESETS.values()]
+            shown = " or ".join(dict.fromkeys(values))
+            if len(set(values)) > 1:
+                shown += ", by preset"
+        command = takes(TrainConfig, name, section=_TRAINING, shown=shown)(command)
+    return command
 
 
 @main.command()
-@option(
-    "--data",
-    type=FOLDER,
-    default=(SHARDS,),
-    multiple=True,
-    help="A folder of shards; may be repeated.",
+@takes(_TrainOptions, "data")
+@takes(DrawOptions, "designs", shown="")
+@takes(_TrainOptions, "out")
+@takes(TrainConfig, "preset", type=click.Choice(list(PRESETS)))
+@takes(TrainOptions, "init", "force", "quiet")
+@takes(ReportOptions, "as_json")
+@_takes_preset_options
+@takes(_TrainOptions, "cross_validate", section=_RUNNING)
+@takes(
+    TrainOptions,
+    *(name for name in declarations(TrainOptions) if name not in _FIRST),
+    section=_RUNNING,
 )
-@declared_option(DrawOptions, "designs", metavar="DESIGN", default=())
-@option("--out", type=FOLDER, default=RUN, help="The run folder to write.")
-@declared_option(TrainConfig, "preset", default=None, type=click.Choice(list(PRESETS)))
-@declared_option(TrainOptions, "init", type=MODEL)
-@add_options(force_option, quiet_option, json_option)
-@preset_options()
-@option(
-    "--cross-validate",
-    is_flag=True,
-    section=RUNNING,
-    help="Train on each fold that prepare --folds made, and score all test sets.",
+@takes(
+    DrawOptions,
+    *(name for name in declarations(DrawOptions) if name not in ("designs", "images")),
+    section=_DRAWING,
 )
-@run_options()
-@length_option("Characters per text.  [default: the design's]", section=DRAWING)
-@charset_option(
-    f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.  [default: the design's]", section=DRAWING
-)
-@declared_option(DrawOptions, "case_sensitive", section=DRAWING)
-@declared_option(DrawOptions, "fonts", type=PATH, section=DRAWING)
-@declared_options(DrawOptions, "size", "channels", section=DRAWING)
-@declared_option(DrawOptions, "repeat", default=None, section=DRAWING)
-@declared_option(DrawOptions, "workers", type=click.IntRange(1, 256), section=DRAWING)
-def train(
-    data: tuple[Path, ...], out: Path, cross_validate: bool, as_json: bool, **options: Any
-) -> None:
-    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test set at the end.
+def train(given: Given) -> None:
+    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test set
+    at the end.
 
     If the run in --out is unfinished, continue it.
 
@@ -122,63 +107,57 @@ def train(
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run.folder import BEST
 
-    how = TrainOptions(**pick(TrainOptions, options))
-    if cross_validate:
+    options, how = given.of(_TrainOptions), given.of(TrainOptions)
+    out, data = options.out, options.data or (SHARDS,)
+    as_json = given.of(ReportOptions).as_json
+    if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1
-        refusal = "--cross-validate takes one --data, one process and no --resume PATH"
+        refusal = "`cross_validate` takes one `data`, one process and no `resume` PATH"
         check(is_one and how.resume in ("auto", "never"), refusal)
-    drawing = drawing_of(options)
-    shards = cross_validation.find_folds(data[0])[:1] if cross_validate else data
-    config = recipe(drawing or shards, how.init, pick(TrainConfig, options))
-    if cross_validate:
+    drawing = _draw_options(given)
+    shards = cross_validation.find_folds(data[0])[:1] if options.cross_validate else data
+    values = given.values(TrainConfig)
+    if drawing is not None:
+        values.pop("images", None)  # of an epoch, and not the first so many
+    config = choose_config(drawing or shards, how.init, values)
+    if options.cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         facts = {"out": str(out), "test": scores.summary()}
-        report(as_json, facts, str(scores), read_command(out / "fold-1", source_of(shards[0])))
+        following = read_command(out / "fold-1", _source_of(shards[0]))
+        report(as_json, facts, str(scores), following)
         return
     finished = training.train(drawing or data, out, config, how)
     if rank_and_world_size()[0] > 0:
         return  # the main process reports the result
     for sentence in advice_on_run(out):
         say(f"advice     {sentence}", how.quiet)
-    report(
-        as_json,
-        {"out": str(out), **asdict(finished)},
-        f"{out / BEST}: {score_line(finished.test)}",
-        read_command(out, source_of(data[0]) if drawing is None else None),
-    )
+    source = _source_of(data[0]) if drawing is None else None
+    facts = {"out": str(out), **asdict(finished)}
+    text = f"{out / BEST}: {_word_score(finished.test)}"
+    report(as_json, facts, text, read_command(out, source))
 
 
-def drawing_of(options: dict[str, Any]) -> DrawOptions | None:
-    """Return the options of --draw among those of train; None without it. UsageError for options that do not fit."""
-    given_values = pick(DrawOptions, options) | {"length": options["lengths"]}
-    taken = {
-        name: value
-        for name, value in given_values.items()
-        if not (value is None or value is False or value == ())
-    }
-    if "designs" not in taken:
-        for name in taken.keys() - {"images"}:
+def _draw_options(given: Given) -> DrawOptions | None:
+    """Return the options of --draw; None without it. UsageError for options that do not fit."""
+    values = given.values(DrawOptions)
+    if "designs" not in values:
+        for name in values.keys() - {"images"}:
             refusal = "is for images that --draw draws; add --draw, or leave it out"
-            raise UsageError(f"{flag_for(name)} {refusal}")
+            raise UsageError(f"`{name}` {refusal}")
         return None
-    for name in NOT_WITH_DRAW:
-        check(not given(name), f"--draw and {flag_for(name)} exclude each other")
-    if "length" in taken:
-        taken["length"] = str(taken["length"])
-    if "fonts" in taken:
-        taken["fonts"] = tuple(map(str, taken["fonts"]))
-    options["images"] = None  # of an epoch, and not the first so many
-    return DrawOptions(**taken)
+    for name in _NOT_WITH_DRAW:
+        check(not given_words(name), f"--draw and `{name}` exclude each other")
+    return DrawOptions(**values)
 
 
-def source_of(shards: Path) -> Path:
+def _source_of(shards: Path) -> Path:
     """Return the folder of the images that became shards, as prepare was given it."""
     from captcha_ocr.data.shards import read_manifest
 
     return Path(read_manifest(shards).source)
 
 
-def score_line(test: Mapping[str, Any] | None) -> str:
+def _word_score(test: Mapping[str, Any] | None) -> str:
     """Return the scores of the test set in one line."""
     if test is None:
         return "no test set to score"
@@ -189,7 +168,7 @@ def score_line(test: Mapping[str, Any] | None) -> str:
     )
 
 
-def recipe(
+def choose_config(
     data: Sequence[Path] | DrawOptions, init: Path | None, options: Mapping[str, Any]
 ) -> TrainConfig:
     """Return the training options: those given, else those of the preset; the number of images may select it."""
@@ -213,42 +192,19 @@ def recipe(
         epochs = derive_epochs(replace(config, epochs=None), data.images) or 1
         return with_options(preset_for(data.different(epochs)))
     dataset = read_dataset(data)
-    return with_options(preset_for(options["images"] or dataset.count("train"), dataset.size))
+    images = options.get("images") or dataset.count("train")
+    return with_options(preset_for(images, dataset.size))
 
 
 @main.command()
-@click.argument("data", type=FOLDER, default=SHARDS)
-@option("--out", type=FOLDER, default=Path("runs/curve"), help="The folder to write.")
-@option(
-    "--images",
-    callback=parse_numbers(","),
-    metavar="N,N,…",
-    help="Numbers of images.  [default: 100,300,1000,…]",
-)
-@option(
-    "--epochs",
-    type=int,
-    help="Maximum number of epochs, each time.  [default: from the number of images]",
-)
-@option(
-    "--init",
-    type=MODEL,
-    help="Start each time from the weights of this trained model, or of pretrained.",
-)
-@add_options(seed_option, device_option, threads_option, force_option, quiet_option, json_option)
-def curve(
-    data: Path,
-    out: Path,
-    images: tuple[int, ...],
-    epochs: int | None,
-    init: Path | None,
-    seed: int,
-    device: str,
-    threads: int | None,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+@click.argument("data", type=click.Path(file_okay=False, path_type=Path), default=SHARDS)
+@takes(_CurveOptions)
+@takes(TrainConfig, "epochs")
+@takes(TrainOptions, "init")
+@takes(TrainConfig, "seed")
+@takes(TrainOptions, "device", "threads", "force", "quiet", section=_RUNNING)
+@takes(ReportOptions, "as_json", section=_RUNNING)
+def curve(data: Path, given: Given) -> None:
     """Train on more and more images of DATA, and print how the accuracy grows.
 
     Example: captcha-ocr curve data/shards --images 100,300,1000
@@ -256,17 +212,16 @@ def curve(
     with deferred():
         from captcha_ocr.experiments import learning_curve as curves
 
-    def recipe_for(number: int) -> TrainConfig:
-        return recipe([data], init, {"images": number, "epochs": epochs, "seed": seed})
+    options, how = given.of(_CurveOptions), given.of(TrainOptions)
+    values = {"epochs": None, "seed": None, **given.values(TrainConfig)}
 
-    options = TrainOptions(device=device, init=init, force=force, quiet=quiet, threads=threads)
-    points = curves.learning_curve(data, out, recipe_for, images, options)
+    def config_for(number: int) -> TrainConfig:
+        return choose_config([data], how.init, {**values, "images": number})
+
+    out = options.out
+    points = curves.learning_curve(data, out, config_for, options.images, how)
     outlook = curves.outlook(points)
-    report(
-        as_json,
-        {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook},
-        "\n".join(
-            [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
-        ),
-        read_command(out / f"images-{points[-1].images}", source_of(data)),
-    )
+    facts = {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook}
+    lines = [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
+    following = read_command(out / f"images-{points[-1].images}", _source_of(data))
+    report(given.of(ReportOptions).as_json, facts, "\n".join(lines), following)

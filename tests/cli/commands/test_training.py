@@ -144,10 +144,9 @@ def test_options_that_would_do_nothing_are_refused_by_name(options, named):
     [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")],
 )
 def test_the_number_of_different_drawings_selects_the_preset(images, repeat, preset):
-    from captcha_ocr.cli.commands.training import (
-        recipe,
-    )  # not at the top: its options list the presets that there are
+    # Not at the top: its options list the presets that there are.
+    from captcha_ocr.cli.commands.training import choose_config
 
     for epochs in (None, 1):
         drawn = DrawOptions(images=images, repeat=repeat)
-        assert recipe(drawn, None, {"epochs": epochs}).preset == preset
+        assert choose_config(drawn, None, {"epochs": epochs}).preset == preset
