@@ -3,18 +3,20 @@
 import hmac
 import json
 import secrets
+import socket
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TextIO
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from captcha_ocr.options.serving import LOOPBACK
 from captcha_ocr.web.http import error_response
 from captcha_ocr.web.prometheus import Metrics
 
@@ -32,22 +34,58 @@ _MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
 _MAX_DIGITS = 15  # of the length of a body
 # Where the path is not served: clients must not fill the memory with names.
 _OTHER_ENDPOINT = "other"
+_ANY_HOST = ("0.0.0.0", "::")
+_HTTP_PORT = 80
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a service is, and the token that it asks for, if it asks for one."""
+
+    host: str
+    port: int
+    token: str | None = None
+
+    @cached_property
+    def hosts(self) -> frozenset[str] | None:
+        """The values of the header Host that are answered; None for any.
+
+        If a page of another site lets its name point to this machine (DNS rebinding), only its
+        Host gives it away.
+        """
+        if self.host in _ANY_HOST:
+            return None
+        names = ["127.0.0.1", "localhost", "[::1]"]
+        if self.host not in LOOPBACK:
+            names = [self.host.lower(), f"[{self.host.lower()}]"]
+        hosts = {f"{name}:{self.port}" for name in names}
+        if self.port == _HTTP_PORT:  # which browsers leave out
+            hosts.update(names)
+        return frozenset(hosts)
+
+    @property
+    def page(self) -> str:
+        """The address of the page; the token is in the part that no browser sends."""
+        shown = self.host
+        if self.host in _ANY_HOST:
+            shown = socket.gethostname()
+        elif ":" in self.host:
+            shown = f"[{self.host}]"
+        fragment = f"#token={quote(self.token)}" if self.token else ""
+        return f"http://{shown}:{self.port}/{fragment}"
 
 
 @dataclass
 class Gate:
-    """An ASGI application around another one.
+    """An ASGI application around another one, which is called by the hosts of an address.
 
-    hosts: the values of the header Host that are answered; None for any. If a page of another
-    site lets its name point to this machine (DNS rebinding), only its Host gives it away.
-    token: needed for the API and the figures, if there is one. open_paths: what needs none.
-    limits: bytes that the body of a request to a path may have. log: gets a JSON line for each
-    request, never an image or a text.
+    The API and the figures need the token of the address. open_paths: what needs none. limits:
+    bytes that the body of a request to a path may have. log: gets a JSON line for each request,
+    never an image or a text.
     """
 
     app: Starlette
-    hosts: frozenset[str] | None
-    token: str | None
+    address: Address
     open_paths: Collection[str]
     limits: Mapping[str, int] = field(default_factory=dict)
     log: TextIO | None = None
@@ -81,12 +119,12 @@ class Gate:
     def _refuse(self, scope: Scope) -> Response | None:
         """Return the answer to a request that is not let in; None for one that is."""
         headers, path = Headers(scope=scope), scope["path"]
-        host = headers.get("host", "")
-        if self.hosts is not None and host.lower() not in self.hosts:
+        host, hosts, token = headers.get("host", ""), self.address.hosts, self.address.token
+        if hosts is not None and host.lower() not in hosts:
             return error_response(421, f"this server does not answer for the host {host[:100]!r}")
-        if self.token is not None and path not in self.open_paths:
+        if token is not None and path not in self.open_paths:
             sent = headers.get("authorization", "").encode()
-            if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
+            if not hmac.compare_digest(sent, f"Bearer {token}".encode()):
                 challenge = {"WWW-Authenticate": "Bearer"}
                 return error_response(
                     401, "send the token: Authorization: Bearer TOKEN", **challenge
@@ -96,12 +134,9 @@ class Gate:
             return error_response(413, f"a request to {path[:100]} has at most {limit:,} bytes")
         return None
 
-    @cached_property
-    def _endpoints(self) -> frozenset[str]:
-        return frozenset(route.path for route in self.app.routes if isinstance(route, Route))
-
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        endpoint = scope["path"] if scope["path"] in self._endpoints else _OTHER_ENDPOINT
+        is_served = any(getattr(route, "path", None) == scope["path"] for route in self.app.routes)
+        endpoint = scope["path"] if is_served else _OTHER_ENDPOINT
         self.metrics.observe(endpoint, status, seconds)
         if self.log is None:
             return

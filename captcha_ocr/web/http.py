@@ -1,7 +1,8 @@
 """What the services of serve and label share: pages, JSON in requests, errors as JSON."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ from captcha_ocr.errors import UsageError, check
 JSON_TYPE = "application/json"
 _PAGES = Path(__file__).parent / "pages"
 
-ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
-
 
 def error_response(status: int, message: str, **headers: str) -> JSONResponse:
     """Return an error as JSON: one sentence."""
@@ -29,42 +28,31 @@ def make_application(routes: Sequence[Route], statuses: Mapping[type[Exception],
 
     The type that is nearest to an error decides.
     """
-    handlers: dict[Any, ErrorHandler] = {
-        kind: _answer_with(status) for kind, status in statuses.items()
+    # Nobody gets the answer to a client that went away: the log and the figures count the request.
+    kinds = {HTTPException: 500, ClientDisconnect: 400, **statuses}
+    handlers: dict[Any, Any] = {
+        kind: partial(_answer_error, status) for kind, status in kinds.items()
     }
-    handlers[HTTPException] = _answer_http_error
-    # Nobody gets this answer: the log and the figures count the request.
-    handlers[ClientDisconnect] = _answer_with(400)
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def _answer_with(status: int) -> ErrorHandler:
-    async def answer(_: Request, error: Exception) -> Response:
-        if isinstance(error, OSError):
-            return error_response(status, f"{error.filename}: {error.strerror}")
-        return error_response(status, str(error))
-
-    return answer
-
-
-async def _answer_http_error(_: Request, error: HTTPException) -> Response:
-    return error_response(error.status_code, error.detail, **(error.headers or {}))
+async def _answer_error(status: int, _: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return error_response(error.status_code, error.detail, **(error.headers or {}))
+    if isinstance(error, OSError):
+        return error_response(status, f"{error.filename}: {error.strerror}")
+    return error_response(status, str(error))
 
 
 def make_page_routes(name: str) -> list[Route]:
     """Return the routes of the files of a page."""
-    files = (f"{name}.js", "style.css", "icon.svg")
-    return [
-        _make_file_route("/", f"{name}.html"),
-        *(_make_file_route(f"/{file}", file) for file in files),
-    ]
+    paths = {"/": f"{name}.html"}
+    paths |= {f"/{file}": file for file in (f"{name}.js", "style.css", "icon.svg")}
+    return [Route(path, partial(_send_file, _PAGES / file)) for path, file in paths.items()]
 
 
-def _make_file_route(path: str, file: str) -> Route:
-    async def send_file(_: Request) -> Response:
-        return FileResponse(_PAGES / file)
-
-    return Route(path, send_file)
+async def _send_file(path: Path, _: Request) -> Response:
+    return FileResponse(path)
 
 
 def content_type(request: Request) -> str:

@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from concurrent.futures import Future
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,10 +21,14 @@ from starlette.routing import Route
 from captcha_ocr.data.images import ImageSource, from_base64
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.inference.model_folder import describe_model, read_config
+from captcha_ocr.options.limits import MAX_BYTES
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.serving import ServeOptions
 from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.system.parallel import available_workers
 from captcha_ocr.version import __version__
-from captcha_ocr.web.gate import Gate
+from captcha_ocr.web.gate import Address, Gate
 from captcha_ocr.web.http import (
     JSON_TYPE,
     content_type,
@@ -82,17 +87,14 @@ class _ReadingThreads:
 
     def _work(self) -> None:
         while True:
-            jobs = self._take_jobs()
+            with self.lock:
+                taken = [self.waiting.get()]
+                following = min(_MAX_AT_ONCE - 1, self.waiting.qsize())
+                taken += [self.waiting.get_nowait() for _ in range(following)]
+            # None whose client went away
+            jobs = [job for job in taken if job.result.set_running_or_notify_cancel()]
             for recognizer in {job.recognizer for job in jobs}:
                 _read_together([job for job in jobs if job.recognizer is recognizer])
-
-    def _take_jobs(self) -> list[_Job]:
-        """Wait for a job, and take it with those behind it; none whose client went away."""
-        with self.lock:
-            first = self.waiting.get()
-            following = min(_MAX_AT_ONCE - 1, self.waiting.qsize())
-            jobs = [first, *(self.waiting.get_nowait() for _ in range(following))]
-        return [job for job in jobs if job.result.set_running_or_notify_cancel()]
 
 
 def _read_together(jobs: list[_Job]) -> None:
@@ -107,17 +109,25 @@ def _read_together(jobs: list[_Job]) -> None:
 
 
 class ReadingService:
-    """Reads images in `concurrency` threads; facts: what /v1/model tells of the model."""
+    """Reads images in `concurrency` threads, with the model in a folder that a recognizer opened."""
 
-    def __init__(self, recognizer: Recognizer, concurrency: int, facts: dict[str, Any]) -> None:
-        self.recognizer, self.facts, self.metrics = recognizer, facts, Metrics()
+    def __init__(self, folder: Path, recognizer: Recognizer, concurrency: int) -> None:
+        self.recognizer, self.metrics = recognizer, Metrics()
         self.threads = _ReadingThreads(concurrency)
         self.is_ready = False
-        self.page = make_page_routes("serve")
         self.limited_to = lru_cache(maxsize=64)(recognizer.limited_to)
+        config = recognizer.config
+        # What /v1/model tells
+        self.facts = {
+            "model": describe_model(folder),
+            "sha256": read_config(folder)["sha256"],
+            "alphabet": config.charset.characters,
+            "length": asdict(config.lengths),
+            "engine": str(recognizer.engine),
+        }
 
-    def make_app(self) -> Starlette:
-        """Return the application."""
+    def make_app(self, page: list[Route]) -> Starlette:
+        """Return the application, with the routes of its page."""
         routes = [
             Route("/v1/read", self._read, methods=["POST"], max_body_size=MAX_JSON),
             Route("/v1/read/batch", self._read_batch, methods=["POST"], max_body_size=_MAX_BATCH),
@@ -126,7 +136,7 @@ class ReadingService:
             Route("/readyz", self._show_readiness),
             Route("/metrics", self._show_metrics),
             Route("/openapi.json", self._show_openapi),
-            *self.page,
+            *page,
         ]
         return make_application(routes, _STATUSES)
 
@@ -234,12 +244,20 @@ class ReadingService:
         return JSONResponse(document)
 
 
-def guard_reading(
-    service: ReadingService, hosts: frozenset[str] | None, token: str | None, log: TextIO | None
-) -> Gate:
+def open_service(folder: Path, options: ServeOptions) -> ReadingService:
+    """Return the service that reads with the model in a folder; errors as `Recognizer`."""
+    threads = options.concurrency or available_workers()
+    recognizer = Recognizer(
+        folder, options.device, options.engine, max_bytes=MAX_BYTES, threads=threads
+    )
+    return ReadingService(folder, recognizer, threads)
+
+
+def guard_reading(service: ReadingService, address: Address, log: TextIO | None) -> Gate:
     """Return the application of a service with the gate around it."""
-    open_paths = (*_OPEN_PATHS, *(route.path for route in service.page))
-    return Gate(service.make_app(), hosts, token, open_paths, _LIMITS, log, service.metrics)
+    page = make_page_routes("serve")
+    open_paths = (*_OPEN_PATHS, *(route.path for route in page))
+    return Gate(service.make_app(page), address, open_paths, _LIMITS, log, service.metrics)
 
 
 def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import secrets
 import socket
 import sys
 
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captcha_ocr.errors import UsageError
+from captcha_ocr.web.gate import Address
 
 REQUEST_S = 15  # by then a request has to be here as a whole
 KEPT_S = 5  # how long a connection may be idle between two requests
@@ -60,8 +62,11 @@ def _due_time(connection: object) -> float:
     return math.inf if deadline is None else deadline.when()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; UsageError if the address is in use or not of this machine."""
+def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Address]:
+    """Return a socket that listens, and its address; port: 0 takes a free one.
+
+    token: "new" makes one. UsageError if the address is in use or not of this machine.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches off Nagle's algorithm, which would delay every answer by 40 ms, only if the
     # protocol is named.
@@ -73,7 +78,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise UsageError(f"`host` {host} `port` {port}: {error.strerror}") from None
-    return listener
+    if token == "new":
+        token = secrets.token_urlsafe(24)
+    return listener, Address(host, listener.getsockname()[1], token)
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:

@@ -8,10 +8,11 @@ from starlette.testclient import TestClient
 
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.web.gate import Address
 from captcha_ocr.web.label.service import guard_labelling
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.label.store import LabelStore
 from captcha_ocr.web.reading_service import ReadingService, guard_reading
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -28,9 +29,9 @@ def recognizer() -> Recognizer:
 def served(recognizer):
     """Return a function that serves reading, with options of the gate, and its client."""
 
-    def serve(hosts=frozenset({"testserver"}), token=None, log=None) -> TestClient:
-        service = ReadingService(recognizer, 1, {"model": "the one in the package"})
-        client = TestClient(guard_reading(service, hosts, token, log))
+    def serve(host="testserver", port=80, token=None, log=None) -> TestClient:
+        service = ReadingService(PRETRAINED, recognizer, 1)
+        client = TestClient(guard_reading(service, Address(host, port, token), log))
         client.service = service
         return client
 
@@ -61,8 +62,7 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def session(folder, tmp_path):
-    (tmp_path / "run").mkdir()
-    made = LabelSession(LabelStore(folder), PRETRAINED, tmp_path / "run")
+    made = LabelSession(folder, PRETRAINED, LabelOptions(out=tmp_path / "run"))
     yield made
     made.stop()
 
@@ -71,5 +71,5 @@ def session(folder, tmp_path):
 def labelling(session) -> TestClient:
     """The client of a page that labels."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
-    app = guard_labelling(session, frozenset({HOST}), TOKEN, word_command)
+    app = guard_labelling(session, Address("127.0.0.1", 8001, TOKEN), word_command)
     return TestClient(app, base_url=f"http://{HOST}", headers=headers)

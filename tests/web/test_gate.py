@@ -1,13 +1,43 @@
 import pytest
 
+from captcha_ocr.web.gate import Address
+
 from .conftest import SAMPLE
 
 DATA = SAMPLE.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "hosts", "page"),
+    [
+        (
+            "127.0.0.1",
+            8000,
+            {"127.0.0.1:8000", "localhost:8000", "[::1]:8000"},
+            "http://127.0.0.1:8000/#token=a%23b",
+        ),
+        (
+            "::2",
+            8000,
+            {"::2:8000", "[::2]:8000"},
+            "http://[::2]:8000/#token=a%23b",
+        ),
+        (
+            "Box.example",
+            80,
+            {"box.example:80", "[box.example]:80", "box.example", "[box.example]"},
+            "http://Box.example:80/#token=a%23b",
+        ),
+    ],
+)
+def test_a_server_is_called_by_these_names_and_has_this_page(host, port, hosts, page):
+    address = Address(host, port, "a#b")
+    assert (address.hosts, address.page) == (hosts, page)
+
+
 @pytest.mark.parametrize("path", ["/v1/read", "/", "/healthz", "/nothing"])
 def test_another_host_is_not_answered(served, path):
-    client = served(hosts=frozenset({"127.0.0.1:8000", "localhost:8000"}))
+    client = served("127.0.0.1", 8000)
     for host, status in (
         ("evil.example:8000", 421),
         ("127.0.0.1:8001", 421),
@@ -19,7 +49,7 @@ def test_another_host_is_not_answered(served, path):
 
 
 def test_any_host_is_answered_where_none_is_known(served):
-    assert served(hosts=None).get("/healthz", headers={"Host": "box.example"}).status_code == 200
+    assert served("0.0.0.0").get("/healthz", headers={"Host": "box.example"}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,12 @@ def test_other_endpoints_answer(served):
     client = served()
     assert client.get("/healthz").text == "alive\n"
     assert client.get("/readyz").text == "ready\n"
-    assert client.get("/v1/model").json() == {"model": "the one in the package"}
+    facts = client.get("/v1/model").json()
+    assert (facts["model"], facts["length"]) == (
+        "the one in the package",
+        {"shortest": 1, "longest": 10},
+    )
+    assert {"0", "Z"} < set(facts["alphabet"])
     assert "<title>captcha-ocr</title>" in client.get("/").text
     assert client.get("/nothing").status_code == 404
     assert client.get("/v1/read").status_code == 405

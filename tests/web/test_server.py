@@ -29,7 +29,7 @@ WAIT_S = 30
 @contextmanager
 def running(app):
     """Run the server in a thread; yields its address."""
-    listener = server.listen("127.0.0.1", 0)
+    listener, _ = server.listen("127.0.0.1", 0, None)
     made = server.make_server(app)
     thread = threading.Thread(target=made.run, args=([listener],))
     thread.start()

@@ -1,8 +1,7 @@
 """The service behind the page of `captcha-ocr label`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from starlette.routing import Route
 
 from captcha_ocr.data.images import encode_png, open_image
 from captcha_ocr.errors import CaptchaOcrError, Command, ImageError, UsageError
-from captcha_ocr.web.gate import Gate
+from captcha_ocr.web.gate import Address, Gate
 from captcha_ocr.web.http import (
     JSON_TYPE,
     content_type,
@@ -43,10 +42,9 @@ class _LabelService:
     session: LabelSession
     origins: frozenset[str]
     word_command: Callable[[Command], str]
-    page: list[Route] = field(default_factory=partial(make_page_routes, "label"))
 
-    def make_app(self) -> Starlette:
-        """Return the application."""
+    def make_app(self, page: list[Route]) -> Starlette:
+        """Return the application, with the routes of its page."""
         routes = [
             self._make_post_route("/v1/label", self._label),
             self._make_post_route("/v1/undo", self._undo),
@@ -54,7 +52,7 @@ class _LabelService:
             Route("/v1/images/{number:int}", self._send_image),
             Route("/v1/images/{number:int}/view", self._show_image),
             Route("/v1/progress", self._show_progress),
-            *self.page,
+            *page,
         ]
         return make_application(routes, _STATUSES)
 
@@ -121,12 +119,14 @@ def _read_as_png(path: Path) -> bytes:
 
 
 def guard_labelling(
-    session: LabelSession, hosts: frozenset[str], token: str, word_command: Callable[[Command], str]
+    session: LabelSession, address: Address, word_command: Callable[[Command], str]
 ) -> Gate:
     """Return the application with the gate around it.
 
     Its pages come without the token, which is in their address. word_command: returns a command as
     the page shows it.
     """
-    service = _LabelService(session, frozenset(f"http://{host}" for host in hosts), word_command)
-    return Gate(service.make_app(), hosts, token, [route.path for route in service.page])
+    origins = frozenset(f"http://{host}" for host in address.hosts or ())
+    page = make_page_routes("label")
+    app = _LabelService(session, origins, word_command).make_app(page)
+    return Gate(app, address, [route.path for route in page])

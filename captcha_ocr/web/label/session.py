@@ -9,12 +9,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from captcha_ocr.data.answers import ANSWERS_JOURNAL, read_journal
+from captcha_ocr.data.answers import ANSWERS_FILE, ANSWERS_JOURNAL, read_journal
 from captcha_ocr.data.labels import Label, find_labels
 from captcha_ocr.errors import Command
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
 from captcha_ocr.web.label.guesses import Guesser
@@ -27,14 +28,21 @@ _JOURNAL = "journal.jsonl"
 
 
 class LabelSession:
-    """The state behind the page of `label`; several threads may use it."""
+    """The state behind the page of `label`; several threads may use it.
 
-    def __init__(self, store: LabelStore, model: Path, out: Path, device: str = "auto") -> None:
+    The caller holds the lock of the folder of images (`writing_to`). Errors are those of
+    `LabelStore` and `Recognizer`.
+    """
+
+    def __init__(self, folder: Path, model: Path, options: LabelOptions) -> None:
+        out = options.run_for(folder)
+        store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
+        out.mkdir(parents=True, exist_ok=True)
         self.store, self.model = store, describe_model(model)
         self.journal = out / (ANSWERS_JOURNAL if store.is_blind else _JOURNAL)
-        paths = [store.folder / entry.file for entry in store.entries]
-        self.guesser = Guesser(paths, Recognizer(model, device))
-        self.training = BackgroundTraining(store.folder, out, self._take_over)
+        paths = [folder / entry.file for entry in store.entries]
+        self.guesser = Guesser(paths, Recognizer(model, options.device))
+        self.training = BackgroundTraining(folder, out, self._take_over)
         self.points: list[Point] = []
         self.seen = Counter("".join(entry.text or "" for entry in store.entries))  # characters
         self.shown_at: dict[int, float] = {}

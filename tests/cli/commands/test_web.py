@@ -31,18 +31,6 @@ def test_a_folder_without_images_is_refused(tmp_path):
     assert (result.exit_code, str(tmp_path) in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "hosts"),
-    [
-        ("127.0.0.1", 8000, {"127.0.0.1:8000", "localhost:8000", "[::1]:8000"}),
-        ("box.example", 8000, {"box.example:8000", "[box.example]:8000"}),
-        ("box.example", 80, {"box.example:80", "[box.example]:80", "box.example", "[box.example]"}),
-    ],
-)
-def test_a_server_is_called_by_these_names(host, port, hosts):
-    assert web.hosts_of(host, port) == hosts
-
-
 @pytest.mark.parametrize("token", ["two words", "tö", " "])
 def test_a_token_that_no_header_can_carry_is_refused(token):
     result = invoke("serve", "--token", token)

@@ -4,8 +4,8 @@ import re
 import pytest
 
 from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.label.store import LabelStore
 from captcha_ocr.web.label.training import next_milestone
 
 
@@ -44,17 +44,14 @@ def test_the_guess_is_shown_but_not_with_blind(session, folder, tmp_path):
     shown = [session.view(number)["guess"] for number in range(6)]
     assert [guess["text"] for guess in shown if guess][:1] in (["0ZLA"], ["YTX5"])
     assert all(len(character) == 2 for guess in shown if guess for character in guess["characters"])
-    blind = LabelSession(LabelStore(folder, tmp_path / "answers.csv"), PRETRAINED, tmp_path / "run")
+    blind = LabelSession(folder, PRETRAINED, LabelOptions(blind=True, out=tmp_path / "blind"))
     assert [blind.view(number)["guess"] for number in range(6)] == [None] * 6
 
 
 def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path):
     labels = "filename,text\n0.png,0ZLA\n1.png,YTX5\n2.png,C0KD\n3.png,XLTZ\n"
     (folder / "labels.csv").write_text(labels)
-    (tmp_path / "run").mkdir()
-    session = LabelSession(
-        LabelStore(folder, tmp_path / "answers.csv"), PRETRAINED, tmp_path / "run"
-    )
+    session = LabelSession(folder, PRETRAINED, LabelOptions(blind=True, out=tmp_path / "run"))
     assert session.score_answers() == ""
     assert sorted(session.store.first) == list(range(6))
     for number, text in enumerate(("0ZLA", "YTX5", "C0K0", "", "ABCD")):
@@ -63,7 +60,7 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert re.search(r"exact match +50.00%  \(2 of 4;", session.score_answers())
     assert re.search(r"seconds an image +0\.\d  \(median\)", session.score_answers())
     assert (folder / "labels.csv").read_text() == labels
-    assert "4.png,ABCD" in (tmp_path / "answers.csv").read_text()
+    assert "4.png,ABCD" in (tmp_path / "run" / "answers.csv").read_text()
     assert session.next_commands() == []
 
 
@@ -102,7 +99,7 @@ def test_the_accuracy_is_that_of_the_test_images_alone(session):
 
 def test_a_damaged_image_is_shown_with_its_problem_and_comes_last(folder, tmp_path):
     (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:200])
-    session = LabelSession(LabelStore(folder), PRETRAINED, tmp_path)
+    session = LabelSession(folder, PRETRAINED, LabelOptions(out=tmp_path))
     session.store.first = []
     session.guesser.start(session.open_numbers())
     session.guesser.worker.join()

@@ -5,8 +5,8 @@ from conftest import draw
 
 from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.experiments.child_run import ChildRuns
+from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.label.store import LabelStore
 from captcha_ocr.web.label.training import BackgroundTraining, read_point
 
 
@@ -33,8 +33,8 @@ def short(monkeypatch):
 
 def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_path):
     folder, texts = digits
-    (tmp_path / "out").mkdir()
-    session = LabelSession(LabelStore(folder), run, tmp_path / "out", device="cpu")
+    options = LabelOptions(out=tmp_path / "out", device="cpu")
+    session = LabelSession(folder, run, options)
     session.milestone = 12
     for number, entry in enumerate(session.store.entries):
         session.save(number, texts[entry.file], 0)
@@ -45,7 +45,7 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_
     assert session.model == str(trained)
     assert session.progress()["accuracy"]["images"] == 2
     session.stop()
-    again = LabelSession(LabelStore(folder), run, tmp_path / "out", device="cpu")
+    again = LabelSession(folder, run, options)
     assert (again.model, again.points, again.milestone) == (str(trained), session.points, 150)
     again.stop()
 

@@ -1,0 +1,62 @@
+"""The options of serve and label."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from captcha_ocr.errors import check
+from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.limits import MAX_THREADS
+from captcha_ocr.options.model import EngineName
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LABEL_RUN = Path("runs/label")
+_DEVICES = "auto|cpu|cuda[:n]|mps|xpu[:n]"
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class ServeOptions(Options):
+    """The options of serve. UsageError if other machines may ask without a token."""
+
+    host: str = option("127.0.0.1", "The address to listen on. Any but the loopback needs a token.")
+    port: int = option(8000, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
+    token: str | None = option(
+        None, "Requests must send it: Authorization: Bearer TOKEN. `new` makes one."
+    )
+    concurrency: int | None = option(
+        None, "Images read at once.", shown="processors", at_least=1, at_most=MAX_THREADS
+    )
+    engine: EngineName = option("auto", "auto: onnx if model.onnx exists.")
+    device: str = option("auto", "Where to compute.", metavar=_DEVICES)
+    quiet: bool = option(False, "Print no progress and no next command.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_safe = self.host in LOOPBACK or bool(self.token)
+        check(is_safe, f"`host` {self.host} lets other machines ask; set a `token`")
+        fits_header = self.token is None or re.fullmatch("[!-~]+", self.token) is not None
+        check(fits_header, "`token` must be ASCII without blanks")
+
+
+@dataclass(frozen=True)
+class LabelOptions(Options):
+    """The options of label."""
+
+    blind: bool = option(
+        False, "Show no guesses: measure how well people read. Writes OUT/answers.csv."
+    )
+    port: int = option(8001, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
+    out: Path | None = option(None, "For models and a journal.", shown=f"{LABEL_RUN}/NAME")
+    device: str = option("auto", "Where to compute.", metavar=_DEVICES)
+    quiet: bool = option(False, "Print no progress and no next command.")
+
+    def run_for(self, folder: Path) -> Path:
+        """Return the folder for models and a journal of a folder of images.
+
+        It is `out`, else below `LABEL_RUN` as the images are below the current folder, or below
+        the root if they lie elsewhere.
+        """
+        whole = folder.resolve()
+        top = Path.cwd() if whole.is_relative_to(Path.cwd()) else whole.anchor
+        return self.out or LABEL_RUN / whole.relative_to(top)
