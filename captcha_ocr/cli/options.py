@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
+from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import resolve_model_name
 from captcha_ocr.options.declaration import (
@@ -137,7 +138,9 @@ def _make_option(
     shown = settings.pop("shown", declared.shown)
     if shown is None and _is_set(default):
         shown = str(default)
-    help_text = declared.help if not shown else f"{declared.help}  [default: {shown}]"
+    help_text = with_flags(declared.help)
+    if shown:
+        help_text += f"  [default: {shown}]"
     settings = {**_click_settings(field_types(kind)[name], declared), **settings}
     if declared.metavar is not None:
         settings["metavar"] = declared.metavar

@@ -22,7 +22,7 @@ class ServeOptions(Options):
     host: str = option("127.0.0.1", "The address to listen on. Any but the loopback needs a token.")
     port: int = option(8000, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
     token: str | None = option(
-        None, "Requests must send it: Authorization: Bearer TOKEN. `new` makes one."
+        None, "Requests must send it: Authorization: Bearer TOKEN. new makes one."
     )
     concurrency: int | None = option(
         None, "Images read at once.", shown="processors", at_least=1, at_most=MAX_THREADS
@@ -47,7 +47,9 @@ class LabelOptions(Options):
         False, "Show no guesses: measure how well people read. Writes OUT/answers.csv."
     )
     port: int = option(8001, "0 takes a free one.", at_least=0, at_most=_MAX_PORT)
-    out: Path | None = option(None, "For models and a journal.", shown=f"{LABEL_RUN}/NAME")
+    out: Path | None = option(
+        None, "For models and a journal.", shown=f"{LABEL_RUN}/NAME", path="folder"
+    )
     device: str = option("auto", "Where to compute.", metavar=_DEVICES)
     quiet: bool = option(False, "Print no progress and no next command.")
 

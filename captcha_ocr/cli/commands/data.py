@@ -10,7 +10,7 @@ import click
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import IMAGES, RUNNING, RUN, SHARDS, Given, takes
+from captcha_ocr.cli.options import IMAGES, RUN, RUNNING, SHARDS, Given, takes
 from captcha_ocr.cli.reporting import escape, given_words, next_command, place, report
 from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line

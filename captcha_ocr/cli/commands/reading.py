@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import IMAGES, RUNNING, RUN, Given, takes
+from captcha_ocr.cli.options import IMAGES, RUN, RUNNING, Given, takes
 from captcha_ocr.cli.printing import Printer, Result, print_table, what_to_do
 from captcha_ocr.cli.reporting import escape, read_command, report
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
@@ -134,8 +134,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
 
 
 def _open_recognizer(folder: Path, options: ReadingOptions) -> "Recognizer":
-    with deferred():
-        from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.recognizer import Recognizer
 
     length = None
     if options.lengths is not None:
@@ -155,7 +154,8 @@ def _open_recognizer(folder: Path, options: ReadingOptions) -> "Recognizer":
 @contextmanager
 def _memory_errors(folder: Path, options: ReadingOptions) -> Iterator[None]:
     """Report that memory runs out on a torch device; torch is imported only where it computes."""
-    from captcha_ocr.recognizer import choose_engine
+    with deferred():
+        from captcha_ocr.recognizer import choose_engine
 
     if choose_engine(folder, options.device, options.engine) == "onnx":
         yield

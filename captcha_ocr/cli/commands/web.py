@@ -4,24 +4,16 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import (
-    FOLDER,
-    MODEL,
-    RUN,
-    declared_option,
-    declared_options,
-    option,
-    reading_model_option,
-)
+from captcha_ocr.cli.options import RUN, Given, takes
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
-from captcha_ocr.options.declaration import declarations
+from captcha_ocr.options.running import ReadingOptions
 from captcha_ocr.options.serving import LabelOptions, ServeOptions
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.signals import deferred
@@ -31,19 +23,20 @@ if TYPE_CHECKING:
 
 
 @main.command()
-@reading_model_option
-@declared_options(ServeOptions, *declarations(ServeOptions))
-def serve(model_folder: Path | None, **options: Any) -> None:
+@takes(ReadingOptions, "model_folder")
+@takes(ServeOptions)
+def serve(given: Given) -> None:
     """Read images that are sent by HTTP, and offer a page for it.
 
-    Prints a JSON line for each request. SIGTERM or Ctrl-C ends it; requests in work are finished first.
+    Prints a JSON line for each request. SIGTERM or Ctrl-C ends it; requests in work are finished
+    first.
 
     Example: captcha-ocr serve --port 8000
     """
-    how = ServeOptions(**options)
-    folder = find_model_folder(model_folder or default_model(RUN))
+    how = given.of(ServeOptions)
+    folder = find_model_folder(given.of(ReadingOptions).model_folder or default_model(RUN))
     with deferred():
-        needs_web("serve")
+        _need_web("serve")
         from captcha_ocr.web.reading_service import guard_reading, open_service
         from captcha_ocr.web.server import listen, run
 
@@ -57,39 +50,31 @@ def serve(model_folder: Path | None, **options: Any) -> None:
 
 
 @main.command()
-@click.argument("folder", type=FOLDER)
-@option(
-    "--model",
-    "model_folder",
-    type=MODEL,
-    default=None,
-    help="The model that guesses.  [default: as for eval]",
-)
-@declared_options(LabelOptions, "blind", "port")
-@declared_option(LabelOptions, "out", type=FOLDER)
-@declared_options(LabelOptions, "device", "quiet")
-def label(folder: Path, model_folder: Path | None, **options: Any) -> None:
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@takes(ReadingOptions, "model_folder", shown="as for eval")
+@takes(LabelOptions)
+def label(folder: Path, given: Given) -> None:
     """Label the images of a FOLDER in the browser, with the guesses of a model that learns meanwhile.
 
-    Every label is in FOLDER/labels.csv before the next image comes. Ctrl-C ends it; the same command goes on. With
-    --blind the answers are scored against the labels that the folder has, at the end.
+    Every label is in FOLDER/labels.csv before the next image comes. Ctrl-C ends it; the same command
+    goes on. With --blind the answers are scored against the labels that the folder has, at the end.
 
     Example: captcha-ocr label my-captchas
     """
-    how = LabelOptions(**options)
+    how = given.of(LabelOptions)
     with deferred():
-        needs_web("label")
+        _need_web("label")
         from captcha_ocr.system.files import writing_to
         from captcha_ocr.web.label.service import guard_labelling
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
 
-    model_folder = find_model_folder(model_folder or default_model(RUN))
+    model_folder = find_model_folder(given.of(ReadingOptions).model_folder or default_model(RUN))
     with writing_to(folder):
         session = LabelSession(folder, model_folder, how)
         listener, address = listen("127.0.0.1", how.port, "new")
         if not how.quiet:
-            for line in describe_session(session):
+            for line in _describe_session(session):
                 click.echo(line, err=True)
         click.echo(f"page       {address.page}", err=True)
         session.start()
@@ -110,7 +95,7 @@ def label(folder: Path, model_folder: Path | None, **options: Any) -> None:
         click.echo(people)
 
 
-def describe_session(session: "LabelSession") -> Iterator[str]:
+def _describe_session(session: "LabelSession") -> Iterator[str]:
     """Yield lines about the images of a session and its model."""
     store = session.store
     counts = f"{len(store.entries):,} in {store.folder}, {session.labelled:,} of them labelled"
@@ -122,7 +107,7 @@ def describe_session(session: "LabelSession") -> Iterator[str]:
         yield f"left out   {images} whose name no table can hold, such as {example}"
 
 
-def needs_web(command: str) -> None:
+def _need_web(command: str) -> None:
     """Raise UsageError if the packages of the extra `web` are missing."""
     missing = next((name for name in ("starlette", "uvicorn") if find_spec(name) is None), None)
     check(missing is None, f"{command} needs {missing}; install it with: pip install '.[web]'")
