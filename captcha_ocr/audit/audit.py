@@ -5,27 +5,28 @@ import platform
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from captcha_ocr.audit.human_answers import judge_answers
-from captcha_ocr.audit.images.generators import ImageGenerator
+from captcha_ocr.audit.images.generators import CommandGenerator, DesignGenerator, ImageGenerator
 from captcha_ocr.audit.images.shortcuts import Shortcuts, find_shortcuts
 from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
 from captcha_ocr.audit.solvers.curve_trainings import CurveMeasurement, LabelPool
 from captcha_ocr.audit.solvers.judge import judge
 from captcha_ocr.audit.solvers.knob_trainings import KnobMeasurement, Variants
-from captcha_ocr.audit.solvers.knobs import Knobs, list_settings
+from captcha_ocr.audit.solvers.knobs import Knobs, list_settings, read_knobs
 from captcha_ocr.audit.solvers.time_budget import TimeBudget
 from captcha_ocr.audit.solvers.trainings import Runner
 from captcha_ocr.audit.statistics import precision_by_coverage
 from captcha_ocr.audit.verdict import Attack, best_attack, decide, list_attacks
-from captcha_ocr.charset import mixes_cases
+from captcha_ocr.charset import mixes_cases, resolve_alphabet
 from captcha_ocr.data.labels import Label, find_labels
 from captcha_ocr.diagnostics.doctor import processor_name
-from captcha_ocr.errors import check
+from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_confidences
@@ -45,69 +46,90 @@ _SAMPLES = 24  # images on the page
 _IMAGES, _RUNS = "images", "runs"
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """How to audit.
+def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Results:
+    """Audit the labelled images of a folder, or what the options name to draw them.
 
-    budget_s: seconds that everything may take. knobs: the levels of each, the present one first.
-    people: the folder in which `label --blind` kept the answers to the same images. train: more
-    options of `train`.
+    Images and trainings go to `out` without its suffix. UsageError if that holds another audit, if
+    the options do not fit together, or if there is too little to audit.
     """
-
-    budget_s: float
-    seed: int = 0
-    knobs: Knobs = field(default_factory=dict)
-    people: Path | None = None
-    quiet: bool = False
-    train: tuple[str, ...] = ()
-
-
-def audit(source: ImageGenerator | Path, out: Path, options: AuditOptions) -> Results:
-    """Audit a labelled folder, or what draws images.
-
-    out: gets images and trainings. UsageError if it holds another audit, or if there is too little
-    to audit.
-    """
-    with writing_to(out):
-        return _audit(source, out, options)
+    source = _choose_source(folder, options)
+    knobs = {} if options.knobs is None else read_knobs(options.knobs)
+    work = options.out.with_suffix("")
+    with writing_to(work):
+        results = _audit(source, work, options, knobs, quiet)
+    if options.knobs is not None:
+        results = replace(results, knobs_text=options.knobs.read_text("utf-8"))
+    return results
 
 
-def _audit(source: ImageGenerator | Path, out: Path, options: AuditOptions) -> Results:
-    workers, largest = available_workers(), _choose_largest(options.budget_s)
-    runner = Runner(out / _RUNS, workers, options.train)
-    budget = TimeBudget(out, runner, options.budget_s, _identify(source, options), options.quiet)
-    time_in_all = f"{duration(options.budget_s)} in all"
-    say(f"budget     {time_in_all}, on {counted(workers, 'processor')}", options.quiet)
+def _choose_source(folder: Path | None, options: AuditOptions) -> ImageGenerator | Path:
+    """Return the folder, or what draws images."""
+    charset, lengths = options.charset, options.lengths
+    sources = [folder, options.design, options.command, options.call]
+    check(sources.count(None) == 3, "an audit takes one of: a FOLDER, `design`, `command`, `call`")
+    if folder is not None:
+        generators = "`design`, `command` or `call`"
+        check(options.knobs is None, f"`knobs` needs a source that draws: {generators}")
+        texts = f"`charset` and `lengths` are for what draws; {folder} has its texts"
+        check(charset is None and lengths is None, texts)
+        work, images = options.out.with_suffix("").resolve(), folder.resolve()
+        is_apart = not work.is_relative_to(images) and not images.is_relative_to(work)
+        place = f"`out` {options.out} would put the work among the images of {folder}"
+        check(is_apart, f"{place}; choose another name or place")
+        return folder
+    if options.design is not None:
+        return DesignGenerator(options.design, charset, lengths)
+    if charset is None or lengths is None:
+        raise UsageError(
+            "`command` and `call` need `charset` and `lengths`: the audit chooses the texts"
+        )
+    characters = resolve_alphabet(charset)
+    if options.command is not None:
+        return CommandGenerator.from_template(options.command, characters, lengths)
+    return CommandGenerator.from_function(options.call or "", characters, lengths)
+
+
+def _audit(
+    source: ImageGenerator | Path, out: Path, options: AuditOptions, knobs: Knobs, quiet: bool
+) -> Results:
+    workers, budget_s = available_workers(), 60.0 * options.budget
+    largest = _choose_largest(budget_s)
+    runner = Runner(out / _RUNS, workers)
+    identity = _identify(source, options.seed, knobs)
+    budget = TimeBudget(out, runner, budget_s, identity, quiet)
+    say(f"budget     {duration(budget_s)} in all, on {counted(workers, 'processor')}", quiet)
 
     folder, failures = source, 0
     if not isinstance(folder, Path):
-        folder, failures = _draw_base(folder, out / _IMAGES, largest, options)
+        images = _POOL * largest + MOST_TESTED
+        say(f"draw       {images:,} images of {folder.name}", quiet)
+        folder, failures = _draw_base(folder, out / _IMAGES, images, options.seed, knobs)
     found = find_labels(folder).check()
     people = None
     if options.people is not None:
         people = judge_answers(options.people, found.labels)
     alphabet = "".join(sorted({*"".join(label.text for label in found.labels)}))
     shortcuts = find_shortcuts(folder, found.labels, alphabet, not isinstance(source, Path))
-    notes = _note_left_out(found.problems | shortcuts.files.unreadable, options.quiet)
+    notes = _note_left_out(found.problems | shortcuts.files.unreadable, quiet)
     labels = _split(folder, found.labels, shortcuts, options.seed)
     subject = _describe(source, alphabet, found.labels, labels)
 
     zero_shot = _read_without_labels(subject, labels)
     right = sum(is_right for _, is_right in zero_shot)
     score = f"{right:,} of {subject.tested:,}"
-    say(f"no label   the model in the package reads {score}", options.quiet)
+    say(f"no label   the model in the package reads {score}", quiet)
     measurement = CurveMeasurement(labels, budget, largest)
     curves = measurement.run()
     attacks = list_attacks(curves, (right, subject.tested), measurement.seconds)
     coverage = _cover(best_attack(attacks), zero_shot, labels, runner)
 
-    knobs = None
-    if options.knobs and not isinstance(source, Path):
-        variants = Variants(source, options.knobs, out / _IMAGES, options.seed)
+    effects = None
+    if knobs and not isinstance(source, Path):
+        variants = Variants(source, knobs, out / _IMAGES, options.seed)
         comparison = KnobMeasurement(variants, budget, largest)
-        knobs = comparison.run(curves)
+        effects = comparison.run(curves)
         notes += comparison.notes
-        if knobs is not None:
+        if effects is not None:
             failures += comparison.failures
     budget.save()
     verdict = decide(attacks, shortcuts.findings)
@@ -115,11 +137,11 @@ def _audit(source: ImageGenerator | Path, out: Path, options: AuditOptions) -> R
         failures=failures,
         notes=[*measurement.notes, *notes],
         seed=options.seed,
-        budget_s=options.budget_s,
+        budget_s=budget_s,
         environment=_describe_environment(),
         spent_s=budget.spent,
     )
-    return Results(subject, shortcuts, attacks, curves, coverage, knobs, people, verdict, session)
+    return Results(subject, shortcuts, attacks, curves, coverage, effects, people, verdict, session)
 
 
 def _choose_largest(budget_s: float) -> int:
@@ -128,7 +150,7 @@ def _choose_largest(budget_s: float) -> int:
     return min(fitting, default=LARGEST_OF_ALL)
 
 
-def _identify(source: ImageGenerator | Path, options: AuditOptions) -> dict[str, Any]:
+def _identify(source: ImageGenerator | Path, seed: int, knobs: Knobs) -> dict[str, Any]:
     """Return what must be the same when an audit goes on; the budget may grow."""
     if isinstance(source, Path):
         content = repr([(label.file, label.text) for label in find_labels(source).check().labels])
@@ -139,8 +161,8 @@ def _identify(source: ImageGenerator | Path, options: AuditOptions) -> dict[str,
     return {
         "source": _name(source),
         "content": digest,
-        "seed": options.seed,
-        "knobs": options.knobs,
+        "seed": seed,
+        "knobs": knobs,
     }
 
 
@@ -153,19 +175,16 @@ def _read_definition(source: ImageGenerator | Path) -> Definition | None:
 
 
 def _draw_base(
-    generator: ImageGenerator, images: Path, largest: int, options: AuditOptions
+    generator: ImageGenerator, folder: Path, images: int, seed: int, knobs: Knobs
 ) -> tuple[Path, int]:
     """Draw images at the present levels; return their folder, and how many failed.
 
     UsageError if a level of a knob cannot be drawn.
     """
-    for setting in list_settings(options.knobs):
+    for setting in list_settings(knobs):
         generator.check(setting.levels)
-    count = _POOL * largest + MOST_TESTED
-    say(f"draw       {count:,} images of {generator.name}", options.quiet)
-    base = {name: levels[0] for name, levels in options.knobs.items()}
-    folder = images / "base"
-    return folder, generator.draw(folder, count, options.seed, base)
+    base = {name: levels[0] for name, levels in knobs.items()}
+    return folder / "base", generator.draw(folder / "base", images, seed, base)
 
 
 def _note_left_out(reasons: Mapping[str, str], quiet: bool) -> list[str]:

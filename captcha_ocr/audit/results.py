@@ -71,7 +71,7 @@ class Session:
 class Results:
     """All of it. attacks: every solver that was measured, the one without labels first.
 
-    curves: by start. knobs, people: None if not measured.
+    curves: by start. knobs, people: None if not measured. knobs_text: the file of the knobs.
     """
 
     subject: Subject
@@ -83,6 +83,7 @@ class Results:
     people: HumanAnswers | None
     verdict: Verdict
     session: Session
+    knobs_text: str = ""
 
     @property
     def best(self) -> Attack:

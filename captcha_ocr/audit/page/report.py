@@ -60,8 +60,8 @@ class KeyFigure(NamedTuple):
     meaning: str
 
 
-def render_page(results: Results, command: str, knobs_text: str = "") -> str:
-    """Return the page. command: what repeats the audit. knobs_text: the file of the knobs."""
+def render_page(results: Results, command: str) -> str:
+    """Return the page. command: what repeats the audit."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -83,7 +83,6 @@ def render_page(results: Results, command: str, knobs_text: str = "") -> str:
         knobs_left_out=_find_reason(results.session.notes),
         hardest=_find_hardest(results),
         command=command,
-        knobs_text=knobs_text,
         data=data,
         facts=verdict,
         names=NAMES,

@@ -5,9 +5,6 @@ that has finished is not repeated.
 """
 
 import random
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -15,8 +12,8 @@ from pathlib import Path
 
 from captcha_ocr.audit.images.generators import write_table
 from captcha_ocr.data.labels import LABELS_FILE, Label
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
-from captcha_ocr.options.declaration import words
+from captcha_ocr.errors import DamagedError, UsageError
+from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.options.training import PRESETS, derive_epochs
 from captcha_ocr.training.run.folder import read_run
 
@@ -83,12 +80,10 @@ class Trained:
 
 
 class Runner:
-    """Runs trainings side by side. options: more of those of `train`."""
+    """Runs trainings side by side."""
 
-    def __init__(self, out: Path, workers: int, options: tuple[str, ...] = ()) -> None:
-        self.out, self.workers, self.options = out, workers, options
-        self.processes: set[subprocess.Popen[bytes]] = set()
-        self._lock, self._is_stopped = threading.Lock(), False
+    def __init__(self, out: Path, workers: int) -> None:
+        self.out, self.workers = out, workers
 
     def run(
         self, trainings: Sequence[Training], on_end: Callable[[Training, Trained], None]
@@ -97,14 +92,16 @@ class Runner:
 
         Whatever ends this ends those that run, too.
         """
-        self._is_stopped = False
+        children = ChildRuns()
         with ThreadPoolExecutor(self.workers) as pool:
-            jobs = {pool.submit(self._train, training): training for training in trainings}
+            jobs = {
+                pool.submit(self._train, training, children): training for training in trainings
+            }
             try:
                 for job in as_completed(jobs):
                     on_end(jobs[job], job.result())
             except BaseException:
-                self._stop()
+                children.stop()
                 raise
 
     def folder(self, training: Training) -> Path:
@@ -115,7 +112,7 @@ class Runner:
         """Return what a training gave; None if it has not finished."""
         return read_result(self.folder(training))
 
-    def _train(self, training: Training) -> Trained:
+    def _train(self, training: Training, children: ChildRuns) -> Trained:
         """Train, unless that was done before."""
         result = self.result(training)
         if result is not None:
@@ -126,37 +123,14 @@ class Runner:
         write_table(table, ("filename", "text", "split"), training.rows())
         preset = {"preset": STARTS[training.start]}
         preparation = {"labels": table, "out": shards, **preset, "workers": 1, "force": True}
-        self._call("prepare", training.images, *words(preparation))
+        children.run_command("prepare", [training.images], preparation)
         seed = training.seed * 1000 + training.draw
         recipe = {"data": shards, "out": run, **preset, "seed": seed, "threads": 1}
-        self._call("train", *words(recipe), *self.options)
+        children.run_command("train", [], recipe)
         result = self.result(training)
         if result is None:
             raise DamagedError(f"{run} has no score after training")
         return result
-
-    def _stop(self) -> None:
-        """End the processes that run, and begin no more."""
-        with self._lock:
-            self._is_stopped = True
-            for process in self.processes:
-                process.terminate()
-
-    def _call(self, *arguments: object) -> None:
-        """Run a command of this program; CaptchaOcrError with its last line if it fails."""
-        command = [sys.executable, "-m", "captcha_ocr", *map(str, arguments)]
-        with self._lock:
-            if self._is_stopped:
-                raise CaptchaOcrError("stopped")
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-            )
-            self.processes.add(process)
-        _, errors = process.communicate()
-        self.processes.discard(process)
-        if process.returncode != 0:
-            last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise CaptchaOcrError(last.removeprefix("captcha-ocr: "))
 
 
 def read_result(run: Path) -> Trained | None:

@@ -50,8 +50,9 @@ def test_the_page_has_its_twelve_sections_and_loads_nothing(results):
 
 def test_what_comes_from_outside_is_text(results):
     effect = Effect("<i>", "0 → <u>", Estimate(3.0, 2.0, 5.0))
-    results = replace(results, knobs=replace(results.knobs, effects=[effect]))
-    page = render_page(results, "captcha-ocr audit '<script>'", "<b>")
+    knobs = replace(results.knobs, effects=[effect])
+    results = replace(results, knobs=knobs, knobs_text="<b>")
+    page = render_page(results, "captcha-ocr audit '<script>'")
     assert not re.search("<b>mine|<i>|<u>|<pre><b>", page)
     assert page.count("<script") == 1
     assert "<b>mine" in Texts(page).text

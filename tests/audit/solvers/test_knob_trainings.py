@@ -1,5 +1,6 @@
 import pytest
 
+from audit.samples import shorten_trainings
 from captcha_ocr.audit.images.generators import DesignGenerator
 from captcha_ocr.audit.solvers import knob_trainings
 from captcha_ocr.audit.solvers.knob_trainings import KnobMeasurement, Variants
@@ -19,7 +20,8 @@ def budget(tmp_path, monkeypatch):
     """An hour, of which it is known how fast trainings are; they have one epoch."""
     monkeypatch.setattr(knob_trainings, "_TESTED", 10)
     monkeypatch.setattr(knob_trainings, "DRAWS", 2)
-    made = TimeBudget(tmp_path, Runner(tmp_path / "runs", 2, ("--epochs", "1")), 3600, {}, True)
+    shorten_trainings(monkeypatch)
+    made = TimeBudget(tmp_path, Runner(tmp_path / "runs", 2), 3600, {}, True)
     made.rates["random"] = 0.001
     return made
 

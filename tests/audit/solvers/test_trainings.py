@@ -4,12 +4,11 @@ from types import SimpleNamespace
 import pytest
 from conftest import naming
 
+from audit.samples import shorten_trainings
 from captcha_ocr.audit.solvers import trainings
 from captcha_ocr.audit.solvers.trainings import Runner, Trained, Training
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import CaptchaOcrError
-
-QUICK = ("--epochs", "1")
 
 
 @pytest.fixture
@@ -32,8 +31,9 @@ def test_draws_differ_and_none_is_tested(training):
     assert not tested & {file for file, _, split in training.rows() if split != "test"}
 
 
-def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path):
-    runner, ended = Runner(tmp_path, 1, QUICK), []
+def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path, monkeypatch):
+    shorten_trainings(monkeypatch)
+    runner, ended = Runner(tmp_path, 1), []
     runner.run([training], lambda which, result: ended.append((which.name, result)))
     assert [(name, result.tested) for name, result in ended] == [("base-random-20-0", 20)]
     before = (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns
@@ -48,11 +48,10 @@ def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path):
     )
 
 
-def test_a_training_that_fails_is_one_sentence(training, tmp_path):
-    runner = Runner(tmp_path, 1, ("--epochs", "0"))
+def test_a_training_that_fails_is_one_sentence(training, tmp_path, monkeypatch):
+    shorten_trainings(monkeypatch, 0)
     with pytest.raises(CaptchaOcrError, match=naming("epochs")):
-        runner.run([training], lambda which, result: None)
-    assert runner.processes == set()
+        Runner(tmp_path, 1).run([training], lambda which, result: None)
 
 
 def test_case_does_not_count(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from audit.samples import shorten_trainings
 from conftest import invoke
 
 from captcha_ocr.audit import audit as audits
@@ -37,10 +38,7 @@ def test_the_page_is_written_and_json_is_one_line(images, tmp_path, monkeypatch)
     monkeypatch.setattr(audits, "MOST_TESTED", 20)
     monkeypatch.setattr(curve_trainings, "DRAWS", 1)
     monkeypatch.setattr(curve_trainings, "STARTS", {"random": "few", "general": "few"})
-    options = audits.AuditOptions
-    monkeypatch.setattr(
-        audits, "AuditOptions", lambda *rest: options(*rest, train=("--epochs", "1"))
-    )
+    shorten_trainings(monkeypatch)
     result = invoke("audit", images, "--out", tmp_path / "page.html", "--json", "--quiet")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1
