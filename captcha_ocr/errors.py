@@ -1,6 +1,7 @@
 """Every error that captcha-ocr raises on purpose, each with the exit code of the command line.
 
-A message names an option by its field, in backticks: "choose another `out`". `cli/` prints the flag instead.
+A message names an option by its field, in backticks: "choose another `out`". `cli/` prints the flag
+instead.
 """
 
 from collections.abc import Mapping
@@ -10,20 +11,22 @@ MAX_MESSAGE_LENGTH = 10_000  # characters; a message may name two paths, each of
 
 
 def in_one_line(text: str) -> str:
-    """Return `text` with every character that could break a line or a terminal escaped, such as \\x1b."""
-    return "".join(
-        character
-        if character.isprintable()
-        else character.encode("unicode_escape", "surrogatepass").decode()
-        for character in text
-    )
+    """Escape every character that could break a line or a terminal, such as \\x1b."""
+    return "".join(map(_escape_character, text))
+
+
+def _escape_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode()
 
 
 @dataclass(frozen=True)
 class Command:
     """A command of this program, which `cli/` words: its name, its arguments, its options by field.
 
-    An option that is None or False is left out, True is the flag alone, a sequence repeats the flag.
+    An option that is None or False is left out, True is the flag alone, a sequence repeats the
+    flag.
     """
 
     name: str
@@ -40,7 +43,7 @@ class Advice:
 
 
 class CaptchaOcrError(Exception):
-    """Base class of the package's errors: `str(error)` is one sentence that tells a user what to do.
+    """Base class of our errors: `str(error)` is one sentence that tells a user what to do.
 
     advice: a command that helps, which the command line prints after the sentence.
     """
@@ -53,9 +56,9 @@ class CaptchaOcrError(Exception):
 
     def __str__(self) -> str:
         text = super().__str__()  # may hold anything that is in a file or its name
-        return in_one_line(
-            text if len(text) <= MAX_MESSAGE_LENGTH else text[:MAX_MESSAGE_LENGTH] + "…"
-        )
+        if len(text) > MAX_MESSAGE_LENGTH:
+            text = text[:MAX_MESSAGE_LENGTH] + "…"
+        return in_one_line(text)
 
 
 class UsageError(CaptchaOcrError):

@@ -1,7 +1,9 @@
-"""The group of commands: imports a command when it runs, and turns errors and signals into a line and an exit code.
+"""The group of commands: imports a command when it runs, and turns errors and signals into a line
+and an exit code.
 
-Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2 nothing was done,
-because an option or an input is wrong; 3 a file that captcha-ocr wrote is damaged; 130 Ctrl-C; 143 SIGTERM.
+Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 something failed; 2
+nothing was done, because an option or an input is wrong; 3 a file that captcha-ocr wrote is
+damaged; 130 Ctrl-C; 143 SIGTERM.
 """
 
 import io
@@ -43,7 +45,9 @@ class SimpleGroup(click.Group):
 
 
 class CommandGroup(SimpleGroup):
-    """Imports a command's module when the command is asked for, and reports every error in one line."""
+    """Imports a command's module when the command is asked for, and reports every error in one
+    line.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in COMMANDS.values() for name in names]
@@ -118,7 +122,9 @@ class CommandGroup(SimpleGroup):
 
 
 def summary_and_example(command: click.Command) -> str:
-    """Return the first paragraph of a command's help and its example, a line each; `\\b` stops click from wrapping."""
+    """Return the first paragraph of a command's help and its example, a line each; `\\b` stops
+    click from wrapping.
+    """
     paragraphs = (command.help or "").split("\n\n")
     return "\b\n" + "\n".join([" ".join(paragraphs[0].split()), paragraphs[-1].strip()])
 
@@ -137,7 +143,9 @@ def leave(code: int, message: str) -> NoReturn:
 
 
 def explain(error: OSError) -> str:
-    """Return the file and the reason of an error; an error without a file comes from standard output."""
+    """Return the file and the reason of an error; an error without a file comes from standard
+    output.
+    """
     if error.filename is None:
         silence_output()
         return f"standard output or a temporary file: {error.strerror or error}"
@@ -145,13 +153,17 @@ def explain(error: OSError) -> str:
 
 
 def silence_output() -> None:
-    """Redirect standard output to nowhere, since Python would try to write the rest again at its end."""
+    """Redirect standard output to nowhere, since Python would try to write the rest again at its
+    end.
+    """
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tolerate_odd_characters() -> None:
-    """Accept names and texts with characters that the terminal's encoding lacks; write UTF-8 into files and pipes."""
+    """Accept names and texts with characters that the terminal's encoding lacks; write UTF-8 into
+    files and pipes.
+    """
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
         (sys.stdout, "backslashreplace"),
@@ -186,5 +198,6 @@ def main() -> None:
 
     For captchas that you generate, own or may test.
 
-    Example: captcha-ocr eval image.png; captcha-ocr COMMAND --help shows an example of every command.
+    Example: captcha-ocr eval image.png; captcha-ocr COMMAND --help shows an example of every
+    command.
     """

@@ -117,8 +117,8 @@ def takes(
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds the options that a class declares to a command.
 
-    names: of fields, in the order of the help; without any all that have a help text.
-    section: their heading in the help. settings: `shown` or settings of click that say something else.
+    names: of fields, in the order of the help; without any all that have a help text. section:
+    their heading in the help. settings: `shown` or settings of click that say something else.
     """
     declared = declarations(kind)
     names = names or tuple(name for name in declared if declared[name].help)

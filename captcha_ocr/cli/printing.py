@@ -6,24 +6,24 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from captcha_ocr.cli.reporting import escape
-from captcha_ocr.cli.wording import with_flags
-from captcha_ocr.errors import ImageError, in_one_line
-from captcha_ocr.system.console import command_line
+from captcha_ocr.cli.wording import with_flags, word_command
+from captcha_ocr.errors import Command, ImageError, in_one_line
 
 if TYPE_CHECKING:
     from captcha_ocr.inference.decoding import Reading
 
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
-UNSURE = 0.5  # of the texts read with less confidence fewer than half are right, if the model knows the design
+# Of the texts read with less confidence fewer than half are right, if the model knows the design.
+UNSURE = 0.5
 
 
 class Printer:
-    """Prints results; it leaves out the text of readings below a minimum confidence, and counts them."""
+    """Prints results; it leaves out and counts the texts of readings with too little confidence."""
 
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
@@ -31,7 +31,7 @@ class Printer:
         self.models: Counter[str] = Counter()
 
     def accepts(self, reading: "Reading") -> bool:
-        """Tell whether a reading is confident enough, and count it; call it once for each reading."""
+        """Tell whether a reading is confident enough, and count it; call it once for each."""
         accepted = reading.confidence >= self.min_confidence
         self.read += accepted
         self.unread += not accepted
@@ -57,20 +57,16 @@ class Printer:
 
     def print_reading(self, path: str, reading: "Reading", accepted: bool) -> None:
         """Print one reading, without its text unless it is accepted."""
-        text = reading.text if accepted else None
-        if self.as_json:
-            characters = (
-                [asdict(character) for character in reading.characters] if accepted else None
-            )
-            row = {
-                "path": path,
-                "text": text,
-                "confidence": reading.confidence,
-                "characters": characters,
-            }
-            click.echo(json.dumps(row | {"model": reading.model or None}, ensure_ascii=False))
-        else:
-            click.echo(f"{escape(path)}\t{text or ''}\t{reading.confidence:.4f}")
+        if not self.as_json:
+            text = reading.text if accepted else ""
+            click.echo(f"{escape(path)}\t{text}\t{reading.confidence:.4f}")
+            return
+        row: dict[str, Any] = {"path": path, "text": None, "confidence": reading.confidence}
+        row |= {"characters": None, "model": reading.model or None}
+        if accepted:
+            row["text"] = reading.text
+            row["characters"] = list(map(asdict, reading.characters))
+        click.echo(json.dumps(row, ensure_ascii=False))
 
     def print_error(self, path: str, error: ImageError) -> int:
         """Print an error, in plain output to stderr; returns 1."""
@@ -94,11 +90,9 @@ class Printer:
     def print_counts(self) -> None:
         """Print how many images --min-confidence left unread."""
         if self.min_confidence:
-            total = self.read + self.unread
-            click.echo(
-                f"{self.unread:,} of {total:,} left unread, with a confidence below {self.min_confidence:g}",
-                err=True,
-            )
+            counts = f"{self.unread:,} of {self.read + self.unread:,}"
+            below = f"with a confidence below {self.min_confidence:g}"
+            click.echo(f"{counts} left unread, {below}", err=True)
 
 
 def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -> str:
@@ -111,26 +105,26 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
     images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
     table = os.path.join(images, LABELS_FILE)
     first = "Train on" if is_narrowed else "Say what to expect (--charset, --length), or train on"
-    others = (
-        []
-        if labels is None or os.path.realpath(labels) == os.path.realpath(table)
-        else ["--labels", str(labels)]
-    )
-    commands = [command_line("prepare", images, *others), command_line("train")]
+    options: dict[str, object] = {}
+    if labels is not None and os.path.realpath(labels) != os.path.realpath(table):
+        options["labels"] = labels
+    preparation = word_command(Command("prepare", (images,), options))
+    commands = [preparation, word_command(Command("train"))]
     if labels or os.path.exists(table):
         what = "these labels"
     else:
-        draft = command_line("eval", images, "--out", table)
+        draft = word_command(Command("eval", (images,), {"out": table}))
         commands.insert(0, f"{draft} (correct its texts, delete its column confidence)")
         what = "fifty labels or more"
-    return (
-        f"not sure   most confidences are below {UNSURE:g}: the model may not know this kind of image. "
-        f"{first} {what}: {', '.join(commands)}"
-    )
+    why = f"most confidences are below {UNSURE:g}: the model may not know this kind of image"
+    return f"not sure   {why}. {first} {what}: {', '.join(commands)}"
 
 
 def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
-    """Print results as CSV, or write them to a file, the least confident first; returns the number of errors."""
+    """Print results as CSV, or write them to `out`, the least confident first.
+
+    Return the number of errors.
+    """
     from captcha_ocr.data.label_sources.tables import mark_text, to_csv
     from captcha_ocr.system.files import write_atomic
 

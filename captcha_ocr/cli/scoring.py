@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.charset import split_characters
-from captcha_ocr.errors import check
+from captcha_ocr.errors import Advice, Command, UsageError
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.system.console import command_line
 
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label, Problems
@@ -18,25 +17,24 @@ if TYPE_CHECKING:
 
 def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
     """Print how many labels the model can never read, for their length or their characters."""
-    impossible = sum(
-        len(split_characters(text)) not in config.lengths
-        or bool(config.charset.unknown_characters(text))
-        for text in truths
-    )
+    impossible = 0
+    for text in truths:
+        has_length = len(split_characters(text)) in config.lengths
+        if not has_length or config.charset.unknown_characters(text):
+            impossible += 1
     if impossible:
-        click.echo(
-            f"{impossible:,} of {len(truths):,} labels are always counted as wrong: this model reads texts of "
-            f"{config.lengths} of the characters {config.charset}",
-            err=True,
-        )
+        counts = f"{impossible:,} of {len(truths):,} labels are always counted as wrong"
+        known = f"texts of {config.lengths} of the characters {config.charset}"
+        click.echo(f"{counts}: this model reads {known}", err=True)
 
 
 def labels_to_score(
     labels_file: Path, folders: Iterable[Path]
 ) -> "tuple[Path, list[Label], Problems]":
-    """Read a labels file whose names are relative to one of these folders, the first in which all of its images are.
+    """Read a labels file whose names are relative to one of these folders.
 
-    Return that folder, the labels and why rows are left out. UsageError if no folder has any of the images.
+    It is the first in which all of the images are, else the one that has most of them. Return it,
+    the labels, and why rows are left out. UsageError if no folder has any of the images.
     """
     from captcha_ocr.data.images import find_images
     from captcha_ocr.data.labels import read_labels
@@ -52,16 +50,18 @@ def labels_to_score(
         if here == len(rows):
             break
     here, folder, rows, problems = max(tried, key=lambda each: each[0])
-    command = command_line("eval", "FOLDER", "--labels", str(labels_file))
-    check(
-        not rows or here > 0,
-        f"{labels_file} names no image in {folder}; name the folder of images: {command}",
-    )
+    if rows and here == 0:
+        command = Command("eval", ("FOLDER",), {"labels": labels_file})
+        advice = Advice("name the folder of images", command)
+        raise UsageError(f"{labels_file} names no image in {folder}", advice)
     return folder, rows, problems
 
 
 def labelled_paths(folder: str | Path, rows: "list[Label]") -> Callable[[str], str | None]:
-    """Return a function from a path to its label: by the path in the folder of the images, else by a unique name."""
+    """Return a function from a path to its label.
+
+    It looks for the path in the folder of the images, elsewhere for a name that is unique there.
+    """
     folder = os.path.abspath(folder)
     by_path = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
     by_name: dict[str, set[str]] = {}

@@ -1,4 +1,6 @@
-"""How the command line words what the library says: flags for fields, and commands that work as they stand."""
+"""How the command line words what the library says: flags for fields, and commands that work as
+they stand.
+"""
 
 import re
 
@@ -12,7 +14,8 @@ _FIELD = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
 def with_flags(text: str, running: click.Command | None = None) -> str:
-    """Return a text of the library in which a flag stands for each `field`: that of the running command, if it has it.
+    """Return a text of the library in which a flag stands for each `field`: that of the running
+    command, if it has it.
 
     running: None takes the command of click's context.
     """

@@ -3,8 +3,9 @@
     class TrainConfig(Options):
         patience: int = option(20, "Stop after so many epochs.", at_least=1, at_most=10**6)
 
-The declaration gives the field's check, its JSON, its line in the difference of two runs, its words in a command, and
-the option of click (`cli/declared.py`). The flag follows from the field's name unless the declaration names another.
+The declaration gives the field's check, its JSON, its line in the difference of two runs, its words
+in a command, and the option of click (`cli/declared.py`). The flag follows from the field's name
+unless the declaration names another.
 """
 
 import math
@@ -24,11 +25,11 @@ DECLARED = "declared"  # the key of the declaration in a field's metadata
 class Declared:
     """What a field declares beside its name, its type and its default.
 
-    at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same without the limit
-    itself. flag: of the command line. metavar: what the help shows as value. shown: what the help shows
-    as default. path: what a path may be. parse: makes the value of a text, for types without a method
-    of that name. is_newer: whether the JSON leaves the default out, so that documents of older versions
-    keep their hash.
+    at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same
+    without the limit itself. flag: of the command line. metavar: what the help shows as value.
+    shown: what the help shows as default. path: what a path may be. parse: makes the value of a
+    text, for types without a method of that name. is_newer: whether the JSON leaves the default
+    out, so that documents of older versions keep their hash.
     """
 
     help: str = ""
@@ -125,7 +126,9 @@ def own_flag(kind: type[Options], name: str) -> str:
 
 
 def words(options: Mapping[str, object]) -> list[str]:
-    """Return options as words of a command line, by their fields; those that are None or False are left out."""
+    """Return options as words of a command line, by their fields; those that are None or False are
+    left out.
+    """
     line: list[str] = []
     for name, value in options.items():
         if value is True:
@@ -149,7 +152,8 @@ def given_options(options: Options) -> dict[str, object]:
 
 
 def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
-    """Yield the name and the line `old -> new` of each field in which two dataclasses of one type differ.
+    """Yield the name and the line `old -> new` of each field in which two dataclasses of one type
+    differ.
 
     Nested dataclasses are compared field by field.
     """
@@ -198,7 +202,7 @@ def _plain_flag(name: str) -> str:
 
 
 def _declared_flags() -> dict[str, str]:
-    flags = {"model_folder": "--model", "as_json": "--json"}
+    flags = {}
     for kind in Options.__subclasses__():
         for name, declared in declarations(kind).items():
             if declared.flag is not None:

@@ -52,11 +52,12 @@ class Lengths:
 class NetworkConfig:
     """The options of the ResNet-18.
 
-    stem: `3x3` is one convolution with stride 1; `strided` is a 5x5 and a 3x3 convolution, both with stride 2.
-    pool: `global` averages the feature map and has a linear layer for every position of the text; `columns` keeps one
-    column for every 8 pixels, with one linear layer for all, and CTC turns columns into positions; `slim` does the same
-    with fewer channels and rows; `narrow` has a column for every 4 pixels.
-    normalise: whether each channel of each image gets mean 0 and standard deviation 1 first.
+    stem: `3x3` is one convolution with stride 1; `strided` is a 5x5 and a 3x3 convolution, both
+    with stride 2. pool: `global` averages the feature map and has a linear layer for every position
+    of the text; `columns` keeps one column for every 8 pixels, with one linear layer for all, and
+    CTC turns columns into positions; `slim` does the same with fewer channels and rows; `narrow`
+    has a column for every 4 pixels. normalise: whether each channel of each image gets mean 0 and
+    standard deviation 1 first.
     """
 
     width: int = 32
@@ -90,7 +91,9 @@ class ModelConfig:
 
     @property
     def features(self) -> int:
-        """The number of values in the largest feature map, or in the logits of positions or columns, of one image."""
+        """The number of values in the largest feature map, or in the logits of positions or
+        columns, of one image.
+        """
         shrunk = 1 if self.network.stem == "3x3" else 4
         first = self.network.width * self.size.height * self.size.width // shrunk**2
         columns = 0 if self.network.pool == "global" else self.size.width // shrunk
@@ -98,12 +101,15 @@ class ModelConfig:
 
     @property
     def classes(self) -> int:
-        """The number of classes of a position; the last is "no character" if lengths vary or columns are read."""
+        """The number of classes of a position; the last is "no character" if lengths vary or
+        columns are read.
+        """
         return len(self.charset) + (self.lengths.vary or self.network.pool != "global")
 
     @property
     def reads_columns(self) -> bool:
-        """Whether the network gives logits of columns for images of any width, which decoding turns into positions.
+        """Whether the network gives logits of columns for images of any width, which decoding turns
+        into positions.
 
         Other networks do that themselves, so that other programs can use them.
         """

@@ -17,7 +17,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def parse_numbers(separator: str) -> Callable[[str], tuple[int, ...]]:
-    """Return a function that parses whole numbers between separators; UsageError for other texts."""
+    """Return a function that parses whole numbers; UsageError for other texts."""
 
     def parse(text: str) -> tuple[int, ...]:
         parts = text.split(separator) if text else []
@@ -36,5 +36,5 @@ def check_alphabet(name_or_characters: str) -> str:
 
 
 def check_length(text: str) -> str:
-    """Return a number of characters, or a range of them, as `Lengths` writes it; else UsageError."""
+    """Return the number of characters, or the range, as `Lengths` writes it; else UsageError."""
     return str(Lengths.parse(text))

@@ -22,9 +22,10 @@ RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing erro
 class PrepareConfig(Options):
     """The options of prepare.
 
-    size: width and height of the network's input in pixels; None takes the preset's or the images' own, as `channels`.
-    split: training, validation and test images in percent; splits in a labels file have priority.
-    fold: (fold, folds), counted from 1, makes the test set one of `folds` parts and ignores other splits.
+    size: width and height of the network's input in pixels; None takes the preset's or the images'
+    own, as `channels`. split: training, validation and test images in percent; splits in a labels
+    file have priority. fold: (fold, folds), counted from 1, makes the test set one of `folds` parts
+    and ignores other splits.
     """
 
     preset: str | None = option(
@@ -77,7 +78,9 @@ class PrepareConfig(Options):
         self.input_size(GENERATED)
 
     def input_size(self, derived: ImageKind) -> InputSize:
-        """Return the size of the network's input: the options first, then the preset's size, then `derived`."""
+        """Return the size of the network's input: the options first, then the preset's size, then
+        `derived`.
+        """
         size = preset_named(self.preset or "default").size or derived
         if isinstance(size, InputSize):
             size = size.fixed(derived.width, derived.height)

@@ -34,8 +34,9 @@ class ReportOptions(Options):
 class ReadingOptions(Options):
     """Which model reads, what it may read, and where it computes.
 
-    model_folder: None takes that of CAPTCHA_OCR_MODEL, else of runs/default, else the package's own.
-    charset, lengths: None admits all that the model knows. threads: None takes one for each processor.
+    model_folder: None takes that of CAPTCHA_OCR_MODEL, else of runs/default, else the package's
+    own. charset, lengths: None admits all that the model knows. threads: None takes one for each
+    processor.
     """
 
     model_folder: Path | None = option(

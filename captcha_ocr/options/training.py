@@ -26,15 +26,14 @@ DRAWN_IMAGES = 20_000  # drawings of an epoch
 class TrainConfig(Options):
     """The options of a training. Without a help text the preset alone decides.
 
-    epochs: None derives the number from the preset's `images_seen`.
-    loss: of positions, bce or ce, or of columns, ctc.
-    smoothing: the part of every target that label smoothing spreads over all characters; not with ctc.
-    focus: how much more than others the characters count that the network gets wrong; not with ctc.
-    case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
-    augment: whether training images are changed at random (augment.py).
-    frozen: the part of the steps in which only the head is trained; of the first epoch's steps if the number of epochs
-    is open.
-    start_images: as how many images the weights that it starts from count, in the mean with those that it has learnt.
+    epochs: None derives the number from the preset's `images_seen`. loss: of positions, bce or ce,
+    or of columns, ctc. smoothing: the part of every target that label smoothing spreads over all
+    characters; not with ctc. focus: how much more than others the characters count that the network
+    gets wrong; not with ctc. case_folded: the part of the loss in which both cases of a letter are
+    one; with ctc alone. augment: whether training images are changed at random (augment.py).
+    frozen: the part of the steps in which only the head is trained; of the first epoch's steps if
+    the number of epochs is open. start_images: as how many images the weights that it starts from
+    count, in the mean with those that it has learnt.
     """
 
     preset: str = option(
@@ -75,9 +74,11 @@ class TrainConfig(Options):
     seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
 
     def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
-        """Return a copy that starts from a trained model: half the learning rate, and only the head at first.
+        """Return a copy that starts from a trained model: half the learning rate, and only the head
+        at first.
 
-        on_drawings: of which there are enough to train all at once. A preset that always starts so stays as it is.
+        on_drawings: of which there are enough to train all at once. A preset that always starts so
+        stays as it is.
         """
         if self.preset in PRESETS and PRESETS[self.preset].pretrained:
             return self
@@ -96,11 +97,10 @@ class TrainConfig(Options):
 class Preset:
     """An input size, a network and a training under one name.
 
-    size: of the network's input; None derives it from the images.
-    images_seen: the number of epochs follows from this number of training images, repeats counted, up to `max_epochs`;
-    None leaves it open, and only early stopping ends a run.
-    pretrained: whether it starts from the model in the package unless it is given another.
-    meant_for: for how many images the preset is made, in words.
+    size: of the network's input; None derives it from the images. images_seen: the number of epochs
+    follows from this number of training images, repeats counted, up to `max_epochs`; None leaves it
+    open, and only early stopping ends a run. pretrained: whether it starts from the model in the
+    package unless it is given another. meant_for: for how many images the preset is made, in words.
     """
 
     size: InputSize | None = None
@@ -127,14 +127,15 @@ PRESETS = {
         images_seen=280_000,
         meant_for=f"{FEW:,} images and more",
     ),
-    # The same recipe for a quarter of an hour, meant for many images that are each seen a few times.
+    # The same recipe for a quarter of an hour, for many images that are each seen a few times.
     "accuracy": Preset(
         network=NetworkConfig(pool="slim"),
         training=replace(RECIPE, preset="accuracy"),
         images_seen=600_000,
     ),
-    # For some hundred to some thousand images, augmented each time. Patience is as long as the run: validation goes up
-    # and down for half of it, and a network that is still learning may read all of ten validation images by luck.
+    # For some hundred to some thousand images, augmented each time. Patience is as long as the run:
+    # validation goes up and down for half of it, and a network that is still learning may read all
+    # of ten validation images by luck.
     "few": Preset(
         network=NetworkConfig(pool="narrow"),
         training=replace(RECIPE, preset="few", patience=120, augment=True, weight_decay=0.2),
@@ -213,7 +214,9 @@ def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
 
 
 def decays(config: TrainConfig) -> bool:
-    """Tell whether the learning rate decays to zero at the last epoch, so that the number of epochs must be known."""
+    """Tell whether the learning rate decays to zero at the last epoch, so that the number of epochs
+    must be known.
+    """
     return config.schedule in ("onecycle", "cosine")
 
 
@@ -253,9 +256,10 @@ class TrainOptions(Options):
 class DrawOptions(Options):
     """The options of train --draw.
 
-    designs: what is drawn, as for generate; several take turns, and one that is named twice has two turns.
-    fonts: those of random designs if there is one, else of all. size: width and height of the network's input, in
-    pixels. images: the drawings of an epoch. workers: the processes that draw, which change nothing in the images.
+    designs: what is drawn, as for generate; several take turns, and one that is named twice has two
+    turns. fonts: those of random designs if there is one, else of all. size: width and height of
+    the network's input, in pixels. images: the drawings of an epoch. workers: the processes that
+    draw, which change nothing in the images.
     """
 
     designs: tuple[str, ...] = option(
@@ -303,7 +307,7 @@ class DrawOptions(Options):
         return "epoch" if self.repeat == 1 else f"{self.repeat:,} epochs"
 
     def given(self) -> dict[str, object]:
-        """Return the options that do not have their defaults, and the designs, as they are given."""
+        """Return the options that do not have their defaults, and the designs, as given."""
         given = {"designs": self.designs, **given_options(self)}
         if self.size is not None:
             given["size"] = "x".join(map(str, self.size))

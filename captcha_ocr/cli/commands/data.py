@@ -99,7 +99,8 @@ _LABEL_OPTIONS = (*_LABEL_FIELDS, "labels", "corrections")
 @takes(WorkOptions, section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
 def generate(given: Given) -> None:
-    """Draw labelled captchas: with the look of the captcha package, or of any design (docs/designs.md).
+    """Draw labelled captchas: with the look of the captcha package, or of any design
+    (docs/designs.md).
 
     Example: captcha-ocr generate --count 1000 --design random --charset digits --length 6
     """
@@ -152,7 +153,9 @@ def _drawing_options(given: Given) -> DrawingOptions:
 
 
 def _preparation_after(images: Path, *words: str) -> str:
-    """Return the command that prepares the images in a folder, and leaves shards that are there as they are."""
+    """Return the command that prepares the images in a folder, and leaves shards that are there as
+    they are.
+    """
     from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
     from captcha_ocr.system.files import find_unused
 
@@ -202,8 +205,9 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 def prepare(images: Path, given: Given) -> None:
     """Turn a folder of labelled images into tensor shards.
 
-    Labels come from labels.csv, from text files beside the images, or from the names of the files (TEXT.png,
-    TEXT_anything.png) or folders. --label-pattern takes its group `text`, else its first group, else the whole match.
+    Labels come from labels.csv, from text files beside the images, or from the names of the files
+    (TEXT.png, TEXT_anything.png) or folders. --label-pattern takes its group `text`, else its first
+    group, else the whole match.
 
     Example: captcha-ocr prepare my-captchas --label-pattern '_(.+)\\.png$'
     """
@@ -221,7 +225,7 @@ def prepare(images: Path, given: Given) -> None:
         else:
             all_folds = folds_of.prepare_folds(images, options.out, options.folds, config, how)
             first = all_folds[0]
-            # Every fold leaves out the same files, but only a fold that was made now lists all of them.
+            # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)
     for name, words in _rows_of_preparation(prepared):
         if words:
@@ -239,7 +243,9 @@ def _preparation_options(given: Given, progress: Any) -> "PrepareOptions":
 
 
 def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
-    """Return what prepare says of the images beside its result, as name and text; a text may be empty."""
+    """Return what prepare says of the images beside its result, as name and text; a text may be
+    empty.
+    """
     from captcha_ocr.diagnostics.inspection import advice_on_tables
     from captcha_ocr.system.console import count_kinds, in_groups
 
@@ -277,9 +283,10 @@ def _report_shards(
     splits = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     if folds:
         splits = f"{folds} folds, in the first {splits}"
+    characters = f"the {len(charset)} characters {shorten(charset.characters)}"
     text = (
         f"{out}: {splits}; {manifest.left_out:,} left out; {manifest.size}\n"
-        f"texts of {manifest.lengths} of the {len(charset)} characters {shorten(charset.characters)}"
+        f"texts of {manifest.lengths} of {characters}"
     )
     if case:
         text += f", both cases read as {case} case"
@@ -303,8 +310,8 @@ def _report_shards(
 def inspect_images(folder: Path, given: Given) -> None:
     """Summarise a folder of images, with or without labels, and give advice for training on it.
 
-    With --model, also list the images that the model reads differently from their labels, the most confident first:
-    these labels are often wrong.
+    With --model, also list the images that the model reads differently from their labels, the most
+    confident first: these labels are often wrong.
 
     Example: captcha-ocr inspect my-captchas --model runs/default
     """
@@ -347,7 +354,9 @@ def inspect_images(folder: Path, given: Given) -> None:
 def _command_after_inspection(
     found: "Inspection", model_folder: Path | None, config: PrepareConfig
 ) -> str | None:
-    """Return the command that drafts labels, writes a table to correct them in, or prepares the images."""
+    """Return the command that drafts labels, writes a table to correct them in, or prepares the
+    images.
+    """
     from captcha_ocr.data.labels import LABELS_FILE
     from captcha_ocr.system.files import find_unused
 
@@ -374,7 +383,9 @@ def _command_after_inspection(
 def _list_wrong(
     recognizer: "Recognizer", found: "Inspection", out: Path, quiet: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Draw the images that a model reads differently from their labels; return them as JSON types and as lines."""
+    """Draw the images that a model reads differently from their labels; return them as JSON types
+    and as lines.
+    """
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
     from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
     from captcha_ocr.system.console import ProgressBar

@@ -87,8 +87,8 @@ class _ExportOptions(Options):
 def evaluate(paths: tuple[str, ...], given: Given) -> None:
     """Read captchas from files, folders, globs, or - for one image on standard input.
 
-    Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a terminal;
-    elsewhere it reads paths from standard input, one a line.
+    Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a
+    terminal; elsewhere it reads paths from standard input, one a line.
 
     Example: captcha-ocr eval data/samples --json
     """
@@ -170,7 +170,9 @@ def _memory_errors(folder: Path, options: ReadingOptions) -> Iterator[None]:
 
 
 def _lines_of_stdin() -> Iterator[str]:
-    """Yield the paths on standard input, one a line, in the encoding of the terminal or of a byte-order mark."""
+    """Yield the paths on standard input, one a line, in the encoding of the terminal or of a
+    byte-order mark.
+    """
     from captcha_ocr.data.label_sources.tables import detect_encoding
 
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
@@ -188,7 +190,8 @@ def _lines_of_stdin() -> Iterator[str]:
 
 
 def _expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
-    """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists is no glob.
+    """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists
+    is no glob.
 
     What a folder holds is printed to stderr unless `quiet` is set.
     """
@@ -220,7 +223,9 @@ def _expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
 def _with_progress(
     results: Iterator[Result], sources: Iterable[str], quiet: bool
 ) -> Iterator[Result]:
-    """Yield results, and show on a terminal how many of the sources are read if that number is known."""
+    """Yield results, and show on a terminal how many of the sources are read if that number is
+    known.
+    """
     if quiet or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
         yield from results
         return
@@ -235,19 +240,23 @@ def _with_progress(
 def _read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
     """Yield each path with its reading; `-` is the image on standard input."""
     names, sources = tee(paths)
-    contents = (_read_stdin(recognizer) if path == "-" else path for path in sources)
+    contents = (_open_source(path, recognizer.max_bytes) for path in sources)
     yield from zip(names, recognizer.read_all(contents), strict=True)
 
 
-def _read_stdin(recognizer: "Recognizer") -> bytes:
+def _open_source(path: str, max_bytes: int) -> str | bytes:
+    if path != "-":
+        return path
     if sys.stdin is None:
         return b""
     # Standard input may be endless, and base64 is a third longer than its image.
-    return sys.stdin.buffer.read(2 * recognizer.max_bytes)
+    return sys.stdin.buffer.read(2 * max_bytes)
 
 
 def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> int:
-    """Ask for one path after another until the end of input, and continue after every error. Returns 0."""
+    """Ask for one path after another until the end of input, and continue after every error.
+    Returns 0.
+    """
     while True:
         try:
             path = input("image path (Ctrl-D ends): ").strip()
@@ -273,8 +282,10 @@ def _score_files(
     from captcha_ocr.system.console import in_groups
 
     sources = list(_expand(paths, quiet)) if paths else []
-    folders = [path if path.is_dir() else path.parent for path in map(Path, (*paths, *sources))]
-    folder, rows, problems = labels_to_score(labels_file, [labels_file.parent, *folders])
+    folders = [labels_file.parent]
+    for source in map(Path, (*paths, *sources)):
+        folders += [source] if source.is_dir() else [source.parent]
+    folder, rows, problems = labels_to_score(labels_file, folders)
     sources = sources or [str(folder / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(folder, rows)
@@ -318,8 +329,8 @@ def _score_files(
 def export(images: Path, given: Given) -> None:
     """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
-    Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file only
-    if all texts are the same.
+    Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file
+    only if all texts are the same.
 
     Example: captcha-ocr export my-captchas --model runs/default
     """

@@ -94,8 +94,8 @@ def _takes_preset_options(command: Function) -> Function:
     section=_DRAWING,
 )
 def train(given: Given) -> None:
-    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test set
-    at the end.
+    """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test
+    set at the end.
 
     If the run in --out is unfinished, continue it.
 
@@ -171,7 +171,9 @@ def _word_score(test: Mapping[str, Any] | None) -> str:
 def choose_config(
     data: Sequence[Path] | DrawOptions, init: Path | None, options: Mapping[str, Any]
 ) -> TrainConfig:
-    """Return the training options: those given, else those of the preset; the number of images may select it."""
+    """Return the training options: those given, else those of the preset; the number of images may
+    select it.
+    """
     from captcha_ocr.data.shards import read_dataset
 
     preset = options.get("preset")

@@ -54,10 +54,12 @@ def serve(given: Given) -> None:
 @takes(ReadingOptions, "model_folder", shown="as for eval")
 @takes(LabelOptions)
 def label(folder: Path, given: Given) -> None:
-    """Label the images of a FOLDER in the browser, with the guesses of a model that learns meanwhile.
+    """Label the images of a FOLDER in the browser, with the guesses of a model that learns
+    meanwhile.
 
-    Every label is in FOLDER/labels.csv before the next image comes. Ctrl-C ends it; the same command
-    goes on. With --blind the answers are scored against the labels that the folder has, at the end.
+    Every label is in FOLDER/labels.csv before the next image comes. Ctrl-C ends it; the same
+    command goes on. With --blind the answers are scored against the labels that the folder has, at
+    the end.
 
     Example: captcha-ocr label my-captchas
     """
