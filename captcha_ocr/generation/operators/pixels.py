@@ -11,7 +11,11 @@ from PIL import Image, ImageFilter
 from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operator
 from captcha_ocr.generation.operators.values import Flag, Number, Word
 
-Resampling = Image.Resampling
+_RESAMPLING = {
+    "area": Image.Resampling.BOX,
+    "smooth": Image.Resampling.BILINEAR,
+    "nearest": Image.Resampling.NEAREST,
+}
 _EDGES = ImageFilter.Kernel((3, 3), [-1, 0, -1, 0, 4, 0, -1, 0, -1], scale=1, offset=127)
 _MAX_BOX_SIGMA = 1.5  # pixels
 # A normal distribution in 256 numbers, each as likely as the others: to choose some is quicker than
@@ -22,9 +26,9 @@ _NORMAL = np.array([NormalDist().inv_cdf((number + 0.5) / 256) for number in ran
 @operator("pixels", sigma=Number(0, 100, (2, 28), "of 255"), colored=Flag(False))
 def grain(pixels: Pixels, rng: random.Random, sigma: float, colored: bool) -> Pixels:
     """Add Gaussian noise, the same to all channels unless colored."""
-    each = 1 if colored else 3  # channels with the same noise
-    levels = np.rint(_NORMAL * sigma).astype(np.int16)
-    noise = levels.take(np.frombuffer(rng.randbytes(pixels.size // each), np.uint8)).repeat(each)
+    channels = 1 if colored else 3  # that have the same noise
+    draws = np.frombuffer(rng.randbytes(pixels.size // channels), np.uint8)
+    noise = np.rint(_NORMAL * sigma).astype(np.int16).take(draws).repeat(channels)
     noisy: Pixels = np.clip(pixels + noise.reshape(pixels.shape), 0, 255).astype(np.uint8)
     return noisy
 
@@ -32,21 +36,18 @@ def grain(pixels: Pixels, rng: random.Random, sigma: float, colored: bool) -> Pi
 @operator("pixels", share=Number(0, 0.5, (0.005, 0.05)))
 def salt_and_pepper(pixels: Pixels, rng: random.Random, share: float) -> Pixels:
     """Make a share of the pixels black or white."""
-    noise = np.random.default_rng(rng.getrandbits(64)).random(pixels.shape[:2], np.float32)[
-        ..., None
-    ]
-    return np.where(
-        noise < share / 2, np.uint8(0), np.where(noise > 1 - share / 2, np.uint8(255), pixels)
-    )
+    source = np.random.default_rng(rng.getrandbits(64))
+    noise = source.random(pixels.shape[:2], np.float32)[..., None]
+    salted = np.where(noise > 1 - share / 2, np.uint8(255), pixels)
+    return np.where(noise < share / 2, np.uint8(0), salted)
 
 
 @operator("pixels", sigma=Number(0, 20, (0.4, 1.2), "pixels"))
 def blur(pixels: Pixels, rng: random.Random, sigma: float) -> Pixels:
     """Blur the image by a Gaussian."""
     kernel: ImageFilter.Filter = ImageFilter.GaussianBlur(sigma)
-    if (
-        sigma < _MAX_BOX_SIGMA
-    ):  # one box of the same variance hardly differs, and takes a third of the time
+    # One box of the same variance hardly differs, and takes a third of the time.
+    if sigma < _MAX_BOX_SIGMA:
         kernel = ImageFilter.BoxBlur((math.sqrt(12 * sigma**2 + 1) - 1) / 2)
     return np.asarray(Image.fromarray(pixels).filter(kernel))
 
@@ -80,9 +81,8 @@ def sharpen(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
 @operator("pixels", amount=Number(0, 1, (0.3, 0.8)))
 def edges(pixels: Pixels, rng: random.Random, amount: float) -> Pixels:
     """Mix the image with its edges, drawn on grey."""
-    wider = Image.fromarray(
-        np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge")
-    )  # a filter leaves the border as it is
+    # A filter leaves the border as it is.
+    wider = Image.fromarray(np.pad(pixels, ((1, 1), (1, 1), (0, 0)), "edge"))
     only = wider.filter(_EDGES).crop((1, 1, wider.width - 1, wider.height - 1))
     return np.asarray(Image.blend(Image.fromarray(pixels), only, amount))
 
@@ -97,14 +97,8 @@ def downscale(pixels: Pixels, rng: random.Random, factor: float, down: str, up: 
     """Lose resolution: shrink the image by a factor and enlarge it again."""
     height, width, _ = pixels.shape
     small = max(1, round(width * factor)), max(1, round(height * factor))
-    shrunk = Image.fromarray(pixels).resize(
-        small, {"area": Resampling.BOX, "nearest": Resampling.NEAREST}[down]
-    )
-    return np.asarray(
-        shrunk.resize(
-            (width, height), {"smooth": Resampling.BILINEAR, "nearest": Resampling.NEAREST}[up]
-        )
-    )
+    shrunk = Image.fromarray(pixels).resize(small, _RESAMPLING[down])
+    return np.asarray(shrunk.resize((width, height), _RESAMPLING[up]))
 
 
 @operator("pixels", quality=Number(1, 100, (25, 95), whole=True))
@@ -120,12 +114,10 @@ def jpeg(pixels: Pixels, rng: random.Random, quality: int) -> Pixels:
 def palette(pixels: Pixels, rng: random.Random, colors: int, dither: bool) -> Pixels:
     """Reduce the image to so many colours, as a GIF has."""
     image = Image.fromarray(pixels)
-    if not dither:
-        return np.asarray(image.quantize(colors, Image.Quantize.FASTOCTREE).convert("RGB"))
-    steps = image.quantize(colors, Image.Quantize.FASTOCTREE)
-    return np.asarray(
-        image.quantize(palette=steps, dither=Image.Dither.FLOYDSTEINBERG).convert("RGB")
-    )
+    reduced = image.quantize(colors, Image.Quantize.FASTOCTREE)
+    if dither:
+        reduced = image.quantize(palette=reduced, dither=Image.Dither.FLOYDSTEINBERG)
+    return np.asarray(reduced.convert("RGB"))
 
 
 @operator("pixels", gamma=Number(0.2, 5, (0.7, 1.4)), contrast=Number(0.1, 3, (0.7, 1.1)))

@@ -34,19 +34,10 @@ def sine(area: Area, rng: random.Random, x: float, y: float, wavelength: float) 
 def elastic(area: Area, rng: random.Random, sigma: float, rows: int) -> _Shifts:
     """Move the knots of a grid of some rows at random, and the pixels between them smoothly."""
     columns = max(2, round(rows * area.width / area.height))
-    knots = (
-        np.random.default_rng(rng.getrandbits(64)).standard_normal(
-            (2, rows + 1, columns + 1), np.float32
-        )
-        * sigma
-    )
-    size = (area.width, area.height)
-    return np.stack(
-        [
-            np.asarray(Image.fromarray(plane).resize(size, Image.Resampling.BICUBIC))
-            for plane in knots
-        ]
-    )
+    noise, size = np.random.default_rng(rng.getrandbits(64)), (area.width, area.height)
+    knots = noise.standard_normal((2, rows + 1, columns + 1), np.float32) * sigma
+    planes = [Image.fromarray(plane).resize(size, Image.Resampling.BICUBIC) for plane in knots]
+    return np.stack([*map(np.asarray, planes)])
 
 
 @operator("warp", strength=Number(-1, 1, (-0.35, 0.35)))
