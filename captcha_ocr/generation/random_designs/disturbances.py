@@ -12,12 +12,10 @@ from captcha_ocr.generation.random_designs.draft import Chance, DesignDraft, Doc
 def add_background(draft: DesignDraft) -> None:
     """Add a background, and patterns behind the text."""
     rng = draft.rng
-    ground = draft.canvas["color"]
-    low, high = (
-        ground["luminance"] if isinstance(ground["luminance"], list) else [ground["luminance"]] * 2
-    )
+    ground = draft.canvas["color"]["luminance"]
+    low, high = ground if isinstance(ground, list) else (ground, ground)
 
-    def near(reach: int) -> Document:
+    def draw_near(reach: int) -> Document:
         closer = min(reach, draft.reach)
         darker = closer if draft.toward == -1 else reach
         lighter = closer if draft.toward == 1 else reach
@@ -30,15 +28,15 @@ def add_background(draft: DesignDraft) -> None:
     if kind == "blobs":
         draft.add(
             "blobs",
-            color=near(50),
+            color=draw_near(50),
             contrast=draft.number(0.4, 3),
             cells=rng.randint(1, 8),
             behind=True,
         )
     elif kind == "gradient":
-        draft.add("gradient", color=near(60), behind=True)
+        draft.add("gradient", color=draw_near(60), behind=True)
     elif kind == "tiles":
-        draft.add("tiles", color=near(40), behind=True)
+        draft.add("tiles", color=draw_near(40), behind=True)
     draft.add_some(_PATTERNS)
 
 
@@ -126,20 +124,20 @@ def add_under(draft: DesignDraft) -> None:
     if draft.text["color_per_glyph"] and draft.chance(0.3):
         look = {"color": "text", "per_glyph": True}
     shift: Document = {"x": rng.choice((-3, -2, -1, 1, 2, 3)), "y": rng.choice((-2, -1, 1, 2))}
-    kind = rng.random()
-    if kind < 0.08:
+    point = rng.random()
+    if point < 0.08:
         draft.add(
             "shadow", **shift, blur=rng.choice((0, 0, 1, 2)), opacity=draft.number(0.3, 0.8), **look
         )
-    elif kind < 0.11:
+    elif point < 0.11:
         draft.add("extrusion", **shift, **look)
-    elif kind < 0.13:
+    elif point < 0.13:
         draft.add("glow", opacity=draft.number(0.4, 0.9), **look)
-    elif kind < 0.16:
+    elif point < 0.16:
         draft.add("halo", width=draft.number(1, 2), **look)
-    elif kind < 0.18 and look["color"] != "text":
+    elif point < 0.18 and look["color"] != "text":
         draft.add("plate", margin=rng.randint(1, 5), **look, per_glyph=draft.chance(0.7))
-    elif kind < 0.24:
+    elif point < 0.24:
         draft.add("strokes", count=draft.whole_part(1, 3), **look)
 
 
@@ -188,19 +186,17 @@ def add_marks(draft: DesignDraft) -> None:
             fields["beads"] = draft.number(3, 8)
         draft.add("lines", count=count, **fields, **mark_fields(draft, behind=0.3, items=True))
     if draft.disturbs(0.12):
-        ring = 0 if draft.chance(0.6) else 1
         draft.add(
             "discs",
+            ring=0 if draft.chance(0.6) else 1,
             count=draft.whole_part(4, 30),
             radius=draft.part(1, 5),
-            ring=ring,
-            **mark_fields(draft, 0.3, items=True),
+            **mark_fields(draft, behind=0.3, items=True),
         )
     if draft.disturbs(0.36):
-        share = draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05)
         draft.add(
             "dots",
-            share=share,
+            share=draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05),
             size=rng.choice((1, 1, 1, 2, 2, 3)),
             **mark_fields(draft, behind=0.4, items=True),
         )
@@ -262,8 +258,9 @@ def add_camera(draft: DesignDraft) -> None:
     elif draft.chance(0.05):
         draft.add("sharpen", amount=draft.number(0.3, 1.5))
     if draft.chance(0.05):
-        width, light = draft.rng.randint(1, 4), draft.whole_part(0, 255)
-        draft.add("border", width=width, color={"luminance": light})
+        draft.add(
+            "border", width=draft.rng.randint(1, 4), color={"luminance": draft.whole_part(0, 255)}
+        )
     if draft.disturbs(0.25):
         draft.add("jpeg", quality=draft.whole_part(25, 95))
     elif draft.chance(0.05):

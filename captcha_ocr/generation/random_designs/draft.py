@@ -29,6 +29,8 @@ class DesignDraft:
         self.text: Document = {}
         self.fonts: Document = {}
         self.operators: list[Document] = []
+        # By how much a background may come closer to the colour of the text, and whether that is
+        # darker (-1) or lighter (1).
         self.reach, self.toward = 0, 0
         self.hollow = False  # glyphs of the colour of the canvas, which what lies under them shows
         # Of little contrast, or on a background of many colours, nobody reads inverted letters.

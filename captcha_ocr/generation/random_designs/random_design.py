@@ -181,11 +181,9 @@ def _add_colors(draft: DesignDraft) -> None:
     if polarity == "hue":
         hue, light = rng.randrange(360), rng.randint(90, 170)
         draft.canvas["color"] = {"hue": hue, "saturation": 0.8, "luminance": light}
-        text["color"] = {
-            "hue": (hue + rng.randint(120, 240)) % 360,
-            "saturation": 0.9,
-            "luminance": light,
-        }
+        other_hue = (hue + rng.randint(120, 240)) % 360
+        text["color"] = {"hue": other_hue, "saturation": 0.9, "luminance": light}
+        draft.reach = 15
     else:
         ground = {
             "dark": rng.randint(190, 255),
@@ -195,9 +193,7 @@ def _add_colors(draft: DesignDraft) -> None:
         sign = -1 if polarity == "dark" or (polarity == "middle" and draft.chance(0.5)) else 1
         draft.canvas["color"] = _color_near(draft, ground, 0.35)
         text["color"] = _color_near(draft, min(255, max(0, ground + sign * gap)), 0.9)
-    # A background may come closer to the colour of the text by so much.
-    draft.reach = 15 if polarity == "hue" else gap // 4
-    draft.toward = 0 if polarity == "hue" else sign
+        draft.reach, draft.toward = gap // 4, sign
     draft.may_invert = polarity in ("dark", "light") and gap > 100
     draft.hollow = polarity != "hue" and gap > 70 and draft.chance(0.06)
     if draft.hollow:
