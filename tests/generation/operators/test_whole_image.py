@@ -5,23 +5,31 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from captcha_ocr.generation.operators.pixels import (
+from captcha_ocr.generation.operators.registry import Area
+from captcha_ocr.generation.operators.whole_image import (
     blur,
     downscale,
     edges,
+    elastic,
     grain,
     inversion,
     jpeg,
+    lens,
     palette,
+    ripple,
     salt_and_pepper,
     sharpen,
+    sine,
     smooth,
+    swirl,
     tint,
     tone,
+    turn,
 )
-from captcha_ocr.generation.operators.registry import Area
+from captcha_ocr.generation.rendering.renderer import find_sources, warp, warp_nearest
 
 LARGE = Area(200, 300, 5, "")
+AREA = Area(61, 121, 4, "")
 
 
 @pytest.fixture
@@ -40,12 +48,12 @@ def roughness(image):
     return np.abs(np.diff(image.astype(int), axis=1)).mean()
 
 
-@pytest.mark.parametrize("colored", [False, True])
-def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng, colored):
-    noise = grain(grey(128), rng, sigma=10, colored=colored).astype(float) - 128
-    assert noise.std() == pytest.approx(10, abs=0.3)
-    assert abs(noise.mean()) < 1
-    assert (noise[..., 0] == noise[..., 1]).all() != colored
+def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng):
+    for colored in (False, True):
+        noise = grain(grey(128), rng, sigma=10, colored=colored).astype(float) - 128
+        assert noise.std() == pytest.approx(10, abs=0.3)
+        assert abs(noise.mean()) < 1
+        assert (noise[..., 0] == noise[..., 1]).all() != colored
 
 
 def test_salt_and_pepper_make_their_share_black_or_white(rng):
@@ -141,3 +149,79 @@ def test_an_inversion_marks_a_part_and_not_all_and_a_band_has_its_size():
     band = inversion(LARGE, random.Random(1), region="band", size=30)
     assert 15 <= np.count_nonzero(band[:, 0]) <= 30
     assert (band == band[:, :1]).all()
+
+
+def warped(pixels, shifts):
+    return warp(pixels, find_sources(shifts)).astype(int)
+
+
+def test_a_sine_moves_rows_by_up_to_x_and_columns_by_up_to_y(rng):
+    down, across = sine(AREA, rng, x=3, y=2, wavelength=40)
+    assert (across == across[:, :1]).all()
+    assert (down == down[:1]).all()
+    assert 2.9 < np.abs(across).max() <= 3
+    assert 1.9 < np.abs(down).max() <= 2
+    assert np.allclose(down[0, 40:], down[0, :-40], atol=1e-4)
+    assert not sine(AREA, rng, x=0, y=0, wavelength=40).any()
+
+
+def test_elastic_is_smooth_and_as_strong_as_its_sigma(rng):
+    shifts = np.stack([elastic(AREA, rng, sigma=2, rows=4) for _ in range(30)])
+    assert 1 < shifts.std() < 2
+    assert np.abs(np.diff(shifts, axis=-1)).max() < 1.5
+    assert not elastic(AREA, rng, sigma=0, rows=4).any()
+
+
+def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
+    square = np.zeros((61, 121, 3), np.uint8)
+    square[26:35, 56:65] = 255
+    lenses = [lens(AREA, rng, strength=strength) for strength in (-0.3, 0, 0.3)]
+    shrunk, same, enlarged = (warped(square, shifts).sum() / 765 for shifts in lenses)
+    assert same == pytest.approx(81)
+    assert shrunk < 65
+    assert enlarged > 120
+    assert np.abs(lenses[0][:, [0, -1]]).max() < 0.1  # the border stays
+
+
+def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):
+    shifts = swirl(AREA, rng, angle=90)
+    for y, x, moved in ((30, 61, (-1, -1)), (31, 60, (-1, 1)), (30, 59, (1, 1))):
+        assert shifts[:, y, x] == pytest.approx(moved, abs=0.05)  # a quarter turn, clockwise
+    assert np.abs(shifts[:, :, 0]).max() < 0.05
+    assert not swirl(AREA, rng, angle=0).any()
+
+
+def test_a_ripple_moves_bands_of_rows_sideways(rng):
+    for rows in (1, 3, 20):
+        down, across = ripple(AREA, rng, x=2, rows=rows)
+        assert not down.any()
+        assert (across == across[:, :1]).all()
+        changes = np.flatnonzero(np.diff(across[:, 0])) + 1
+        assert changes.tolist() == [*range(rows, 61, rows)]
+        assert np.abs(across).max() <= 2
+
+
+def test_pixels_are_sampled_where_shifts_point_to():
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
+    still = np.zeros((2, 20, 30), np.float32)
+    down, right = np.array([[[1]], [[0]]], np.float32), np.array([[[0]], [[1]]], np.float32)
+    assert np.array_equal(warped(pixels, still)[:-1, :-1], pixels[:-1, :-1])
+    # The last row and column are 1/16 pixel off.
+    assert np.abs(warped(pixels, still) - pixels).max() <= 32
+    assert np.array_equal(warped(pixels, still + 5 * right)[:-1, :20], pixels[:-1, 5:25])
+    between = (pixels[:-1].astype(int) + pixels[1:]) / 2
+    assert np.abs(warped(pixels, still + down / 2)[:-1, :-1] - between[:, :-1]).max() <= 1
+    far = still + np.float32(1000)
+    assert np.abs(warped(pixels, far) - pixels[-1, -1]).max() <= 64
+    owners = pixels[..., 0]
+    assert np.array_equal(warp_nearest(owners, find_sources(still)), owners)
+    assert (warp_nearest(owners, find_sources(far)) == owners[-1, -1]).all()
+
+
+def test_a_turn_turns_the_whole_image_counterclockwise(rng):
+    pixels = np.zeros((61, 121, 3), np.uint8)
+    pixels[29:32, 75:106] = 255  # to the right of the middle
+    turned = warped(pixels, turn(AREA, rng, angle=90))[..., 0]
+    assert (turned[3:14, 60] == 255).all()  # above it
+    assert not turned[31:].any()
+    assert not turn(AREA, rng, angle=0).any()
