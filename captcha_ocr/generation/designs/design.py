@@ -142,9 +142,10 @@ class Texts:
             # As it stands in the image, such as `9-4=` or `12+3=?`.
             first, second = _draw_term(rng), _draw_term(rng)
             return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
-        lengths, symbols = self.lengths, self.symbols
-        length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
-        return "".join(rng.choice(symbols) for _ in range(length))
+        length = self.lengths.longest
+        if self.lengths.vary:
+            length = rng.randint(self.lengths.shortest, length)
+        return "".join(rng.choice(self.symbols) for _ in range(length))
 
 
 @dataclass(frozen=True)

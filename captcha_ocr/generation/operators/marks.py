@@ -71,9 +71,7 @@ class _Canvas:
 def lines(
     area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool
 ) -> Mask:
-    """Draw lines.
-
-    Straight anywhere, from side to side or from top to bottom, with a bend, or curved.
+    """Draw lines: straight anywhere, from side to side or from top to bottom, bent, or curved.
 
     beads: above 0 a line is a row of discs, so many pixels from one to the next.
     """
@@ -177,7 +175,7 @@ def dots(area: Area, rng: random.Random, share: float, size: int) -> Mask:
 
 @operator("mark", count=Number(1, 500, (20, 40), whole=True))
 def specks(area: Area, rng: random.Random, count: int) -> Mask:
-    """Draw specks of three pixels by two or three, like those of the captcha package."""
+    """Draw specks of eight pixels, like those of the captcha package."""
     wide, draw = area.width + 2 * _SPECK_REACH, rng.random
     rows, columns = area.height + 1, area.width + 1
     places = [int(draw() * rows) * wide + int(draw() * columns) for _ in range(count)]

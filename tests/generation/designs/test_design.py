@@ -139,6 +139,10 @@ def test_every_design_of_the_package_can_be_parsed():
         ({"text": {"charset": "A-Z"}}, "text.charset A-Z upper-alnum"),
         ({"text": {"charset": "A-Z2-9"}}, "text.charset A-Z upper-alnum"),
         ({"text": {"charset": "xa-f"}}, "text.charset a-f upper-alnum"),
+        ({"text": {"charset": "a b"}}, "text.charset space"),
+        ({"text": {"charset": "\ud800"}}, "text.charset"),
+        ({"text": {"length": "6-4"}}, "text.length 64"),
+        ({"canvas": {"width": "wide"}}, 'canvas.width "text" "wide"'),
         ({"number": "1"}, "number 10,000,000,000,000"),
         (
             {"operators": [{"kind": "blur", "glyph_probability": 1}]},

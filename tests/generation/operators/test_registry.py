@@ -29,8 +29,8 @@ def run(area, pixels, square):
     shapes = {"shape": (4,), "layout": (area.length,), "warp": (2, *size), "pixels": (*size, 3)}
     types = {"shape": "float64", "layout": "float64", "warp": "float32"}
 
-    def run_and_check(operator, values, seed=1):
-        rng = random.Random(seed)
+    def run_and_check(operator, values):
+        rng = random.Random(1)
         values = {name: kind.draw_default(rng) for name, kind in operator.fields.items()} | values
         own = {name: value for name, value in values.items() if name not in MARK_FIELDS}
         result = operator.function(*inputs.get(operator.stage, (area,)), rng, **own)
@@ -63,9 +63,8 @@ def test_both_ends_of_every_range_every_word_and_every_flag_give_a_result_of_the
 
 def test_the_same_random_state_gives_the_same_result(run):
     for operator in OPERATORS.values():
-        for seed in range(3):
-            first, second = (run(operator, {}, seed) for _ in range(2))
-            assert np.array_equal(first, second), operator.name
+        first, second = (run(operator, {}) for _ in range(2))
+        assert np.array_equal(first, second), operator.name
 
 
 def test_every_operator_has_a_module_and_the_fields_of_its_stage():

@@ -132,6 +132,7 @@ def test_a_colour_has_the_luminance_that_is_asked_for_and_the_hue_of_its_primary
         (COLOR, {"hue": 361}, "a.field.hue 360 degrees"),
         *((SHARE, {"one_of": value}, "one_of") for value in ([], 5, {}, "ab")),
         (SHARE, {"one_of": [1], "low": 0}, "one_of low"),
+        (SHARE, {"once": [0, 1], "low": 0}, "once alone low"),
         (SHARE, {"one_of": [1, 2]}, "0 to 1"),
         (SHARE, {"one_of": [{"one_of": [1]}]}, "one_of"),
     ],
