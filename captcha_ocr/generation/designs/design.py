@@ -15,15 +15,7 @@ from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
 from captcha_ocr.errors import UsageError, check, is_int
-from captcha_ocr.generation.operators import (
-    glyph_marks,
-    glyphs,
-    layout,
-    marks,
-    pixels,
-    under,
-    warps,
-)
+from captcha_ocr.generation.operators import glyphs, marks, under, whole_image
 from captcha_ocr.generation.operators.registry import OPERATORS, Operator
 from captcha_ocr.generation.operators.values import (
     Color,
@@ -41,15 +33,7 @@ from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import open_regular
 
-OPERATOR_MODULES = (
-    glyphs,
-    layout,
-    marks,
-    glyph_marks,
-    under,
-    warps,
-    pixels,
-)  # importing them fills OPERATORS
+OPERATOR_MODULES = (glyphs, marks, under, whole_image)  # importing them fills OPERATORS
 DESIGNS = files("captcha_ocr.generation.designs")
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
@@ -60,10 +44,12 @@ LONGEST_SUM = Lengths(4, 7)  # 1+2= to 12+34=?
 
 @dataclass(frozen=True)
 class CanvasSide(Number):
-    """A width or height in pixels, or the word `text`: as wide or high as the text."""
+    """A width or height in pixels, or the word `text`: as wide or high as the text.
+
+    What draws it returns 0 for that word.
+    """
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws a side in pixels; 0 means that of the text."""
         if isinstance(value, str) and value != "text":
             raise UsageError(
                 f"{field} must be a whole number of {self.limits}, a range or "
@@ -72,6 +58,7 @@ class CanvasSide(Number):
         return (lambda rng: 0) if value == "text" else super().parse_one(value, field)
 
 
+_PROBABILITY = Number(0, 1, 1)
 _GLYPH_STAGES = ("shape", "corners", "stroke")  # of operators that work on single glyphs
 _SIDE = (MIN_SIDE, MAX_SIDE)
 CANVAS: dict[str, Kind] = {
@@ -152,10 +139,13 @@ class Texts:
     def write(self, rng: random.Random) -> str:
         """Draw a text."""
         if self.arithmetic:
-            return _write_sum(rng)
-        lengths, symbols = self.lengths, self.symbols
-        length = rng.randint(lengths.shortest, lengths.longest) if lengths.vary else lengths.longest
-        return "".join(rng.choice(symbols) for _ in range(length))
+            # As it stands in the image, such as `9-4=` or `12+3=?`.
+            first, second = _draw_term(rng), _draw_term(rng)
+            return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
+        length = self.lengths.longest
+        if self.lengths.vary:
+            length = rng.randint(self.lengths.shortest, length)
+        return "".join(rng.choice(self.symbols) for _ in range(length))
 
 
 @dataclass(frozen=True)
@@ -180,21 +170,18 @@ class Design:
     @cached_property
     def has_once(self) -> bool:
         """Whether a value is drawn once for all glyphs of an image."""
-        draws = [*self.text.values()]
-        for step in self.steps:
-            draws += step.draws.values()
-        return any(isinstance(draw, Once) for draw in draws)
+        tables = [self.text, *(step.draws for step in self.steps)]
+        return any(isinstance(draw, Once) for draws in tables for draw in draws.values())
 
     def for_image(self, rng: random.Random) -> "Design":
         """Return the design with the values that are drawn once for an image."""
         if not self.has_once:
             return self
-        text, *draws = (
-            _fix_values(values, rng) for values in (self.text, *(step.draws for step in self.steps))
-        )
-        steps = [
-            replace(step, draws=values) for step, values in zip(self.steps, draws, strict=True)
-        ]
+        text = {name: fixed(draw, rng) for name, draw in self.text.items()}
+        steps = []
+        for step in self.steps:
+            draws = {name: fixed(draw, rng) for name, draw in step.draws.items()}
+            steps.append(replace(step, draws=draws))
         return replace(self, text=text, steps=steps)
 
     def with_fields(self, values: Mapping[str, Any]) -> "Design":
@@ -204,52 +191,33 @@ class Design:
         operator of this kind. UsageError for another place, and for a value that it cannot have.
         """
         document = deepcopy(self.document)
-        for section in SECTIONS:
-            document.setdefault(section, {})
+        tables = {section: document.setdefault(section, {}) for section in SECTIONS}
+        # From the last on, so that the first of a kind stays.
+        for fields in reversed(document.get("operators", [])):
+            tables[f"operators.{fields['kind']}"] = fields
         for place, value in values.items():
-            section, _, rest = place.partition(".")
-            kind, _, field = rest.rpartition(".")
-            parts = []
-            if section == "operators":
-                parts = [part for part in document.get("operators", []) if part["kind"] == kind]
-            elif section in SECTIONS and field and not kind:
-                parts = [document[section]]
+            table, _, field = place.rpartition(".")
             check(
-                bool(parts),
+                table in tables,
                 f"{place!r} is no field of {self.name}, such as text.spacing or"
                 " operators.lines.count",
             )
-            parts[0][field] = value
+            tables[table][field] = value
         return parse_design(document, self.name)
 
 
-def _fix_values(draws: Mapping[str, Draw], rng: random.Random) -> dict[str, Draw]:
-    return {name: fixed(draw, rng) for name, draw in draws.items()}
-
-
-def _write_sum(rng: random.Random) -> str:
-    """Draw an exercise in arithmetic as it stands in the image, such as `9-4=` or `12+3=?`."""
-    first, second = (rng.randint(0, 9 if rng.random() < 0.7 else 99) for _ in range(2))
-    return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
+def _draw_term(rng: random.Random) -> int:
+    return rng.randint(0, 9 if rng.random() < 0.7 else 99)
 
 
 def parse_design(document: Mapping[str, Any], name: str) -> Design:
     """Check a document; UsageError that begins with `name` and names the field."""
     _check_names(document, [*SECTIONS, "operators", "redraw_illegible", "number"], name, "section")
-    for section, names in SECTIONS.items():
-        check(
-            isinstance(document.get(section, {}), Mapping),
-            f"{name}: {section} must be a table: [{section}]",
-        )
-        _check_names(document.get(section, {}), names, f"{name}: [{section}]", "field")
-    canvas, text, fonts = (dict(document.get(section, {})) for section in SECTIONS)
-    arithmetic = text.get("arithmetic", False)
-    check(
-        isinstance(arithmetic, bool),
-        f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}",
-    )
-    for field in {"length", "charset", "often"} & text.keys():
-        check(not arithmetic, f"{name}: text.{field} cannot be used with text.arithmetic = true")
+    sections = {section: document.get(section, {}) for section in SECTIONS}
+    for section, fields in sections.items():
+        check(isinstance(fields, Mapping), f"{name}: {section} must be a table: [{section}]")
+        _check_names(fields, SECTIONS[section], f"{name}: [{section}]", "field")
+    canvas, text, fonts = sections.values()
     redraw = document.get("redraw_illegible", True)
     check(
         isinstance(redraw, bool),
@@ -260,9 +228,6 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
         is_int(number, 0, _MAX_NUMBER),
         f"{name}: number must be 0 to {_MAX_NUMBER:,}, not {show(number)}",
     )
-    charset = ARITHMETIC if arithmetic else _parse_charset(text.get("charset", "upper-alnum"), name)
-    often = _parse_often(text.get("often", ""), charset, name)
-    lengths = LONGEST_SUM if arithmetic else _parse_lengths(text.get("length", 4), name)
     return Design(
         name=name,
         document=dict(document),
@@ -270,7 +235,7 @@ def parse_design(document: Mapping[str, Any], name: str) -> Design:
         text=_parse_fields(TEXT, text, f"{name}: text"),
         fonts=_parse_fields(FONTS, fonts, f"{name}: fonts"),
         faces=parse_faces(fonts, name)[0],
-        texts=Texts(charset, often, lengths, arithmetic),
+        texts=_parse_texts(text, name),
         redraw_illegible=redraw,
         steps=_parse_steps(document.get("operators", []), name),
     )
@@ -300,26 +265,19 @@ def _parse_steps(operators: Any, name: str) -> list[Step]:
         check(isinstance(kind, str), f'{place} has no kind, such as kind = "lines"')
         _check_names([kind], list(OPERATORS), place, "kind")
         operator, place = OPERATORS[kind], f"{place} ({kind})"
-        if "glyph_probability" in fields and operator.stage not in _GLYPH_STAGES:
+        shares = {"probability": fields.get("probability", 1)}
+        if operator.stage in _GLYPH_STAGES:
+            shares["glyph_probability"] = fields.get("glyph_probability", 1)
+        elif "glyph_probability" in fields:
             raise UsageError(f"{place}.glyph_probability is for operators on single glyphs")
-        shares = [
-            "probability",
-            *(["glyph_probability"] if operator.stage in _GLYPH_STAGES else []),
-        ]
         _check_names(fields, ["kind", *shares, *operator.fields], place, "field")
-        given = [_parse_probability(fields.get(share, 1), f"{place}.{share}") for share in shares]
-        steps.append(Step(operator, _parse_fields(operator.fields, fields, place), *given))
+        for share, probability in shares.items():
+            if not _PROBABILITY.holds(probability):
+                raise UsageError(
+                    f"{place}.{share} must be a number of 0 to 1, not {show(probability)}"
+                )
+        steps.append(Step(operator, _parse_fields(operator.fields, fields, place), **shares))
     return steps
-
-
-def _parse_probability(probability: Any, place: str) -> float:
-    if (
-        isinstance(probability, (int, float))
-        and not isinstance(probability, bool)
-        and 0 <= probability <= 1
-    ):
-        return probability
-    raise UsageError(f"{place} must be a number of 0 to 1, not {show(probability)}")
 
 
 def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -328,18 +286,49 @@ def parse_faces(fonts: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], t
     The hash is empty where it does not matter.
     """
     faces = fonts.get("faces", [])
-    fine = isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces)
     check(
-        fine,
+        isinstance(faces, (list, tuple)) and all(isinstance(face, str) for face in faces),
         f'{name}: fonts.faces must be a list of names such as "DejaVuSans.ttf", not {show(faces)}',
     )
     digests = fonts.get("sha256", [""] * len(faces))
-    fine = isinstance(digests, (list, tuple)) and all(isinstance(digest, str) for digest in digests)
     check(
-        fine and len(digests) == len(faces),
+        isinstance(digests, (list, tuple))
+        and all(isinstance(digest, str) for digest in digests)
+        and len(digests) == len(faces),
         f"{name}: fonts.sha256 must list a text for each of fonts.faces",
     )
     return tuple(faces), tuple(digests)
+
+
+def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
+    arithmetic = text.get("arithmetic", False)
+    check(
+        isinstance(arithmetic, bool),
+        f"{name}: text.arithmetic must be true or false, not {show(arithmetic)}",
+    )
+    if arithmetic:
+        for field in ("length", "charset", "often"):
+            check(
+                field not in text,
+                f"{name}: text.{field} cannot be used with text.arithmetic = true",
+            )
+        return Texts(ARITHMETIC, "", LONGEST_SUM, arithmetic)
+    charset = _parse_charset(text.get("charset", "upper-alnum"), name)
+    often, length = text.get("often", ""), text.get("length", 4)
+    check(isinstance(often, str), f"{name}: text.often must be characters, not {show(often)}")
+    known = split_characters(charset)
+    unknown = "".join(symbol for symbol in split_characters(often) if symbol not in known)
+    check(not unknown, f"{name}: text.often has {show(unknown)}, which text.charset does not have")
+    check(
+        isinstance(length, str) or is_int(length, 0, 10**6),
+        f"{name}: text.length must be a number such as 4 or a string such as "
+        f'"4-6", not {show(length)}',
+    )
+    try:
+        lengths = Lengths.parse(str(length))
+    except UsageError as error:
+        raise UsageError(f"{name}: text.length: {error}") from None
+    return Texts(charset, often, lengths, arithmetic)
 
 
 def _parse_charset(charset: Any, name: str) -> str:
@@ -359,31 +348,6 @@ def _parse_charset(charset: Any, name: str) -> str:
         raise UsageError(f"{name}: text.charset: {error}") from None
     check(" " not in characters, f"{name}: text.charset has a space, which cannot be drawn")
     return characters
-
-
-def _parse_often(often: Any, charset: str, name: str) -> str:
-    if not isinstance(often, str):
-        raise UsageError(f"{name}: text.often must be characters, not {show(often)}")
-    unknown = [each for each in split_characters(often) if each not in split_characters(charset)]
-    check(
-        not unknown,
-        f"{name}: text.often has {show(''.join(unknown))}, which text.charset does not have",
-    )
-    return often
-
-
-def _parse_lengths(length: Any, name: str) -> Lengths:
-    """Check the number of characters: a number, or a string such as "4-6"."""
-    fine = isinstance(length, (int, str)) and not isinstance(length, bool)
-    check(
-        fine,
-        f"{name}: text.length must be a number such as 4 or a string such as "
-        f'"4-6", not {show(length)}',
-    )
-    try:
-        return Lengths.parse(str(length))
-    except UsageError as error:
-        raise UsageError(f"{name}: text.length: {error}") from None
 
 
 def _check_names(given: Any, known: Sequence[str], place: str, what: str) -> None:
@@ -414,9 +378,8 @@ def read_document(name: str) -> dict[str, Any]:
         raise UsageError(
             f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}"
         )
-    text = read_text(name)
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(_read_file(name))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from None
 
@@ -427,7 +390,7 @@ def read_saved(path: str) -> list[dict[str, Any]]:
     UsageError that names the file and the line.
     """
     documents = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(_read_file(path).splitlines(), 1):
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
@@ -438,14 +401,12 @@ def read_saved(path: str) -> list[dict[str, Any]]:
         )
         documents.append(document)
     check(bool(documents), f"{path} holds no design")
-    parse_design(
-        documents[0], f"{path}, line 1"
-    )  # the others when they are needed, since they may be many
+    # The others are parsed when they are needed, since they may be many.
+    parse_design(documents[0], f"{path}, line 1")
     return documents
 
 
-def read_text(path: str) -> str:
-    """Read a text file; UsageError if it cannot be read."""
+def _read_file(path: str) -> str:
     try:
         with open_regular(path) as stream:
             check(

@@ -1,15 +1,17 @@
-"""Operators on single glyphs: their geometry (shape, corners), and their strokes."""
+"""Operators on glyphs: their geometry (shape, corners), their strokes, and heights (layout)."""
 
 import math
 import random
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.generation.operators.registry import Mask, operator
 from captcha_ocr.generation.operators.values import Flag, Number, Word
 
 Matrix = tuple[float, float, float, float]
+_Heights = NDArray[np.float64]  # shifts of y in shares of the font size; positive is down
 
 
 @operator("shape", angle=Number(-180, 180, (-15, 15), "degrees"))
@@ -62,18 +64,10 @@ def corners(
     x1, x2 = int(rng.uniform(-x, x) * width), int(rng.uniform(-x, x) * width)
     y1, y2 = int(rng.uniform(-y, y) * height), int(rng.uniform(-y, y) * height)
     wide, high = width + abs(x1) + abs(x2), height + abs(y1) + abs(y2)
-    box = (
-        x1,
-        y1,
-        -x1,
-        high - y2,
-        wide + x2,
-        high + y2,
-        wide - x2,
-        -y1,
-    )  # from the top left, counterclockwise
+    # From the top left, counterclockwise.
+    quad = (x1, y1, -x1, high - y2, wide + x2, high + y2, wide - x2, -y1)
     method = Image.Resampling.NEAREST if sampling == "nearest" else Image.Resampling.BILINEAR
-    return image.resize((wide, high)).transform((width, height), Image.Transform.QUAD, box, method)
+    return image.resize((wide, high)).transform((width, height), Image.Transform.QUAD, quad, method)
 
 
 @operator("stroke", width=Number(0.5, 10, (1, 2), "pixels"))
@@ -91,7 +85,8 @@ def thin(mask: Mask, rng: random.Random, width: float) -> Mask:
 @operator("stroke", width=Number(0.5, 10, (1, 2), "pixels"))
 def outline(mask: Mask, rng: random.Random, width: float) -> Mask:
     """Draw the contour of each glyph alone, as a line of so many pixels."""
-    outer, inner = same_size(dilated(mask, width / 2), eroded(mask, width / 2))
+    outer = dilated(mask, width / 2)
+    inner = _pad(eroded(mask, width / 2), math.ceil(width / 2) - 1)  # which has a margin of 1
     return outer - np.minimum(outer, inner)
 
 
@@ -139,6 +134,35 @@ def threshold(mask: Mask, rng: random.Random, level: int) -> Mask:
     return (mask >= level) * np.uint8(255)
 
 
+@operator("layout", reach=Number(0, 1, (0, 0.2)))
+def jitter(length: int, rng: random.Random, reach: float) -> _Heights:
+    """Move each glyph up or down at random, by up to this share of the font size."""
+    return np.array([rng.uniform(-reach, reach) for _ in range(length)])
+
+
+@operator("layout", rise=Number(-1, 1, (-0.25, 0.25)))
+def slope(length: int, rng: random.Random, rise: float) -> _Heights:
+    """Let the line of text rise from its first glyph to its last."""
+    return rise * (0.5 - positions(length))
+
+
+@operator("layout", height=Number(-1, 1, (-0.25, 0.25)))
+def arch(length: int, rng: random.Random, height: float) -> _Heights:
+    """Bend the line of text to an arch; a negative height makes it hang."""
+    return height * (0.5 - np.sin(math.pi * positions(length)))
+
+
+@operator("layout", height=Number(0, 1, (0.1, 0.3)), period=Number(2, 16, (2, 6), "characters"))
+def wave(length: int, rng: random.Random, height: float, period: float) -> _Heights:
+    """Lay the line of text on a wave."""
+    return height / 2 * np.sin(2 * math.pi * (np.arange(length) / period + rng.random()))
+
+
+def positions(length: int) -> NDArray[np.float64]:
+    """Return where the glyphs of a text stand along it: 0 is the first and 1 the last."""
+    return np.linspace(0, 1, length) if length > 1 else np.array([0.5])
+
+
 def dilated(mask: Mask, radius: float) -> Mask:
     """Return a mask that is wider by a radius in pixels, with the margin that it needs."""
     padded = _pad(mask, math.ceil(radius))
@@ -152,12 +176,9 @@ def dilated(mask: Mask, radius: float) -> Mask:
 
 
 def eroded(mask: Mask, radius: float) -> Mask:
-    """Return a mask that is narrower by a radius in pixels on every side."""
-    margin = math.ceil(radius)
-    grown = dilated(255 - _pad(mask, 1), radius)[
-        margin:-margin, margin:-margin
-    ]  # the margin would become a frame
-    return 255 - grown
+    """Return a mask that is narrower by a radius in pixels on all sides, in a margin of a pixel."""
+    margin = math.ceil(radius)  # without it, since it would become a frame
+    return 255 - dilated(255 - _pad(mask, 1), radius)[margin:-margin, margin:-margin]
 
 
 def _widened(mask: Mask) -> Mask:
@@ -174,9 +195,3 @@ def _pad(mask: Mask, margin: int) -> Mask:
     padded = np.zeros((height + 2 * margin, width + 2 * margin), np.uint8)
     padded[margin : margin + height, margin : margin + width] = mask
     return padded
-
-
-def same_size(first: Mask, second: Mask) -> tuple[Mask, Mask]:
-    """Pad the smaller of two masks with one middle to the size of the larger."""
-    margin = (first.shape[0] - second.shape[0]) // 2
-    return (first, _pad(second, margin)) if margin >= 0 else (_pad(first, -margin), second)

@@ -1,22 +1,27 @@
-"""Operators that draw lines, patterns and shapes: masks that the renderer colours."""
+"""Operators that draw lines, shapes, patterns and letters: masks that the renderer colours."""
 
 import math
 import random
+import string
 from collections.abc import Sequence
-from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from captcha_ocr.generation.operators.registry import Area, Mask, operator
+from captcha_ocr.generation.operators.under import blurred
 from captcha_ocr.generation.operators.values import Color, Flag, Number, Word
+from captcha_ocr.generation.rendering.rasters import LADDER, raster
 
 _Point = tuple[float, float]
 PATHS = ("straight", "across", "upright", "bent", "bezier", "sine", "arc")
 _STEPS = 24  # segments of a curve
-_SPECK_REACH = 4  # pixels about its middle
+# The pixels (y, x) of a speck: Pillow draws them as a line two pixels long and three wide.
+_SPECK = np.array([(-2, 0), (-1, -1), (-1, 0), (-1, 1), (0, -2), (0, -1), (0, 0), (1, -1)])
+_SPECK_REACH = 2  # pixels about its middle
+_LETTERS = string.ascii_letters + string.digits
+_DRAWN_AT = LADDER[0]  # pixels: these glyphs are kept already
 
 
 class _Canvas:
@@ -29,30 +34,25 @@ class _Canvas:
 
     def line(self, points: Sequence[_Point], width: float) -> None:
         """Draw a line through points (x, y); width in pixels."""
-        scale = self.scale
-        xy = [(x * scale, y * scale) for x, y in points]
-        self.draw.line(
-            xy, fill=255, width=max(1, round(width * scale)), joint="curve" if width >= 3 else None
-        )
+        xy = [(x * self.scale, y * self.scale) for x, y in points]
+        joint = "curve" if width >= 3 else None
+        self.draw.line(xy, fill=255, width=max(1, round(width * self.scale)), joint=joint)
 
     def beads(self, points: Sequence[_Point], width: float, distance: float) -> None:
         """Draw discs along a line through points (x, y), so many pixels from one to the next."""
         x, y = np.array(points, float).T
         way = np.concatenate([[0], np.hypot(np.diff(x), np.diff(y)).cumsum()])
         places = np.arange(0, way[-1], distance)
-        for each in zip(
-            np.interp(places, way, x).tolist(), np.interp(places, way, y).tolist(), strict=True
-        ):
-            self.ellipse(*each, (width / 2, width / 2))
+        middles = np.stack([np.interp(places, way, x), np.interp(places, way, y)], axis=1)
+        for across, down in middles.tolist():
+            self.ellipse(across, down, (width / 2, width / 2))
 
     def ellipse(self, x: float, y: float, radius: _Point, width: float = 0) -> None:
         """Draw an ellipse about (x, y): filled, or a ring of so many pixels."""
         scale, (across, down) = self.scale, radius
         box = [(x - across) * scale, (y - down) * scale, (x + across) * scale, (y + down) * scale]
-        if width:
-            self.draw.ellipse(box, outline=255, width=max(1, round(width * scale)))
-        else:
-            self.draw.ellipse(box, fill=255)
+        fill = None if width else 255
+        self.draw.ellipse(box, fill, outline=255, width=max(1, round(width * scale)))
 
     @property
     def mask(self) -> Mask:
@@ -71,9 +71,7 @@ class _Canvas:
 def lines(
     area: Area, rng: random.Random, count: int, path: str, width: float, beads: float, smooth: bool
 ) -> Mask:
-    """Draw lines.
-
-    Straight anywhere, from side to side or from top to bottom, with a bend, or curved.
+    """Draw lines: straight anywhere, from side to side or from top to bottom, bent, or curved.
 
     beads: above 0 a line is a row of discs, so many pixels from one to the next.
     """
@@ -95,11 +93,9 @@ def path_points(area: Area, rng: random.Random, path: str) -> list[_Point]:
     if path == "upright":
         return [(rng.uniform(0, width), 0), (rng.uniform(0, width), height)]
     left, right = rng.uniform(-0.05, 0.2) * width, rng.uniform(0.8, 1.05) * width
-    if path == "bent":
-        bend = rng.uniform(0.2, 0.8) * width
-        return [(place, rng.uniform(0.1, 0.9) * height) for place in (left, bend, right)]
-    if path == "across":
-        return [(left, rng.uniform(0.1, 0.9) * height), (right, rng.uniform(0.1, 0.9) * height)]
+    if path in ("across", "bent"):
+        bends = [rng.uniform(0.2, 0.8) * width] if path == "bent" else []
+        return [(place, rng.uniform(0.1, 0.9) * height) for place in (left, *bends, right)]
     steps = np.linspace(0, 1, _STEPS + 1)
     if path == "bezier":
         y = np.array([rng.uniform(-0.1, 1.1) * height for _ in range(4)])
@@ -134,15 +130,15 @@ def arc(area: Area, rng: random.Random, count: int, width: float, end: float) ->
     def within(low: int, high: int) -> int:  # like rng.randint, in a third of the time
         return low + int(rng.random() * (high - low + 1))
 
-    image = Image.new("L", (width_px, height))
-    draw = ImageDraw.Draw(image)
+    canvas = _Canvas(area, smooth=False)
     for _ in range(count):
         left, right = within(0, width_px // 5), within(int(end * width_px), width_px)
         top = within(height // 5, height - height // 5)
         bottom = within(top, height - height // 5)
         angles = within(0, 20), within(160, 200)
-        draw.arc([left, top, right, bottom], *angles, fill=255, width=max(1, round(width)))
-    return np.asarray(image)
+        box = [left, top, right, bottom]
+        canvas.draw.arc(box, *angles, fill=255, width=max(1, round(width)))
+    return canvas.mask
 
 
 @operator(
@@ -172,37 +168,20 @@ def dots(area: Area, rng: random.Random, share: float, size: int) -> Mask:
     source = np.random.default_rng(rng.getrandbits(64))
     y, x = source.integers(0, area.height, count), source.integers(0, area.width, count)
     mask = np.zeros((area.height + size - 1, area.width + size - 1), np.uint8)
-    for down in range(size):
-        for across in range(size):
-            mask[y + down, x + across] = 255
+    for down, across in product(range(size), repeat=2):
+        mask[y + down, x + across] = 255
     return mask[: area.height, : area.width]
 
 
 @operator("mark", count=Number(1, 500, (20, 40), whole=True))
 def specks(area: Area, rng: random.Random, count: int) -> Mask:
-    """Draw specks of three pixels by two or three, like those of the captcha package."""
+    """Draw specks of eight pixels, like those of the captcha package."""
     wide, draw = area.width + 2 * _SPECK_REACH, rng.random
     rows, columns = area.height + 1, area.width + 1
     places = [int(draw() * rows) * wide + int(draw() * columns) for _ in range(count)]
-    down, across = speck()
     mask = np.zeros((area.height + 2 * _SPECK_REACH, wide), np.uint8)
-    mask.ravel()[
-        np.array(places)[:, None] + (down + _SPECK_REACH) * wide + across + _SPECK_REACH
-    ] = 255
+    mask.ravel()[np.array(places)[:, None] + (_SPECK + _SPECK_REACH) @ (wide, 1)] = 255
     return mask[_SPECK_REACH:-_SPECK_REACH, _SPECK_REACH:-_SPECK_REACH]
-
-
-@cache
-def speck() -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the pixels of a speck, which Pillow draws as a line two pixels long and three wide.
-
-    Shifts of y and x.
-    """
-    image = Image.new("L", (4 * _SPECK_REACH, 4 * _SPECK_REACH))
-    middle = 2 * _SPECK_REACH
-    ImageDraw.Draw(image).line(((middle, middle), (middle - 1, middle - 1)), fill=255, width=3)
-    rows, columns = np.nonzero(np.asarray(image))
-    return rows - middle, columns - middle
 
 
 @operator(
@@ -225,15 +204,9 @@ def grid(
     """Draw a grid, or parallel lines, through the whole image."""
     y, x = np.ogrid[: area.height, : area.width]
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    down, across = (
-        y * cosine - x * sine + rng.uniform(0, pitch),
-        x * cosine + y * sine + rng.uniform(0, pitch),
-    )
-    mask = np.zeros((area.height, area.width), bool)
-    if rows:
-        mask |= down % pitch < width
-    if columns:
-        mask |= across % pitch < width
+    down = y * cosine - x * sine + rng.uniform(0, pitch)
+    across = x * cosine + y * sine + rng.uniform(0, pitch)
+    mask = (rows & (down % pitch < width)) | (columns & (across % pitch < width))
     return mask.astype(np.uint8) * 255
 
 
@@ -245,17 +218,14 @@ def grid(
 )
 def rings(area: Area, rng: random.Random, shape: str, pitch: float, width: float) -> Mask:
     """Draw circles, ellipses or boxes within each other, about the middle of the image."""
-    canvas = _Canvas(area, False)
+    canvas = _Canvas(area, smooth=False)
+    draw_ring = canvas.draw.rectangle if shape == "box" else canvas.draw.ellipse
+    flatness = 1 if shape == "circle" else area.height / area.width
     x, y = area.width / 2, area.height / 2
     for number in range(1, int(max(x, y) * 1.4 / pitch) + 1):
-        across = down = number * pitch
-        if shape != "circle":
-            down *= area.height / area.width
-        if shape != "box":
-            canvas.ellipse(x, y, (across, down), width)
-        else:
-            box = [(x - across, y - down), (x + across, y + down)]
-            canvas.draw.rectangle(box, outline=255, width=max(1, round(width)))
+        across, down = number * pitch, number * pitch * flatness
+        box = [x - across, y - down, x + across, y + down]
+        draw_ring(box, outline=255, width=max(1, round(width)))
     return canvas.mask
 
 
@@ -325,13 +295,12 @@ def tiles(area: Area, rng: random.Random, count: int) -> list[Mask]:
 
     A count of 0 makes one for each character.
     """
-    borders = np.linspace(0, area.width, (count or area.length) + 1).astype(int)
-    masks = []
-    for left, right in pairwise(borders):
-        mask = np.zeros((area.height, area.width), np.uint8)
+    count = count or area.length
+    masks = np.zeros((count, area.height, area.width), np.uint8)
+    borders = np.linspace(0, area.width, count + 1).astype(int)
+    for mask, (left, right) in zip(masks, pairwise(borders), strict=True):
         mask[:, left:right] = 255
-        masks.append(mask)
-    return masks
+    return list(masks)
 
 
 @operator("mark", width=Number(1, 20, (1, 4), "pixels", whole=True))
@@ -340,3 +309,45 @@ def border(area: Area, rng: random.Random, width: int) -> Mask:
     mask = np.full((area.height, area.width), 255, np.uint8)
     mask[width:-width, width:-width] = 0
     return mask
+
+
+@operator(
+    "mark",
+    count=Number(1, 60, (4, 20), whole=True),
+    size=Number(4, 100, (8, 20), "pixels", whole=True),
+)
+def decoys(area: Area, rng: random.Random, count: int, size: int) -> Mask:
+    """Scatter small letters that are not part of the text."""
+    canvas = Image.new("L", (area.width, area.height))
+    for _ in range(count):
+        x, y = rng.randrange(area.width), rng.randrange(area.height)
+        _place_letter(canvas, area.font, size, x, y, rng)
+    return np.asarray(canvas)
+
+
+@operator("mark", sigma=Number(0, 20, (2, 5), "pixels"))
+def ghost(area: Area, rng: random.Random, sigma: float) -> Mask:
+    """Draw one large blurred letter that is not part of the text."""
+    canvas = Image.new("L", (area.width, area.height))
+    size, x = round(area.height * 1.2), rng.randrange(area.width)
+    _place_letter(canvas, area.font, size, x, area.height // 2, rng)
+    return blurred(np.asarray(canvas), sigma)
+
+
+@operator("mark", size=Number(5, 40, (6, 9), "pixels", whole=True))
+def small_print(area: Area, rng: random.Random, size: int) -> Mask:
+    """Write a line of small letters along the lower border."""
+    canvas, x = Image.new("L", (area.width, area.height)), size
+    while x < area.width - size:
+        if rng.random() < 0.85:  # the rest are blanks
+            _place_letter(canvas, area.font, size, x, area.height - size // 2 - 1, rng)
+        x += size * 2 // 3
+    return np.asarray(canvas)
+
+
+def _place_letter(
+    canvas: Image.Image, font: str, size: int, x: int, y: int, rng: random.Random
+) -> None:
+    mask = raster(font, _DRAWN_AT, rng.choice(_LETTERS), margin=1).image
+    width, height = (max(1, round(side * size / _DRAWN_AT)) for side in mask.size)
+    canvas.paste(255, (x - width // 2, y - height // 2), mask.resize((width, height)))

@@ -17,7 +17,7 @@ Stage = Literal[
 ]
 Mask = NDArray[np.uint8]  # coverage: 0 is nothing, 255 is covered
 Pixels = NDArray[np.uint8]  # (height, width, 3)
-Function = TypeVar("Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Area(NamedTuple):
@@ -33,18 +33,23 @@ class Area(NamedTuple):
 class Operator:
     """An operator. fields: the fields that a design may give it, with what each takes.
 
-    The function gets what its stage works on, a random generator, and a value for each of its
-    parameters:
+    The function gets what its stage works on, a random generator, and a value for each field of its
+    own. Three operators have seven parameters for this reason: a group of fields would be a second
+    name for what a design names already.
 
-    - shape: a rng alone; returns (a, b, c, d), which map a glyph's points (x, y) to (ax + by, cx +
-    dy). - corners: the image of a glyph, its coverage (mode L), and the size (width, height) of its
-    cell in the font; returns an image. - stroke: the mask of a glyph; returns a mask, which may be
-    larger by the same margin on both sides. - layout: the number of characters; returns (n,) shifts
-    of the glyphs downwards, in shares of the font size. - mark: an Area; returns a mask, or a list
-    of masks that may get different colours. - under: the mask of the text on its canvas; returns a
-    mask that is drawn under the text. - inversion: an Area; returns a mask of the pixels whose
-    colours are inverted. - warp: an Area; returns where each pixel comes from: shifts (2, height,
-    width), of y and of x. - pixels: the pixels; returns the pixels.
+    What each stage works on, and what it returns:
+
+    - shape: nothing; (a, b, c, d), which map a glyph's points (x, y) to (ax + by, cx + dy).
+    - corners: the image of a glyph, its coverage (mode L), and the size (width, height) of its cell
+      in the font; an image.
+    - stroke: the mask of a glyph; a mask, which may be larger by the same margin on all sides.
+    - layout: the number of characters; (n,) shifts of the glyphs downwards, in shares of the font
+      size.
+    - mark: an Area; a mask, or a list of masks that may get different colours.
+    - under: the mask of the text on its canvas; a mask that is drawn under the text.
+    - inversion: an Area; a mask of the pixels whose colours are inverted.
+    - warp: an Area; where each pixel comes from: shifts (2, height, width), of y and of x.
+    - pixels: the pixels; the pixels.
     """
 
     name: str
@@ -52,28 +57,27 @@ class Operator:
     function: Callable[..., Any]
     fields: dict[str, Kind]
 
-    @property
-    def summary(self) -> str:
-        """The first line of the function's docstring."""
-        return (self.function.__doc__ or "").splitlines()[0]
-
 
 OPERATORS: dict[str, Operator] = {}
-COLORED = {"color": Color("text"), "opacity": Number(0, 1, 1)}
+_COLORED = {"color": Color("text"), "opacity": Number(0, 1, 1)}
 COMMON: dict[Stage, dict[str, Kind]] = {
-    "mark": {**COLORED, "behind": Flag(False)},
-    "under": {**COLORED, "per_glyph": Flag(False)},
+    "mark": {**_COLORED, "behind": Flag(False)},
+    "under": {**_COLORED, "per_glyph": Flag(False)},
 }
 
 
-def operator(stage: Stage, **fields: Kind) -> Callable[[Function], Function]:
-    """Enter a function into the table of operators under its own name."""
+def operator(stage: Stage, **fields: Kind) -> Callable[[_Function], _Function]:
+    """Enter a function into the table of operators under its own name.
 
-    def enter(function: Function) -> Function:
-        name = function.__name__
+    fields: its own ones. To them come those that all operators of its stage have, and
+    `color_per_item` for marks of several items.
+    """
+
+    def enter(function: _Function) -> _Function:
         common = COMMON.get(stage, {})
         if stage == "mark" and {"count", "share"} & fields.keys():
             common = {**common, "color_per_item": Flag(False)}
+        name = function.__name__
         OPERATORS[name] = Operator(name, stage, function, {**common, **fields})
         return function
 

@@ -18,7 +18,7 @@ from captcha_ocr.errors import UsageError
 Draw = Callable[[random.Random], Any]
 RGB = tuple[int, int, int]
 
-LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
+_LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 _EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
 
 
@@ -29,7 +29,6 @@ class Once:
     draw: Draw
 
     def __call__(self, rng: random.Random) -> Any:
-        """Draw a value."""
         return self.draw(rng)
 
 
@@ -71,8 +70,7 @@ class Kind(ABC):
         if not (isinstance(value, dict) and "one_of" in value):
             return self.parse_one(value, field)
         options = value["one_of"]
-        fine = len(value) == 1 and isinstance(options, (list, tuple)) and len(options) > 0
-        if not fine:
+        if not (len(value) == 1 and isinstance(options, (list, tuple)) and options):
             raise UsageError(
                 f"{field}: one_of must be alone and list one value or more, not {show(value)}"
             )
@@ -84,7 +82,7 @@ class Kind(ABC):
 class Number(Kind):
     """A number, or a range [low, high] in which every number is as likely.
 
-    `whole` admits whole numbers alone.
+    `whole` admits whole numbers alone, and draws ints.
     """
 
     low: float
@@ -94,29 +92,25 @@ class Number(Kind):
     whole: bool = False
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws a float, or an int if `whole`."""
-        if isinstance(value, (list, tuple)):
-            fine = len(value) == 2 and all(map(self.holds, value)) and value[0] <= value[1]
-            if not fine:
-                numbers = f"{'whole numbers' if self.whole else 'numbers'} of {self.limits}"
-                raise UsageError(
-                    f"{field}: a range is [low, high], the lower number first, with {numbers},"
-                    f" not {show(value)}"
-                )
-            low, high = value
-            if self.whole:
-                return lambda rng: low + int(rng.random() * (high - low + 1))
-            return lambda rng: low + rng.random() * (high - low)
-        if not self.holds(value):
-            number = "a whole number" if self.whole else "a number"
-            others = (
-                ", {one_of = [...]}, or {once = ...} around it" if isinstance(value, dict) else ""
-            )
+        number = "whole number" if self.whole else "number"
+        if not isinstance(value, (list, tuple)):
+            if self.holds(value):
+                return lambda rng: value
+            forms = "[low, high]"
+            if isinstance(value, dict):
+                forms += ", {one_of = [...]}, or {once = ...} around it"
             raise UsageError(
-                f"{field} must be {number} of {self.limits} or a range [low, high]{others},"
-                f" not {show(value)}"
+                f"{field} must be a {number} of {self.limits} or a range {forms}, not {show(value)}"
             )
-        return lambda rng: value
+        if not (len(value) == 2 and all(map(self.holds, value)) and value[0] <= value[1]):
+            raise UsageError(
+                f"{field}: a range is [low, high], the lower number first, with {number}s of"
+                f" {self.limits}, not {show(value)}"
+            )
+        low, high = value
+        if self.whole:
+            return lambda rng: low + int(rng.random() * (high - low + 1))
+        return lambda rng: low + rng.random() * (high - low)
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value is a number within the limits."""
@@ -141,12 +135,10 @@ class Word(Kind):
     default: Any
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws a word."""
         if value not in self.words:
-            several = (
-                "; for several write {one_of = [...]}" if isinstance(value, (list, tuple)) else ""
-            )
-            raise UsageError(f"{field} must be {in_words(self.words)}, not {show(value)}{several}")
+            is_list = isinstance(value, (list, tuple))
+            hint = "; for several write {one_of = [...]}" if is_list else ""
+            raise UsageError(f"{field} must be {in_words(self.words)}, not {show(value)}{hint}")
         return lambda rng: value
 
 
@@ -157,7 +149,6 @@ class Flag(Kind):
     default: bool = False
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws a bool."""
         if not isinstance(value, bool):
             raise UsageError(f"{field} must be true or false, not {show(value)}")
         return lambda rng: value
@@ -167,37 +158,34 @@ class Flag(Kind):
 class Color(Kind):
     """A colour.
 
-    It is #rrggbb, that of text or canvas, or drawn by its channels or by its luminance.
-
-    words: those that it may be.
+    It is #rrggbb, that of text or canvas, or drawn by its channels or by its luminance. What draws
+    it returns (red, green, blue), or one of the words.
     """
 
     default: Any
     words: Sequence[str] = ("text", "canvas")
 
     def parse_one(self, value: Any, field: str) -> Draw:
-        """Return a function that draws (red, green, blue), or the word `text` or `canvas`."""
         if value in self.words:
             return lambda rng: value
         if isinstance(value, str) and re.fullmatch("#[0-9a-fA-F]{6}", value):
             rgb = tuple(bytes.fromhex(value[1:]))
             return lambda rng: rgb
         if isinstance(value, dict) and value:
-            for channels in ({"red": _BYTE, "green": _BYTE, "blue": _BYTE}, _HUE_FIELDS):
-                if value.keys() <= channels.keys():
+            for kinds, mix in ((_CHANNELS, lambda *rgb: rgb), (_HUE_FIELDS, color_of_luminance)):
+                if value.keys() <= kinds.keys():
                     draws = [
-                        kind.parse_choice(value.get(key, kind.default), f"{field}.{key}")
-                        for key, kind in channels.items()
+                        kind.parse_choice(value.get(name, kind.default), f"{field}.{name}")
+                        for name, kind in kinds.items()
                     ]
-                    make = (lambda *rgb: rgb) if "red" in channels else color_of_luminance
-                    return lambda rng: make(*(draw(rng) for draw in draws))
+                    return lambda rng: mix(*(draw(rng) for draw in draws))
         examples = ", ".join(
             ['"#2f4f4f"', *(f'"{word}"' for word in self.words[:1]), _EXAMPLE_COLORS]
         )
         raise UsageError(f"{field} must be a colour such as {examples}, not {show(value)}")
 
 
-_BYTE = Number(0, 255, (0, 255), whole=True)
+_CHANNELS = dict.fromkeys(("red", "green", "blue"), Number(0, 255, (0, 255), whole=True))
 _HUE_FIELDS = {
     "hue": Number(-360, 360, (0, 360), "degrees"),
     "saturation": Number(0, 1, (0, 1)),
@@ -213,7 +201,7 @@ def color_of_luminance(hue: float, saturation: float, luminance: float) -> RGB:
     sector = hue / 60 % 6
     pure = [min(1.0, max(0.0, abs((sector - shift) % 6 - 3) - 1)) for shift in (0.0, 2.0, 4.0)]
     mixed = [1 - saturation + saturation * channel for channel in pure]
-    light = sum(weight * channel for weight, channel in zip(LUMINANCE, mixed, strict=True))
+    light = sum(weight * channel for weight, channel in zip(_LUMINANCE, mixed, strict=True))
     target = luminance / 255
     if target <= light:
         channels = [channel * target / light for channel in mixed]

@@ -6,62 +6,38 @@ Each `add_...` function appends the operators of one kind to the design. The ran
 
 from typing import Any
 
-from captcha_ocr.generation.random_designs.draft import DesignDraft, Document
-
-_BACKGROUNDS = ("flat", "blobs", "gradient", "tiles")
+from captcha_ocr.generation.random_designs.draft import Chance, DesignDraft, Document
 
 
 def add_background(draft: DesignDraft) -> None:
     """Add a background, and patterns behind the text."""
     rng = draft.rng
-    ground = draft.canvas["color"]
-    low, high = (
-        ground["luminance"] if isinstance(ground["luminance"], list) else [ground["luminance"]] * 2
-    )
+    ground = draft.canvas["color"]["luminance"]
+    low, high = ground if isinstance(ground, list) else (ground, ground)
 
-    def near(reach: int) -> Document:
+    def draw_near(reach: int) -> Document:
         closer = min(reach, draft.reach)
         darker = closer if draft.toward == -1 else reach
         lighter = closer if draft.toward == 1 else reach
         light = [max(0, low - darker), min(255, high + lighter)]
         return {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
 
-    kind = "flat" if draft.hollow else rng.choices(_BACKGROUNDS, (0.58, 0.22, 0.12, 0.08))[0]
+    kinds = {"flat": 0.58, "blobs": 0.22, "gradient": 0.12, "tiles": 0.08}
+    kind = "flat" if draft.hollow else rng.choices([*kinds], [*kinds.values()])[0]
     draft.may_invert &= kind == "flat"
     if kind == "blobs":
         draft.add(
             "blobs",
-            color=near(50),
+            color=draw_near(50),
             contrast=draft.number(0.4, 3),
             cells=rng.randint(1, 8),
             behind=True,
         )
     elif kind == "gradient":
-        draft.add("gradient", color=near(60), behind=True)
+        draft.add("gradient", color=draw_near(60), behind=True)
     elif kind == "tiles":
-        draft.add("tiles", color=near(40), behind=True)
-    if draft.disturbs(0.08):
-        fields = {"rows": draft.chance(0.85), "columns": draft.chance(0.85)}
-        draft.add("grid", pitch=draft.number(5, 18), **fields, **mark_fields(draft, behind=0.8))
-    if draft.disturbs(0.03):
-        draft.add("rings", pitch=draft.number(5, 12), **mark_fields(draft, behind=0.8))
-    if draft.disturbs(0.06):
-        draft.add(
-            "hatching", count=draft.whole_part(5, 30), **mark_fields(draft, behind=0.7, items=True)
-        )
-    if draft.disturbs(0.03):
-        draft.add("texture", pitch=rng.randint(4, 10), **mark_fields(draft, behind=0.9, faint=True))
-    if draft.disturbs(0.06):
-        draft.add(
-            "decoys",
-            count=draft.whole_part(4, 20),
-            size=rng.choice((8, 12, 18)),
-            **mark_fields(draft, 0.9, True, items=True),
-        )
-    if draft.disturbs(0.01):
-        draft.add("ghost", sigma=draft.number(1, 4), **mark_fields(draft, 1, True))
-    if draft.disturbs(0.01):
-        draft.add("small_print", **mark_fields(draft, 0, True))
+        draft.add("tiles", color=draw_near(40), behind=True)
+    draft.add_some(_PATTERNS)
 
 
 def mark_fields(
@@ -85,6 +61,56 @@ def mark_fields(
     return fields
 
 
+_PATTERNS = (
+    Chance(
+        "grid",
+        0.08,
+        lambda draft: {
+            "rows": draft.chance(0.85),
+            "columns": draft.chance(0.85),
+            "pitch": draft.number(5, 18),
+            **mark_fields(draft, behind=0.8),
+        },
+    ),
+    Chance(
+        "rings",
+        0.03,
+        lambda draft: {"pitch": draft.number(5, 12), **mark_fields(draft, behind=0.8)},
+    ),
+    Chance(
+        "hatching",
+        0.06,
+        lambda draft: {
+            "count": draft.whole_part(5, 30),
+            **mark_fields(draft, behind=0.7, items=True),
+        },
+    ),
+    Chance(
+        "texture",
+        0.03,
+        lambda draft: {
+            "pitch": draft.rng.randint(4, 10),
+            **mark_fields(draft, behind=0.9, faint=True),
+        },
+    ),
+    Chance(
+        "decoys",
+        0.06,
+        lambda draft: {
+            "count": draft.whole_part(4, 20),
+            "size": draft.rng.choice((8, 12, 18)),
+            **mark_fields(draft, behind=0.9, faint=True, items=True),
+        },
+    ),
+    Chance(
+        "ghost",
+        0.01,
+        lambda draft: {"sigma": draft.number(1, 4), **mark_fields(draft, behind=1, faint=True)},
+    ),
+    Chance("small_print", 0.01, lambda draft: mark_fields(draft, behind=0, faint=True)),
+)
+
+
 def add_under(draft: DesignDraft) -> None:
     """Add a shadow, an extrusion, a glow, a halo, a plate or strokes."""
     rng = draft.rng
@@ -98,20 +124,20 @@ def add_under(draft: DesignDraft) -> None:
     if draft.text["color_per_glyph"] and draft.chance(0.3):
         look = {"color": "text", "per_glyph": True}
     shift: Document = {"x": rng.choice((-3, -2, -1, 1, 2, 3)), "y": rng.choice((-2, -1, 1, 2))}
-    kind = rng.random()
-    if kind < 0.08:
+    point = rng.random()
+    if point < 0.08:
         draft.add(
             "shadow", **shift, blur=rng.choice((0, 0, 1, 2)), opacity=draft.number(0.3, 0.8), **look
         )
-    elif kind < 0.11:
+    elif point < 0.11:
         draft.add("extrusion", **shift, **look)
-    elif kind < 0.13:
+    elif point < 0.13:
         draft.add("glow", opacity=draft.number(0.4, 0.9), **look)
-    elif kind < 0.16:
+    elif point < 0.16:
         draft.add("halo", width=draft.number(1, 2), **look)
-    elif kind < 0.18 and look["color"] != "text":
+    elif point < 0.18 and look["color"] != "text":
         draft.add("plate", margin=rng.randint(1, 5), **look, per_glyph=draft.chance(0.7))
-    elif kind < 0.24:
+    elif point < 0.24:
         draft.add("strokes", count=draft.whole_part(1, 3), **look)
 
 
@@ -160,19 +186,17 @@ def add_marks(draft: DesignDraft) -> None:
             fields["beads"] = draft.number(3, 8)
         draft.add("lines", count=count, **fields, **mark_fields(draft, behind=0.3, items=True))
     if draft.disturbs(0.12):
-        ring = 0 if draft.chance(0.6) else 1
         draft.add(
             "discs",
+            ring=0 if draft.chance(0.6) else 1,
             count=draft.whole_part(4, 30),
             radius=draft.part(1, 5),
-            ring=ring,
-            **mark_fields(draft, 0.3, items=True),
+            **mark_fields(draft, behind=0.3, items=True),
         )
     if draft.disturbs(0.36):
-        share = draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05)
         draft.add(
             "dots",
-            share=share,
+            share=draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05),
             size=rng.choice((1, 1, 1, 2, 2, 3)),
             **mark_fields(draft, behind=0.4, items=True),
         )
@@ -184,54 +208,60 @@ def add_marks(draft: DesignDraft) -> None:
         draft.add("inversion", size=draft.part(20, 48))
 
 
-def add_warps(draft: DesignDraft) -> None:
-    """Add what bends the image."""
-    if draft.disturbs(0.22):
-        wavelength = draft.number(40, 300) if draft.chance(0.7) else draft.number(18, 40)
-        reach = min(
-            draft.number(3, 8), wavelength / 14
-        )  # a short wave with a high amplitude tears strokes apart
-        draft.add("sine", x=[0, round(reach, 1)], y=[0, round(reach, 1)], wavelength=wavelength)
-    if draft.disturbs(0.14):
-        draft.add("elastic", sigma=draft.number(0.8, 2.6))
-    if draft.disturbs(0.03):
-        draft.add("lens", strength=draft.part(-0.3, 0.35))
-    if draft.disturbs(0.03):
-        draft.add("swirl", angle=draft.part(-25, 25))
-    if draft.chance(0.04):
-        draft.add("turn", angle=draft.part(-12, 12))
-    if draft.disturbs(0.05):
-        draft.add("ripple", x=draft.number(0.5, 3), rows=draft.rng.randint(1, 4))
+def _draw_sine(draft: DesignDraft) -> Document:
+    wavelength = draft.number(40, 300) if draft.chance(0.7) else draft.number(18, 40)
+    # A short wave with a high amplitude tears strokes apart.
+    amplitude = round(min(draft.number(3, 8), wavelength / 14), 1)
+    return {"x": [0, amplitude], "y": [0, amplitude], "wavelength": wavelength}
+
+
+WARPS = (
+    Chance("sine", 0.22, _draw_sine),
+    Chance("elastic", 0.14, lambda draft: {"sigma": draft.number(0.8, 2.6)}),
+    Chance("lens", 0.03, lambda draft: {"strength": draft.part(-0.3, 0.35)}),
+    Chance("swirl", 0.03, lambda draft: {"angle": draft.part(-25, 25)}),
+    Chance("turn", 0.04, lambda draft: {"angle": draft.part(-12, 12)}, disturbs=False),
+    Chance(
+        "ripple",
+        0.05,
+        lambda draft: {"x": draft.number(0.5, 3), "rows": draft.rng.randint(1, 4)},
+    ),
+)
+_NOISES = (
+    Chance("grain", 0.25, lambda draft: {"sigma": draft.part(2, 26), "colored": draft.chance(0.4)}),
+    Chance("salt_and_pepper", 0.03, lambda draft: {"share": draft.number(0.003, 0.04)}),
+    Chance(
+        "tone",
+        0.06,
+        lambda draft: {"gamma": draft.part(0.7, 1.4), "contrast": draft.number(0.7, 1.1)},
+        disturbs=False,
+    ),
+    Chance("tint", 0.04, lambda draft: {"amount": draft.number(0.05, 0.25)}, disturbs=False),
+    Chance("edges", 0.01, lambda draft: {"amount": draft.number(0.2, 0.7)}),
+    Chance(
+        "downscale",
+        0.3,
+        lambda draft: {
+            "up": "nearest" if draft.chance(0.15) else "smooth",
+            "factor": draft.number(0.35, 0.8),
+            "down": draft.rng.choice(("area", "area", "nearest")),
+        },
+    ),
+)
 
 
 def add_camera(draft: DesignDraft) -> None:
     """Add noise, blur, loss of resolution and coding: what happens to a finished image."""
-    rng = draft.rng
-    if draft.disturbs(0.25):
-        draft.add("grain", sigma=draft.part(2, 26), colored=draft.chance(0.4))
-    if draft.disturbs(0.03):
-        draft.add("salt_and_pepper", share=draft.number(0.003, 0.04))
-    if draft.chance(0.06):
-        draft.add("tone", gamma=draft.part(0.7, 1.4), contrast=draft.number(0.7, 1.1))
-    if draft.chance(0.04):
-        draft.add("tint", amount=draft.number(0.05, 0.25))
-    if draft.disturbs(0.01):
-        draft.add("edges", amount=draft.number(0.2, 0.7))
-    if draft.disturbs(0.3):
-        up = "nearest" if draft.chance(0.15) else "smooth"
-        draft.add(
-            "downscale",
-            factor=draft.number(0.35, 0.8),
-            down=rng.choice(("area", "area", "nearest")),
-            up=up,
-        )
+    draft.add_some(_NOISES)
     if draft.disturbs(0.4):
         draft.add("blur", sigma=draft.part(0.4, 1.5))
     elif draft.chance(0.05):
         draft.add("sharpen", amount=draft.number(0.3, 1.5))
     if draft.chance(0.05):
-        draft.add("border", width=rng.randint(1, 4), color={"luminance": draft.whole_part(0, 255)})
+        draft.add(
+            "border", width=draft.rng.randint(1, 4), color={"luminance": draft.whole_part(0, 255)}
+        )
     if draft.disturbs(0.25):
         draft.add("jpeg", quality=draft.whole_part(25, 95))
     elif draft.chance(0.05):
-        draft.add("palette", colors=rng.randint(6, 64), dither=draft.chance(0.3))
+        draft.add("palette", colors=draft.rng.randint(6, 64), dither=draft.chance(0.3))

@@ -1,10 +1,23 @@
 """A random design while it is drawn: its document so far, and the draws that all its parts need."""
 
 import random
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 HEIGHT = 64  # pixels of the canvas, for which all ranges are
 Document = dict[str, Any]
+
+
+class Chance(NamedTuple):
+    """An operator that a design may get, how likely it is to get it, and what draws its fields.
+
+    disturbs: whether it disturbs reading, so that harder levels have it more often.
+    """
+
+    kind: str
+    probability: float
+    draw_fields: Callable[["DesignDraft"], Document]
+    disturbs: bool = True
 
 
 class DesignDraft:
@@ -16,6 +29,8 @@ class DesignDraft:
         self.text: Document = {}
         self.fonts: Document = {}
         self.operators: list[Document] = []
+        # By how much a background may come closer to the colour of the text, and whether that is
+        # darker (-1) or lighter (1).
         self.reach, self.toward = 0, 0
         self.hollow = False  # glyphs of the colour of the canvas, which what lies under them shows
         # Of little contrast, or on a background of many colours, nobody reads inverted letters.
@@ -44,3 +59,18 @@ class DesignDraft:
     def add(self, kind: str, **fields: Any) -> None:
         """Append an operator."""
         self.operators.append({"kind": kind, **fields})
+
+    def add_some(self, chances: Sequence[Chance]) -> None:
+        """Append each of some operators by its chance."""
+        for kind, probability, draw_fields, disturbs in chances:
+            if self.disturbs(probability) if disturbs else self.chance(probability):
+                self.add(kind, **draw_fields(self))
+
+    def add_one(self, chances: Sequence[Chance]) -> None:
+        """Append one of some operators at most, each by its chance, the same at all levels."""
+        point = self.rng.random()
+        for kind, probability, draw_fields, _ in chances:
+            point -= probability
+            if point < 0:
+                self.add(kind, **draw_fields(self))
+                return

@@ -7,20 +7,20 @@ kind to a design.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.generation.designs.design import ARITHMETIC
 from captcha_ocr.generation.fonts.catalogue import Face
 from captcha_ocr.generation.fonts.survey import without_twins
 from captcha_ocr.generation.random_designs.disturbances import (
+    WARPS,
     add_background,
     add_camera,
     add_marks,
     add_under,
-    add_warps,
 )
-from captcha_ocr.generation.random_designs.draft import HEIGHT, DesignDraft, Document
+from captcha_ocr.generation.random_designs.draft import HEIGHT, Chance, DesignDraft, Document
 from captcha_ocr.options.drawing import Level
 from captcha_ocr.options.model import Lengths
 
@@ -76,18 +76,14 @@ def draw_design(
         level = rng.choices(list(_SHARES), list(_SHARES.values()))[0]  # type: ignore[assignment]
     draft = DesignDraft(rng, _FACTORS[level])
     _add_text(draft, families, charset, lengths)
-    _add_canvas(draft)
-    _add_colors(draft)
-    _add_shapes(draft)
-    _add_strokes(draft)
-    add_background(draft)
-    add_under(draft)
-    warp_first = draft.chance(0.5)
-    if warp_first:
-        add_warps(draft)
-    add_marks(draft)
-    if not warp_first:
-        add_warps(draft)
+    for add in (_add_canvas, _add_colors, _add_shapes, _add_strokes, add_background, add_under):
+        add(draft)
+    if draft.chance(0.5):
+        draft.add_some(WARPS)
+        add_marks(draft)
+    else:
+        add_marks(draft)
+        draft.add_some(WARPS)
     add_camera(draft)
     sections = {"canvas": draft.canvas, "text": draft.text, "fonts": draft.fonts}
     return {**sections, "operators": draft.operators, "redraw_illegible": not draft.hollow}
@@ -107,27 +103,27 @@ def _add_text(
     weights = _ALPHABETS if charset is None and lengths is None else {**_ALPHABETS, ARITHMETIC: 0}
     characters = charset or rng.choices(list(weights), list(weights.values()))[0]
     draft.fonts["per_glyph"] = draft.chance(0.4)
-    several = draft.fonts["per_glyph"] or draft.chance(0.3)
+    count = 1
+    if draft.fonts["per_glyph"] or draft.chance(0.3):
+        count = min(len(families), rng.randint(2, 6))
     # By family: some have a dozen weights, which look alike.
-    some = rng.sample(families, min(len(families), rng.randint(2, 6) if several else 1))
-    chosen = [rng.choice(family) for family in some]
-    draft.fonts["faces"] = [face.name for face in chosen]
+    faces = [rng.choice(family) for family in rng.sample(families, count)]
+    draft.fonts["faces"] = [face.name for face in faces]
     if characters == ARITHMETIC:
         text["arithmetic"] = True
         return
-    if any(face.is_unicase for face in chosen):
+    if any(face.is_unicase for face in faces):
         characters = "".join(dict.fromkeys(characters.upper()))
     if charset is None and draft.chance(0.45):
         characters = "".join(c for c in characters if c not in _UNCLEAR)
-    pairs = {pair for face in chosen for pair in face.look_alikes}
-    if len(chosen) > 1:
+    pairs = {pair for face in faces for pair in face.look_alikes}
+    if len(faces) > 1:
         pairs.update(CASE_TWINS)
     text["charset"] = without_twins(characters, sorted(pairs), rng)
     if lengths is None:
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
-        lengths = Lengths(
-            shortest, min(max(LENGTHS), shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0))
-        )
+        longest = shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)
+        lengths = Lengths(shortest, min(max(LENGTHS), longest))
     text["length"] = str(lengths)
 
 
@@ -162,10 +158,9 @@ def _add_canvas(draft: DesignDraft) -> None:
         canvas |= {"width": "text", "padding": rng.randint(1, 24)}
     else:
         canvas["width"] = round(min(MAX_WIDTH, max(_MIN_WIDTH, needed * draft.number(1.0, 1.4))))
-    if draft.chance(0.4):
-        text["x"] = [0, 1] if draft.chance(0.5) else draft.number(0, 1)
-    if draft.chance(0.4):
-        text["y"] = [0, 1] if draft.chance(0.5) else draft.number(0, 1)
+    for axis in ("x", "y"):
+        if draft.chance(0.4):
+            text[axis] = [0, 1] if draft.chance(0.5) else draft.number(0, 1)
     if draft.chance(0.1):
         text["align"] = "middle"
 
@@ -186,11 +181,9 @@ def _add_colors(draft: DesignDraft) -> None:
     if polarity == "hue":
         hue, light = rng.randrange(360), rng.randint(90, 170)
         draft.canvas["color"] = {"hue": hue, "saturation": 0.8, "luminance": light}
-        text["color"] = {
-            "hue": (hue + rng.randint(120, 240)) % 360,
-            "saturation": 0.9,
-            "luminance": light,
-        }
+        other_hue = (hue + rng.randint(120, 240)) % 360
+        text["color"] = {"hue": other_hue, "saturation": 0.9, "luminance": light}
+        draft.reach = 15
     else:
         ground = {
             "dark": rng.randint(190, 255),
@@ -200,9 +193,7 @@ def _add_colors(draft: DesignDraft) -> None:
         sign = -1 if polarity == "dark" or (polarity == "middle" and draft.chance(0.5)) else 1
         draft.canvas["color"] = _color_near(draft, ground, 0.35)
         text["color"] = _color_near(draft, min(255, max(0, ground + sign * gap)), 0.9)
-    # A background may come closer to the colour of the text by so much.
-    draft.reach = 15 if polarity == "hue" else gap // 4
-    draft.toward = 0 if polarity == "hue" else sign
+        draft.reach, draft.toward = gap // 4, sign
     draft.may_invert = polarity in ("dark", "light") and gap > 100
     draft.hollow = polarity != "hue" and gap > 70 and draft.chance(0.06)
     if draft.hollow:
@@ -239,11 +230,9 @@ def _color_near(draft: DesignDraft, luminance: int, saturation: float) -> Docume
     """Draw a colour of about a luminance: one hue or any, grey in a third of the cases."""
     hue = [0, 360] if draft.chance(0.5) else draft.rng.randrange(360)
     strength = 0 if draft.chance(0.35) else draft.number(0.1, 1) * saturation
-    low, high = (
-        max(0, luminance - draft.rng.randint(0, 15)),
-        min(255, luminance + draft.rng.randint(0, 15)),
-    )
-    return {"hue": hue, "saturation": round(strength, 3), "luminance": [low, high]}
+    low, high = luminance - draft.rng.randint(0, 15), luminance + draft.rng.randint(0, 15)
+    light = [max(0, low), min(255, high)]
+    return {"hue": hue, "saturation": round(strength, 3), "luminance": light}
 
 
 def _add_shapes(draft: DesignDraft) -> None:
@@ -267,40 +256,55 @@ def _add_shapes(draft: DesignDraft) -> None:
         draft.add("corners", x=[0, draft.number(0.05, 0.35)], y=[0, draft.number(0.05, 0.35)])
     if draft.chance(0.45):
         draft.add("jitter", reach=draft.number(0.02, 0.22))
-    bend = rng.random()
-    if bend < 0.06:
-        draft.add("arch", height=draft.part(-0.35, 0.35))
-    elif bend < 0.12:
-        draft.add("slope", rise=draft.part(-0.35, 0.35))
-    elif bend < 0.22:
-        draft.add("wave", height=draft.number(0.1, 0.5), period=draft.number(2, 8))
+    draft.add_one(_BENDS)
+
+
+_BENDS = (
+    Chance("arch", 0.06, lambda draft: {"height": draft.part(-0.35, 0.35)}),
+    Chance("slope", 0.06, lambda draft: {"rise": draft.part(-0.35, 0.35)}),
+    Chance(
+        "wave",
+        0.1,
+        lambda draft: {"height": draft.number(0.1, 0.5), "period": draft.number(2, 8)},
+    ),
+)
+
+
+def _draw_share(draft: DesignDraft) -> Document:
+    return {"glyph_probability": draft.number(0.3, 0.7)} if draft.chance(0.2) else {}
+
+
+_STROKES = (
+    Chance("thicken", 0.12, lambda draft: {**_draw_share(draft), "width": draft.part(1, 3)}),
+    Chance("thin", 0.03, lambda draft: {**_draw_share(draft), "width": draft.number(0.5, 1)}),
+    Chance("outline", 0.10, lambda draft: {**_draw_share(draft), "width": draft.number(1, 2.5)}),
+    Chance(
+        "pits",
+        0.05,
+        lambda draft: {
+            **_draw_share(draft),
+            "share": draft.number(0.05, 0.3),
+            "size": draft.rng.randint(1, 2),
+        },
+    ),
+    Chance(
+        "stripes",
+        0.04,
+        lambda draft: {
+            **_draw_share(draft),
+            "pitch": draft.rng.randint(3, 5),
+            "angle": draft.rng.choice((0, 0, 45, 90)),
+        },
+    ),
+    Chance("dotted", 0.03, lambda draft: {**_draw_share(draft), "pitch": draft.rng.randint(3, 4)}),
+)
 
 
 def _add_strokes(draft: DesignDraft) -> None:
-    """Add what changes the strokes of glyphs.
-
-    One thing at most, since two leave little of a glyph.
-    """
     if draft.hollow:
         return
-    kinds: dict[str, tuple[float, Callable[[], Document]]] = {
-        "thicken": (0.12, lambda: {"width": draft.part(1, 3)}),
-        "thin": (0.03, lambda: {"width": draft.number(0.5, 1)}),
-        "outline": (0.10, lambda: {"width": draft.number(1, 2.5)}),
-        "pits": (0.05, lambda: {"share": draft.number(0.05, 0.3), "size": draft.rng.randint(1, 2)}),
-        "stripes": (
-            0.04,
-            lambda: {"pitch": draft.rng.randint(3, 5), "angle": draft.rng.choice((0, 0, 45, 90))},
-        ),
-        "dotted": (0.03, lambda: {"pitch": draft.rng.randint(3, 4)}),
-    }
-    point = draft.rng.random()
-    for kind, (probability, fields) in kinds.items():
-        point -= probability
-        if point < 0:
-            some = {"glyph_probability": draft.number(0.3, 0.7)} if draft.chance(0.2) else {}
-            draft.add(kind, **fields(), **some)
-            break
+    # One of them at most, since two leave little of a glyph.
+    draft.add_one(_STROKES)
     if draft.disturbs(0.03) and draft.text["spacing"][0] < 0:
         draft.text["overlap"] = "knock out"
     if draft.chance(0.1):

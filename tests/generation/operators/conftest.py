@@ -35,7 +35,7 @@ def pixels():
 
 @pytest.fixture
 def square():
-    """The mask of a filled square of 20 by 20 pixels in the middle of 32 by 32 that cannot be written to."""
+    """A mask of 32 by 32 pixels, with a square of 20 in its middle, that cannot be written to."""
     mask = np.zeros((32, 32), np.uint8)
     mask[6:26, 6:26] = 255
     mask.flags.writeable = False

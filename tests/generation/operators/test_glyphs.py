@@ -5,160 +5,132 @@ import pytest
 from PIL import Image
 
 from captcha_ocr.generation.operators.glyphs import (
+    arch,
     corners,
     dilated,
     dotted,
     eroded,
+    jitter,
     outline,
     pits,
+    positions,
     rotation,
-    same_size,
     scale,
     shear,
+    slope,
     stretch,
     stripes,
     thicken,
     thin,
     threshold,
+    wave,
 )
 
 RNG = random.Random(1)
-RIGHT, DOWN = np.array([1, 0]), np.array([0, 1])
+FULL = np.full((400, 400), 255, np.uint8)
 
 
-def matrix(entries):
-    return np.array(entries).reshape(2, 2)
+def test_rotation_scale_stretch_and_shear_move_points_as_they_say():
+    for entries, point, moved in (  # y points down
+        (rotation(RNG, angle=90), (1, 0), (0, -1)),
+        (rotation(RNG, angle=90), (0, 1), (1, 0)),
+        (rotation(RNG, angle=30), (2, 0), (3**0.5, -1)),
+        (scale(RNG, factor=1.5), (2, 10), (3, 15)),
+        (stretch(RNG, factor=0.5), (2, 10), (1, 10)),
+        (shear(RNG, factor=0.2), (2, 10), (0, 10)),
+        (shear(RNG, factor=0.2), (0, -1), (0.2, -1)),  # what is above moves to the right
+    ):
+        assert np.allclose(np.array(entries).reshape(2, 2) @ point, moved)
 
 
-def moved_corners(mask, *rest, **options):
-    return np.asarray(corners(Image.fromarray(mask), *rest, **options))
+def test_corners_move_by_up_to_their_share_and_a_glyph_may_fill_its_cell(square):
+    def move(seed, reach, fill=False, sampling="nearest"):
+        image, rng, fields = Image.fromarray(square), random.Random(seed), {"x": reach, "y": reach}
+        moved = corners(image, (50, 60), rng, **fields, fill=fill, sampling=sampling)
+        return np.asarray(moved)
 
-
-def test_a_rotation_turns_counterclockwise_where_y_points_down():
-    quarter = matrix(rotation(RNG, angle=90))
-    assert np.allclose(quarter @ RIGHT, -DOWN)
-    assert np.allclose(quarter @ DOWN, RIGHT)
-    assert np.allclose(
-        matrix(rotation(RNG, angle=30)) @ matrix(rotation(RNG, angle=-30)), np.eye(2)
-    )
-
-
-def test_scale_stretch_and_shear_move_points_as_they_say():
-    point = np.array([2, 10])
-    assert np.allclose(matrix(scale(RNG, factor=1.5)) @ point, [3, 15])
-    assert np.allclose(matrix(stretch(RNG, factor=0.5)) @ point, [1, 10])
-    assert np.allclose(matrix(shear(RNG, factor=0.2)) @ point, [0, 10])
-    assert np.allclose(
-        matrix(shear(RNG, factor=0.2)) @ -DOWN, [0.2, -1]
-    )  # what is above moves to the right
-
-
-def test_corners_that_do_not_move_leave_a_glyph_as_it_is_or_fill_its_cell(square):
-    still = {"x": 0, "y": 0}
-    assert np.array_equal(
-        moved_corners(square, (50, 60), RNG, **still, fill=False, sampling="nearest"), square
-    )
-    assert moved_corners(square, (50, 60), RNG, **still, fill=True, sampling="nearest").shape == (
-        60,
-        50,
-    )
-
-
-def test_corners_move_by_up_to_their_share(square):
-    moved = [
-        moved_corners(
-            square, (32, 32), random.Random(seed), x=0.2, y=0.2, fill=False, sampling="smooth"
-        )
-        for seed in range(9)
-    ]
-    assert len({mask.tobytes() for mask in moved}) == 9
-    for mask in moved:
-        assert mask.shape == square.shape
-        assert mask[16, 16] == 255
+    assert np.array_equal(move(1, 0), square)
+    assert move(1, 0, fill=True).shape == (60, 50)
+    masks = [move(seed, 0.2, sampling="smooth") for seed in range(9)]
+    assert len({mask.tobytes() for mask in masks}) == 9
+    for mask in masks:
+        assert (mask.shape, mask[16, 16]) == (square.shape, 255)
         assert 0.4 < mask.sum(dtype=int) / square.sum(dtype=int) < 1.8
-    nearest = moved_corners(
-        square, (32, 32), random.Random(1), x=0.2, y=0.2, fill=False, sampling="nearest"
-    )
-    assert not np.array_equal(nearest, moved[1])
+    assert not np.array_equal(move(1, 0.2), masks[1])
 
 
-@pytest.mark.parametrize(("width", "sides"), [(2, 22), (4, 24), (1, 21), (3, 23), (10, 30)])
-def test_thicken_adds_half_of_its_width_on_each_side(square, width, sides):
-    mask = thicken(square, RNG, width=width)
-    extra = (mask.shape[0] - 32) // 2
-    inner = mask[extra : extra + 32, extra : extra + 32]
-    assert (inner[square > 0] == 255).all()
-    assert mask[mask.shape[0] // 2].sum(dtype=int) / 255 == pytest.approx(sides, abs=0.02)
+def test_strokes_get_wider_or_narrower_by_half_of_a_width_on_each_side(square):
+    for width in (1, 2, 3, 4, 10):
+        wide, narrow = thicken(square, RNG, width=width), thin(square, RNG, width=width)
+        extra = (len(wide) - 32) // 2
+        assert (wide[extra : extra + 32, extra : extra + 32][square > 0] == 255).all()
+        for mask, side in ((wide, 20 + width), (narrow, 20 - width)):
+            assert mask[len(mask) // 2].sum(dtype=int) / 255 == pytest.approx(side, abs=0.02)
+    point = np.array([[255]], np.uint8)
+    assert dilated(point, 1).tolist() == [[0, 255, 0], [255, 255, 255], [0, 255, 0]]
+    assert np.count_nonzero(eroded(FULL, 1)) == 398**2
 
 
-@pytest.mark.parametrize(("width", "sides"), [(2, 18), (4, 16), (1, 19), (3, 17), (10, 10)])
-def test_thin_takes_half_of_its_width_from_each_side(square, width, sides):
-    mask = thin(square, RNG, width=width)
-    assert mask[mask.shape[0] // 2].sum(dtype=int) / 255 == pytest.approx(sides, abs=0.02)
-
-
-def test_a_round_shape_stays_round():
-    mask = np.zeros((21, 21), np.uint8)
-    mask[10, 10] = 255
-    grown = dilated(mask, 1)
-    assert grown[10:13, 11].tolist() == [255, 255, 255]
-    assert grown.shape == (23, 23)
-    assert eroded(np.full((9, 9), 255, np.uint8), 1)[1:-1, 1:-1].sum(dtype=int) <= 9 * 9 * 255
-
-
-@pytest.mark.parametrize("width", [1, 2, 3])
-def test_an_outline_has_a_hole_and_a_line_of_its_width(square, width):
-    mask = outline(square, RNG, width=width)
-    middle = mask.shape[0] // 2
-    assert mask[middle, middle] == 0
-    line = mask[middle]
-    assert line.sum(dtype=int) / 255 == pytest.approx(2 * width, abs=0.05)
-
-
-def test_masks_with_one_middle_get_one_size():
-    for first, second in ((4, 8), (8, 4), (4, 4)):
-        big, small = same_size(
-            np.full((first,) * 2, 255, np.uint8), np.full((second,) * 2, 255, np.uint8)
-        )
-        assert big.shape == small.shape == (max(first, second),) * 2
+def test_an_outline_has_a_hole_and_a_line_of_its_width(square):
+    for width in (0.5, 1, 2, 3, 8):
+        mask = outline(square, RNG, width=width)
+        line = mask[len(mask) // 2]
+        assert line[len(mask) // 2] == 0
+        assert line.sum(dtype=int) / 255 == pytest.approx(2 * width, abs=0.05)
 
 
 @pytest.mark.parametrize(("share", "size"), [(0, 1), (0.1, 1), (0.3, 2), (0.6, 4)])
 def test_pits_remove_their_share_in_squares(share, size):
-    full = np.full((400, 400), 255, np.uint8)
-    mask = pits(full, RNG, share=share, size=size)
-    assert {*np.unique(mask)} <= {0, 255}
+    mask = pits(FULL, RNG, share=share, size=size)
     assert 1 - mask.mean() / 255 == pytest.approx(share, abs=0.02)
     blocks = mask.reshape(400 // size, size, 400 // size, size)
     assert (blocks.min((1, 3)) == blocks.max((1, 3))).all()
 
 
-@pytest.mark.parametrize(("pitch", "gap"), [(3, 1), (5, 2), (2, 10)])
-def test_stripes_cut_a_gap_every_pitch(pitch, gap):
-    mask = stripes(np.full((60, 60), 255, np.uint8), RNG, pitch=pitch, gap=gap, angle=0)
-    kept = [bool(row.all()) for row in mask]
-    assert kept == [number % pitch >= min(gap, pitch - 1) for number in range(60)]
-    assert ((mask == 0) | (mask == 255)).all()
-
-
-def test_stripes_at_a_right_angle_stand_upright():
-    mask = stripes(np.full((60, 60), 255, np.uint8), RNG, pitch=4, gap=1, angle=90)
-    assert (mask == mask[:1]).all()
-    assert 40 <= np.count_nonzero(mask[0]) <= 50
+def test_stripes_cut_a_gap_every_pitch_across_or_upright():
+    for pitch, gap in ((3, 1), (5, 2), (2, 10)):
+        mask = stripes(FULL, RNG, pitch=pitch, gap=gap, angle=0)
+        kept = np.arange(400) % pitch >= min(gap, pitch - 1)
+        assert np.array_equal(mask, np.repeat(kept[:, None] * np.uint8(255), 400, axis=1))
+    upright = stripes(FULL, RNG, pitch=4, gap=1, angle=90)
+    assert (upright == upright[:1]).all()
+    assert 270 <= np.count_nonzero(upright[0]) <= 330
 
 
 def test_dots_repeat_every_pitch_and_leave_space_between_them():
-    mask = dotted(np.full((48, 48), 255, np.uint8), RNG, pitch=6)
-    assert np.array_equal(mask[6:], mask[:-6])
-    assert np.array_equal(mask[:, 6:], mask[:, :-6])
-    assert mask[0, 0] == 0
-    assert mask[2, 2] == 255
+    mask = dotted(FULL, RNG, pitch=6)
+    assert np.array_equal(mask[6:, 6:], mask[:-6, :-6])
+    assert (mask[0, 0], mask[2, 2]) == (0, 255)
     assert 0.5 < mask.mean() / 255 < 0.9
 
 
 def test_a_threshold_leaves_nothing_between_ink_and_none():
     mask = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    assert {
-        level: np.count_nonzero(threshold(mask, RNG, level=level)) for level in (1, 128, 255)
-    } == {**{1: 255, 128: 128, 255: 1}}
-    assert {*np.unique(threshold(mask, RNG, level=100))} == {0, 255}
+    for level in (1, 128, 255):
+        expected = np.where(mask >= level, np.uint8(255), np.uint8(0))
+        assert np.array_equal(threshold(mask, RNG, level=level), expected)
+
+
+def test_jitter_moves_each_glyph_by_up_to_its_reach():
+    shifts = jitter(1000, RNG, reach=0.2)
+    assert -0.2 <= shifts.min() < -0.18
+    assert 0.18 < shifts.max() <= 0.2
+    assert abs(shifts.mean()) < 0.02
+
+
+def test_a_line_slopes_upwards_to_its_end_and_an_arch_has_its_middle_above():
+    assert np.allclose(slope(3, RNG, rise=0.4), [0.2, 0, -0.2])  # positive is down
+    assert np.allclose(slope(3, RNG, rise=-0.4), [-0.2, 0, 0.2])
+    assert np.allclose(arch(3, RNG, height=0.2), [0.1, -0.1, 0.1])
+    assert np.allclose(arch(3, RNG, height=-0.2), [-0.1, 0.1, -0.1])
+
+
+def test_a_wave_repeats_after_its_period_and_has_its_height():
+    shifts = wave(400, RNG, height=0.3, period=4.1)
+    assert np.allclose(shifts[41:], shifts[:-41])
+    assert 0.29 < np.ptp(shifts) <= 0.3
+
+
+def test_a_single_glyph_stands_in_the_middle():
+    assert positions(1).tolist() == [0.5]
+    assert slope(1, RNG, rise=1).tolist() == [0]

@@ -2,21 +2,25 @@ import random
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
+from captcha_ocr.generation.operators import marks
 from captcha_ocr.generation.operators.marks import (
     PATHS,
     arc,
     blobs,
     border,
+    decoys,
     discs,
     dots,
+    ghost,
     gradient,
     grid,
     hatching,
     lines,
     path_points,
     rings,
-    speck,
+    small_print,
     specks,
     texture,
     tiles,
@@ -31,202 +35,189 @@ def share(mask):
     return mask.mean() / 255
 
 
+def covered(mask, axis):
+    """The numbers of the rows (axis 0) or columns (axis 1) of a mask that are not empty."""
+    return np.flatnonzero(mask.any(1 - axis))
+
+
+def largest_step(mask, axis):
+    return np.abs(np.diff(mask.astype(int), axis=axis)).max()
+
+
+def draw_lines(seed, path="across", **fields):
+    fields = {"count": 1, "width": 2, "beads": 0, "smooth": False} | fields
+    return lines(LARGE, random.Random(seed), path=path, **fields)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_lines_are_as_wide_as_they_say_and_more_of_them_cover_more(path):
-    covered = {
-        (count, width): np.mean(
-            [
-                share(
-                    lines(
-                        LARGE,
-                        random.Random(seed),
-                        count=count,
-                        path=path,
-                        width=width,
-                        beads=0,
-                        smooth=True,
-                    )
-                )
-                for seed in range(8)
-            ]
-        )
-        for count, width in ((1, 2), (1, 8), (6, 2))
-    }
-    assert covered[1, 8] == pytest.approx(4 * covered[1, 2], rel=0.3)
-    assert covered[6, 2] > 3 * covered[1, 2]
+    def mean_share(**fields):
+        return np.mean([share(draw_lines(seed, path, smooth=True, **fields)) for seed in range(5)])
+
+    thin = mean_share()
+    assert mean_share(width=8) == pytest.approx(4 * thin, rel=0.3)
+    assert mean_share(count=6) > 3 * thin
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if path not in ("straight", "upright")])
-def test_a_path_runs_from_the_left_of_the_image_to_its_right(path, rng):
-    for _ in range(50):
-        x = [point[0] for point in path_points(LARGE, rng, path)]
-        assert -0.05 * 400 <= x[0] <= 0.2 * 400
-        assert 0.8 * 400 <= x[-1] <= 1.05 * 400
+def test_paths_run_from_side_to_side_or_from_top_to_bottom(rng):
+    for path in ("across", "bent", "bezier", "sine", "arc"):
+        for _ in range(20):
+            x = [point[0] for point in path_points(LARGE, rng, path)]
+            assert -0.05 * 400 <= x[0] <= 0.2 * 400
+            assert 0.8 * 400 <= x[-1] <= 1.05 * 400
+    assert [y for _, y in path_points(LARGE, rng, "upright")] == [0, LARGE.height]
+    assert len(path_points(LARGE, rng, "bent")) == 3
 
 
 def test_only_smooth_lines_have_grey_pixels():
     for smooth in (False, True):
-        mask = lines(
-            LARGE, random.Random(1), count=1, path="bezier", width=3, beads=0, smooth=smooth
-        )
+        mask = draw_lines(1, "bezier", width=3, smooth=smooth)
         assert bool({*np.unique(mask)} - {0, 255}) == smooth
 
 
+def test_beads_are_discs_along_the_line():
+    beads = draw_lines(1, width=4, beads=10)
+    starts = np.flatnonzero(np.diff(beads.any(0).astype(int)) == 1)
+    assert 9 <= np.diff(starts).mean() <= 10  # pixels along the line, which slopes a little
+    assert not (beads & ~draw_lines(1, width=8)).any()
+
+
 def test_arcs_begin_in_the_left_fifth_and_reach_their_end():
-    ends = []
-    for seed in range(100):
-        columns = np.flatnonzero(arc(LARGE, random.Random(seed), count=1, width=1, end=0.8).any(0))
-        ends.append(columns[-1])
-        assert columns[0] < 0.35 * 400
-    assert min(ends) > 0.7 * 400
-    soon = [
-        np.flatnonzero(arc(LARGE, random.Random(n), count=1, width=1, end=0.2).any(0))[-1]
-        for n in range(100)
-    ]
-    assert min(soon) < 0.4 * 400
+    for end, least, most in ((0.8, 0.7, 0.9), (0.2, 0, 0.4)):
+        masks = [arc(LARGE, random.Random(n), count=1, width=1, end=end) for n in range(40)]
+        assert max(covered(mask, 1)[0] for mask in masks) < 0.35 * 400
+        assert least * 400 < min(covered(mask, 1)[-1] for mask in masks) < most * 400
 
 
 def test_discs_are_filled_and_rings_hollow(rng):
-    disc = discs(LARGE, random.Random(4), count=1, radius=20, ring=0, smooth=False)
-    ring = discs(LARGE, random.Random(4), count=1, radius=20, ring=3, smooth=False)
-    rows, columns = (np.flatnonzero(disc.any(axis)) for axis in (1, 0))
+    disc, ring = (
+        discs(LARGE, random.Random(4), count=1, radius=20, ring=ring, smooth=False)
+        for ring in (0, 3)
+    )
+    rows, columns = covered(disc, 0), covered(disc, 1)
     assert 2 * 0.6 * 20 - 2 <= max(len(rows), len(columns)) <= 2 * 20 + 2
-    middle = rows.mean().astype(int), columns.mean().astype(int)
+    middle = int(rows.mean()), int(columns.mean())
     assert (disc[middle], ring[middle]) == (255, 0)
     assert share(ring) < share(disc)
     assert share(discs(LARGE, rng, count=10, radius=20, ring=0, smooth=True)) > 3 * share(disc)
 
 
-@pytest.mark.parametrize(("wanted", "size"), [(0, 1), (0.02, 1), (0.05, 2), (0.1, 3)])
-def test_dots_cover_about_their_share_in_squares(rng, wanted, size):
-    mask = dots(LARGE, rng, share=wanted, size=size)
-    assert {*np.unique(mask)} <= {0, 255}
-    assert share(mask) == pytest.approx(wanted, rel=0.1)
+def test_dots_cover_about_their_share_in_squares(rng):
+    for wanted, size in ((0, 1), (0.02, 1), (0.05, 2), (0.1, 3)):
+        mask = dots(LARGE, rng, share=wanted, size=size)
+        assert {*np.unique(mask)} <= {0, 255}
+        assert share(mask) == pytest.approx(wanted, rel=0.1)
+    dot = dots(LARGE, random.Random(2), share=9 / (300 * 400), size=3)
+    assert [np.count_nonzero(dot), *map(len, (covered(dot, 0), covered(dot, 1)))] == [9, 3, 3]
 
 
-def test_a_dot_is_a_square_of_its_size():
-    area = Area(60, 60, 1, "")
-    mask = dots(area, random.Random(2), share=9 / 3600, size=3)
-    assert np.count_nonzero(mask) == 9
-    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
-    assert (len(rows), len(columns)) == (3, 3)
+def test_specks_are_those_of_pillow_and_as_many_as_asked_for(rng):
+    image = Image.new("1", (20, 20))
+    ImageDraw.Draw(image).line(((10, 10), (9, 9)), fill=1, width=3)  # what the package draws
+    assert np.array_equal(np.argwhere(np.asarray(image)) - 10, marks._SPECK)
+    covered_pixels = np.count_nonzero(specks(LARGE, rng, count=200))
+    assert covered_pixels == pytest.approx(200 * len(marks._SPECK), rel=0.1)
 
 
-def test_specks_are_three_pixels_by_two_or_three_and_as_many_as_asked_for(rng):
-    down, across = speck()
-    assert 5 <= len(down) <= 9
-    assert max(np.ptp(down), np.ptp(across)) <= 3
-    assert share(specks(LARGE, rng, count=200)) * LARGE.height * LARGE.width == pytest.approx(
-        200 * len(down), rel=0.1
-    )
+def test_a_grid_has_lines_of_its_width_every_pitch(rng):
+    def draw_grid(rows, columns, angle=0):
+        fields = {"pitch": pitch, "width": 2, "rows": rows, "columns": columns, "angle": angle}
+        return grid(LARGE, rng, **fields)
+
+    for pitch in (6, 9.5, 20):
+        mask = draw_grid(True, False)
+        assert (mask == mask[:, :1]).all()
+        starts = np.flatnonzero((mask[1:, 0] > 0) & (mask[:-1, 0] == 0)) + 1
+        assert np.diff(starts).mean() == pytest.approx(pitch, abs=0.1)
+        assert share(mask) == pytest.approx(2 / pitch, rel=0.1)
+        assert share(draw_grid(True, True)) == pytest.approx(1 - (1 - 2 / pitch) ** 2, rel=0.1)
+        assert not draw_grid(False, False).any()
+        turned = draw_grid(True, False, angle=90)
+        assert (turned == turned[:1]).all()
 
 
-@pytest.mark.parametrize("pitch", [6, 9.5, 20])
-def test_a_grid_has_lines_of_its_width_every_pitch(rng, pitch):
-    mask = grid(LARGE, rng, pitch=pitch, width=2, angle=0, rows=True, columns=False)
-    assert (mask == mask[:, :1]).all()
-    starts = np.flatnonzero((mask[1:, 0] > 0) & (mask[:-1, 0] == 0)) + 1
-    assert np.diff(starts).mean() == pytest.approx(pitch, abs=0.1)
-    assert share(mask) == pytest.approx(2 / pitch, rel=0.1)
-    both = grid(LARGE, rng, pitch=pitch, width=2, angle=0, rows=True, columns=True)
-    assert share(both) == pytest.approx(1 - (1 - 2 / pitch) ** 2, rel=0.1)
-    assert not grid(LARGE, rng, pitch=pitch, width=2, angle=0, rows=False, columns=False).any()
-
-
-def test_a_grid_at_an_angle_turns_its_lines(rng):
-    mask = grid(LARGE, rng, pitch=12, width=2, angle=90, rows=True, columns=False)
-    assert (mask == mask[:1]).all()
-
-
-@pytest.mark.parametrize("shape", ["circle", "ellipse", "box"])
-def test_rings_lie_within_each_other_a_pitch_apart(rng, shape):
-    mask = rings(Area(200, 200, 1, ""), rng, shape=shape, pitch=10, width=1)
-    assert np.flatnonzero(mask[100, 100:]).tolist()[:4] == [10, 20, 30, 40]
-    inner = mask[1:, 1:]  # 100 pixels on each side of the middle, which is a pixel
-    assert np.array_equal(inner, inner[::-1, ::-1])
+def test_rings_lie_within_each_other_a_pitch_apart(rng):
+    for shape in ("circle", "ellipse", "box"):
+        mask = rings(Area(200, 200, 1, ""), rng, shape=shape, pitch=10, width=1)
+        assert np.flatnonzero(mask[100, 100:]).tolist()[:4] == [10, 20, 30, 40]
+        inner = mask[1:, 1:]  # 100 pixels on each side of the middle, which is a pixel
+        assert np.array_equal(inner, inner[::-1, ::-1])
 
 
 def test_hatching_has_about_one_direction():
-    def energy(mask, axis):
-        return np.abs(np.diff(mask.astype(float), axis=axis)).mean()
-
     ratios = []
     for seed in range(20):
-        mask = hatching(LARGE, random.Random(seed), count=30, width=1, smooth=True)
-        ratios.append(energy(mask, 0) / energy(mask, 1))
-        assert mask.any()
+        mask = hatching(Area(90, 120, 5, ""), random.Random(seed), count=9, width=1, smooth=True)
+        down, across = (np.abs(np.diff(mask.astype(int), axis=axis)).mean() for axis in (0, 1))
+        ratios.append(down / across)
     assert min(ratios) < 0.6
     assert max(ratios) > 1.6
 
 
-@pytest.mark.parametrize("pattern", ["dots", "chevrons", "checks"])
-def test_a_texture_repeats(rng, pattern):
-    mask = texture(LARGE, rng, pattern=pattern, pitch=8)
-    assert np.array_equal(mask[16:], mask[:-16])
-    assert np.array_equal(mask[:, 16:], mask[:, :-16])
-    assert {*np.unique(mask)} == {0, 255}
+def test_a_texture_repeats(rng):
+    for pattern in ("dots", "chevrons", "checks"):
+        mask = texture(LARGE, rng, pattern=pattern, pitch=8)
+        assert np.array_equal(mask[16:], mask[:-16])
+        assert np.array_equal(mask[:, 16:], mask[:, :-16])
+        assert {*np.unique(mask)} == {0, 255}
 
 
 def test_blobs_are_soft_and_finer_with_more_cells():
-    def roughness(**fields):
-        mask = blobs(LARGE, random.Random(1), **fields).astype(int)
-        assert 0.3 < share(mask) < 0.7
-        return np.abs(np.diff(mask, axis=1)).mean()
-
-    assert (
-        roughness(cells=2, contrast=1)
-        < roughness(cells=8, contrast=1)
-        < roughness(cells=8, contrast=4)
-    )
-    assert (
-        np.abs(
-            np.diff(blobs(LARGE, random.Random(1), cells=3, contrast=1).astype(int), axis=1)
-        ).max()
-        < 20
-    )
+    masks = [
+        blobs(LARGE, random.Random(1), cells=cells, contrast=contrast)
+        for cells, contrast in ((2, 1), (8, 1), (8, 4))
+    ]
+    few, many, strong = (np.abs(np.diff(mask.astype(int), axis=1)).mean() for mask in masks)
+    assert few < many < strong
+    assert all(0.3 < share(mask) < 0.7 for mask in masks)
+    assert largest_step(masks[0], 1) < 20
 
 
-@pytest.mark.parametrize(
-    ("angle", "axis", "sign"), [(0, 1, 1), (180, 1, -1), (90, 0, 1), (-90, 0, -1)]
-)
-def test_a_gradient_grows_in_its_direction(rng, angle, axis, sign):
-    mask = gradient(LARGE, rng, angle=angle).astype(int)
-    steps = np.diff(mask, axis=axis) * sign
-    assert steps.min() >= 0
-    assert (mask.min(), mask.max()) == (0, 255)
-    assert np.abs(np.diff(mask, axis=1 - axis)).max() <= 1
+def test_a_gradient_grows_in_its_direction(rng):
+    for angle, axis, sign in ((0, 1, 1), (180, 1, -1), (90, 0, 1), (-90, 0, -1)):
+        mask = gradient(LARGE, rng, angle=angle).astype(int)
+        assert (np.diff(mask, axis=axis) * sign).min() >= 0
+        assert (mask.min(), mask.max()) == (0, 255)
+        assert largest_step(mask, 1 - axis) <= 1
 
 
-@pytest.mark.parametrize(("count", "expected"), [(0, 5), (3, 3), (16, 16)])
-def test_tiles_part_the_width_evenly(rng, count, expected):
-    masks = tiles(LARGE, rng, count=count)
-    assert len(masks) == expected
-    assert (sum(mask.astype(int) for mask in masks) == 255).all()
-    widths = [np.count_nonzero(mask[0]) for mask in masks]
-    assert max(widths) - min(widths) <= 1
+def test_tiles_part_the_width_evenly(rng):
+    for count, expected in ((0, 5), (3, 3), (16, 16)):
+        masks = tiles(LARGE, rng, count=count)
+        assert len(masks) == expected
+        assert (sum(mask.astype(int) for mask in masks) == 255).all()
+        widths = [np.count_nonzero(mask[0]) for mask in masks]
+        assert max(widths) - min(widths) <= 1
 
 
-@pytest.mark.parametrize("width", [1, 4, 20])
-def test_a_border_marks_exactly_its_width(rng, width):
-    mask = border(LARGE, rng, width=width)
-    assert np.count_nonzero(mask) == 300 * 400 - (300 - 2 * width) * (400 - 2 * width)
-    assert (mask[:width] == 255).all()
-    assert not mask[width:-width, width:-width].any()
-
-
-def test_a_border_wider_than_the_image_covers_it(rng):
+def test_a_border_marks_exactly_its_width_and_covers_an_image_that_is_smaller(rng):
+    for width in (1, 4, 20):
+        expected = np.full((300, 400), 255, np.uint8)
+        expected[width : 300 - width, width : 400 - width] = 0
+        assert np.array_equal(border(LARGE, rng, width=width), expected)
     assert (border(Area(16, 16, 1, ""), rng, width=20) == 255).all()
 
 
-def test_an_upright_line_runs_from_top_to_bottom_and_a_bent_one_has_a_bend():
-    assert [y for _, y in path_points(LARGE, random.Random(1), "upright")] == [0, LARGE.height]
-    assert len(path_points(LARGE, random.Random(1), "bent")) == 3
+def test_more_decoys_cover_more_and_larger_ones_too_and_have_their_size(area):
+    def mean_over(measure, area, **fields):
+        return np.mean([measure(decoys(area, random.Random(n), **fields)) for n in range(10)])
+
+    assert mean_over(share, area, count=2, size=10) < mean_over(share, area, count=8, size=10)
+    assert mean_over(share, area, count=8, size=10) < mean_over(share, area, count=8, size=20)
+    for size in (10, 20, 40):
+        large = area._replace(height=200, width=200)
+        height = mean_over(lambda mask: len(covered(mask, 0)), large, count=1, size=size)
+        assert 0.4 * size < height < 1.1 * size
 
 
-def test_beads_are_discs_along_the_line():
-    beads = lines(LARGE, random.Random(1), count=1, path="across", width=4, beads=10, smooth=False)
-    whole = lines(LARGE, random.Random(1), count=1, path="across", width=8, beads=0, smooth=False)
-    covered = beads.any(0)
-    starts = np.flatnonzero(np.diff(covered.astype(int)) == 1)
-    assert 9 <= np.diff(starts).mean() <= 10  # pixels along the line, which slopes a little
-    assert not (beads & ~whole).any()
+def test_a_ghost_is_one_large_letter_and_blurred(area):
+    sharp, soft = (ghost(area, random.Random(1), sigma=sigma) for sigma in (0, 4))
+    assert len(covered(sharp, 0)) > area.height / 2
+    assert soft.max() < sharp.max()
+    assert largest_step(soft, 0) < largest_step(sharp, 0)
+
+
+def test_small_print_stands_along_the_lower_border(area):
+    mask = small_print(area, random.Random(1), size=8)
+    assert covered(mask, 0)[0] >= area.height - 14
+    assert np.ptp(covered(mask, 1)) > area.width / 2

@@ -18,19 +18,20 @@ from captcha_ocr.generation.operators.under import (
 RNG = random.Random(1)
 
 
-@pytest.mark.parametrize(("x", "y"), [(3, 2), (-3, 2), (0, -4), (0, 0)])
-def test_a_shadow_is_the_shifted_text(square, x, y):
-    expected = np.roll(square, (y, x), (0, 1))  # the square stays away from the border
-    assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=0), expected)
-    assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=2), blurred(expected, 2))
+FULL = np.full((10, 20), 255, np.uint8)
+
+
+def test_a_shadow_is_the_shifted_text(square):
+    for x, y in ((3, 2), (-3, 2), (0, -4), (0, 0)):
+        expected = np.roll(square, (y, x), (0, 1))  # the square stays away from the border
+        assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=0), expected)
+        assert np.array_equal(shadow(square, RNG, x=x, y=y, blur=2), blurred(expected, 2))
 
 
 def test_what_leaves_the_canvas_is_lost():
-    full = np.full((10, 20), 255, np.uint8)
-    assert np.count_nonzero(shifted(full, 3, -4)) == 17 * 6
-    assert not shifted(full, 20, 0).any()
-    assert not shifted(full, 0, -20).any()
-    assert not shifted(full, -100, 100).any()
+    assert np.count_nonzero(shifted(FULL, 3, -4)) == 17 * 6
+    for x, y in ((20, 0), (0, -20), (-100, 100)):
+        assert not shifted(FULL, x, y).any()
 
 
 def test_an_extrusion_joins_the_text_and_its_shadow(square):
@@ -48,17 +49,13 @@ def test_a_glow_is_brightest_at_the_text_and_fades(square):
     assert (np.diff(outside) <= 0).all()
 
 
-@pytest.mark.parametrize("width", [1, 2, 3.5])
-def test_a_halo_reaches_its_width_around_the_text(square, width):
-    mask = halo(square, RNG, width=width)
-    assert mask.shape == square.shape
-    assert (mask[square > 0] == 255).all()
-    assert mask[16].sum(dtype=int) / 255 == pytest.approx(20 + 2 * width, abs=0.02)
-
-
-def test_a_halo_at_the_border_is_cut():
-    mask = halo(np.full((10, 20), 255, np.uint8), RNG, width=10)
-    assert mask.shape == (10, 20)
+def test_a_halo_reaches_its_width_around_the_text_and_is_cut_at_the_border(square):
+    for width in (1, 2, 3.5):
+        mask = halo(square, RNG, width=width)
+        assert mask.shape == square.shape
+        assert (mask[square > 0] == 255).all()
+        assert mask[16].sum(dtype=int) / 255 == pytest.approx(20 + 2 * width, abs=0.02)
+    assert halo(FULL, RNG, width=10).shape == FULL.shape
 
 
 def test_a_plate_is_the_box_of_the_text_and_its_margin(square):
@@ -78,6 +75,5 @@ def test_strokes_run_across_the_text_and_not_beyond(square):
     assert across.all() or down.all()
     assert not mask[: top - 1].any()
     assert not mask[:, : left - 1].any()
-    assert np.count_nonzero(
-        strokes(square, random.Random(1), count=9, width=2)
-    ) > 5 * np.count_nonzero(mask)
+    many = strokes(square, random.Random(1), count=9, width=2)
+    assert np.count_nonzero(many) > 5 * np.count_nonzero(mask)

@@ -1,15 +1,19 @@
 import random
+from collections import Counter
+from itertools import product
+
+import pytest
 
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.random_designs.disturbances import (
+    WARPS,
     add_background,
     add_camera,
     add_marks,
     add_under,
-    add_warps,
     mark_fields,
 )
-from captcha_ocr.generation.random_designs.draft import DesignDraft
+from captcha_ocr.generation.random_designs.draft import Chance, DesignDraft
 
 
 def draft(seed, disturb=1.0, hollow=False, light=(200, 220)):
@@ -20,10 +24,14 @@ def draft(seed, disturb=1.0, hollow=False, light=(200, 220)):
     return made
 
 
+def add_warps(made):
+    made.add_some(WARPS)
+
+
 def test_every_disturbance_is_a_valid_operator():
     for add in (add_background, add_under, add_marks, add_warps, add_camera):
         kinds = set()
-        for seed in range(150):
+        for seed in range(80):
             made = draft(seed)
             add(made)
             parse_design({"canvas": made.canvas, "operators": made.operators}, add.__name__)
@@ -31,33 +39,43 @@ def test_every_disturbance_is_a_valid_operator():
         assert len(kinds) > 4, add.__name__
 
 
-def test_without_disturbances_nothing_lies_over_the_text():
+def test_without_disturbances_nothing_lies_over_the_text_and_hollow_letters_stand_on_a_flat_one():
     for seed in range(50):
-        made = draft(seed, disturb=0)
-        add_marks(made)
-        assert made.operators == []
+        plain, hollow = draft(seed, disturb=0), draft(seed, disturb=0, hollow=True)
+        add_marks(plain)
+        add_background(hollow)
+        assert plain.operators == hollow.operators == []
 
 
 def test_what_shows_hollow_letters_is_far_from_the_canvas():
-    for light, is_far in (
-        ((200, 220), lambda low, high: high <= 110),
-        ((10, 20), lambda low, high: low >= 100),
+    for seed, (light, lowest, highest) in product(
+        range(30), (((200, 220), 0, 110), ((10, 20), 100, 255))
     ):
-        for seed in range(30):
-            made = draft(seed, hollow=True, light=light)
-            add_under(made)
-            assert made.operators
-            assert all(is_far(*step["color"]["luminance"]) for step in made.operators)
-
-
-def test_hollow_letters_stand_on_a_flat_background():
-    for seed in range(50):
-        made = draft(seed, disturb=0, hollow=True)
-        add_background(made)
-        assert made.operators == []
+        made = draft(seed, hollow=True, light=light)
+        add_under(made)
+        assert made.operators
+        for step in made.operators:
+            low, high = step["color"]["luminance"]
+            assert lowest <= low <= high <= highest
 
 
 def test_only_items_with_a_colour_of_their_own_differ():
     for seed in range(100):
         fields = mark_fields(draft(seed), behind=0.5, items=True)
         assert "color_per_item" not in fields or fields["color"] != "text"
+
+
+def test_a_draft_draws_ranges_in_order_and_disturbances_as_likely_as_its_level_says():
+    made = DesignDraft(random.Random(1), 0.5)
+    for _ in range(50):
+        for low, high in (made.part(-0.5, 0.5), made.whole_part(3, 9)):
+            assert low <= high
+    counts = Counter()
+    for _ in range(1000):
+        made.operators.clear()
+        made.add_some([Chance("blur", 0.5, lambda made: {"sigma": made.number(1, 2)})])
+        made.add_some([Chance("smooth", 0.5, lambda made: {}, disturbs=False)])
+        made.add_one([Chance("thin", 0.2, lambda made: {}), Chance("pits", 0.3, lambda made: {})])
+        counts.update(step["kind"] for step in made.operators)
+    expected = {"blur": 250, "smooth": 500, "thin": 200, "pits": 300}
+    assert counts == pytest.approx(expected, abs=50)
