@@ -39,8 +39,7 @@ class Drawer:
 
     def __init__(self, plan: DrawingPlan) -> None:
         keep_freed_memory()
-        self.plan, self._options = plan, plan.options
-        self._design = plan.design
+        self._plan, self._options, self._design = plan, plan.options, plan.design
         if self._options.is_saved:
             self._saved = read_saved(self._options.design)
             self.faces = faces_of_saved(self._saved, self._options.design, self._options.fonts)
@@ -76,7 +75,6 @@ class Drawer:
         return json.dumps(document, sort_keys=True)
 
     def _try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
-        """Draw an image again and again until it can be read."""
         paths = [face.path for face in self.faces]
         if design.faces:
             paths = [self._face_named[name].path for name in design.faces]
@@ -97,11 +95,11 @@ class Drawer:
 
     def _find_random_design(self, number: int) -> tuple[Design, Drawn]:
         """Draw random designs until one gives an image that can be read; return both."""
-        options, plan = self._options, self.plan
+        options = self._options
         families: dict[str, list[Face]] = {}
         for face in self.faces:
             families.setdefault(face.family, []).append(face)
-        charset = None if options.charset is None else plan.charset
+        charset = None if options.charset is None else self._plan.charset
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {options.seed} design {number} {attempt}")
             document = draw_design(
@@ -119,7 +117,5 @@ class Drawer:
         return parse_design(self._saved[line], f"{self._options.design}, line {line + 1}")
 
 
-@lru_cache(maxsize=16)
-def drawer_of(plan: DrawingPlan) -> Drawer:
-    """Return what draws the images of a plan; it keeps fonts and designs, found in seconds."""
-    return Drawer(plan)
+# Takes a plan. A drawer keeps fonts and designs, which take seconds to find.
+drawer_of = lru_cache(maxsize=16)(Drawer)

@@ -70,8 +70,8 @@ class Face(Glyphs):
 
         No frames, few confusions, and no font of symbols.
         """
-        of_letters = bool(self.characters) and not _NO_LETTERS.search(self.family)
-        return of_letters and not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
+        is_clear = not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
+        return is_clear and bool(self.characters) and not _NO_LETTERS.search(self.family)
 
 
 def find_faces(paths: Sequence[Path]) -> list[Face]:
@@ -201,7 +201,6 @@ def _installed_fonts() -> list[str]:
 
 
 def _suffixed(face: Face) -> str:
-    """Return the name of a face's file with the start of its sha256."""
     return f"{_file_name(face.path)}#{face.sha256[:8]}"
 
 

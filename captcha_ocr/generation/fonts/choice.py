@@ -23,7 +23,7 @@ def choose_faces(
     Those that lack some of the characters are left out. UsageError for one that is missing, for a
     file in `fonts` that lacks characters, and if no font has all of them.
     """
-    faces = find_faces([Path(font) for font in fonts])
+    faces, meant = find_faces([Path(font) for font in fonts]), set()
     if design is not None and design.faces:
         named, pairs = index_by_name(faces), parse_faces(design.document["fonts"], design.name)
         faces = [_find_face(*pair, design.name, named) for pair in zip(*pairs, strict=True)]
@@ -31,13 +31,13 @@ def choose_faces(
         # A file that the user names is meant; in a folder there may be fonts of symbols.
         meant = {str(Path(font).absolute()) for font in fonts if Path(font).is_file()}
         faces = [face for face in faces if face.path in meant or face.legible]
-        for face in faces:
-            if face.path in meant:
-                _check_complete(face, characters)
+    check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
     usable = [face for face in faces if not lacking(face, characters)]
-    if not usable:
-        check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
-        _check_complete(faces[0], characters)
+    for face in faces:
+        if face.path in meant or not usable:
+            missing = lacking(face, characters)
+            text = f"the font {face.name} has no glyph for {shorten(missing)!r}"
+            check(not missing, f"{text}; choose others with `fonts`")
     return usable
 
 
@@ -70,15 +70,6 @@ def _find_face(name: str, digest: str, place: str, named: Mapping[str, Face]) ->
         wrong = f"the font {name} is another version than the design was made with"
         raise UsageError(f"{place}: fonts.sha256: {wrong}")
     return named[name]
-
-
-def _check_complete(face: Face, characters: Iterable[str]) -> None:
-    missing = lacking(face, characters)
-    if missing:
-        raise UsageError(
-            f"the font {face.name} has no glyph for {shorten(missing)!r};"
-            " choose others with `fonts`"
-        )
 
 
 def lacking(face: Face, characters: Iterable[str]) -> str:

@@ -37,7 +37,6 @@ class _ClassicCaptcha(captcha.image.ImageCaptcha):
         return image
 
     def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
-        """Draw a glyph, crop it to its ink, rotate it and warp it to a quadrilateral."""
         source = _package.secrets
 
         def uniform(low: float, high: float) -> float:

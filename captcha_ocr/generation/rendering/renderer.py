@@ -63,7 +63,6 @@ class _Scene:
         self.palette["text"] = self.palette.get(color, color)
 
     def draw(self, text: Sequence[str]) -> tuple[Pixels, str | None]:
-        """Draw the image of the characters of a text."""
         canvas, fields = self.design.canvas, self.design.text
         height, width = canvas["height"](self.rng), canvas["width"](self.rng)
         colors = [self.palette["text"]] * len(text)
@@ -76,7 +75,7 @@ class _Scene:
                 f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
                 " canvas.width, canvas.height, canvas.padding, text.size or text.length"
             )
-        area = Area(height, wide, len(text), self.typesetter.face)
+        area = Area(height, wide, len(text), self.typesetter.faces[0])
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]
         if behind:
@@ -119,7 +118,6 @@ class _Scene:
     def paint_under(
         self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
     ) -> None:
-        """Draw what lies under the text, or under each of its glyphs."""
         for step in self.steps["under"]:
             groups = [placed]
             if step.draws["per_glyph"](self.rng):
@@ -201,11 +199,8 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     where = np.flatnonzero(mask != 0)
     if len(where) < mask.size // 4:
         flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
-        if opacity == 1 and (coverage == 255).all():
-            flat[where] = color
-        else:
-            share = (coverage * np.float32(opacity)).astype(np.uint8)
-            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
+        share = (coverage * np.float32(opacity)).astype(np.uint8)
+        flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
         rows = pixels.reshape(len(pixels), -1)
         over = np.tile(np.array(color, np.uint16), mask.shape[1])

@@ -73,14 +73,13 @@ class Typesetter:
         self.text, self.steps, self.rng = design.text, steps, rng
         self.padding = design.canvas["padding"](rng)
         self.faces = faces if design.fonts["per_glyph"](rng) else [rng.choice(faces)]
-        self.face = self.faces[0]
         self.opacity, self.gain = self.value("opacity"), self.value("opacity_by_luminance")
 
     def value(self, name: str) -> Any:
         """Draw the value of a field of [text]."""
         return self.text[name](self.rng)
 
-    def draw_ink(self, character: str) -> tuple[Raster, float]:
+    def _draw_ink(self, character: str) -> tuple[Raster, float]:
         """Draw a character in a random font and size.
 
         Return the factor, too, by which it is still to be scaled.
@@ -98,13 +97,13 @@ class Typesetter:
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
         """
         rng = self.rng
-        inked, factor = self.draw_ink(character)
+        inked, factor = self._draw_ink(character)
         image = inked.image
         cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
             return _Glyph(image, 0, cell[0])
         if self.gain:
-            image = self.stroke(image)
+            image = self._stroke(image)
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
             for step in self.steps["shape"]:
@@ -118,11 +117,10 @@ class Typesetter:
         if self.gain:
             stencil, colors = paint(image, color, self.opacity, self.gain)
             return _Glyph(stencil, middle, image.width, colors)
-        image = self.stroke(image)
+        image = self._stroke(image)
         return _Glyph(image, middle, image.width)
 
-    def stroke(self, image: Image.Image) -> Image.Image:
-        """Put a glyph through the operators for strokes."""
+    def _stroke(self, image: Image.Image) -> Image.Image:
         for step in self.steps["stroke"]:
             if not step.skips(self.rng):
                 mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
@@ -140,15 +138,15 @@ class Typesetter:
         the text.
         """
         glyphs = list(map(self.make_glyph, text, colors))
-        line, extent, total = self.place_in_line(glyphs)
+        line, extent, total = self._place_in_line(glyphs)
         wide = max(width, total) if width else max(MIN_SIDE, extent + 2 * self.padding)
         if self.value("spread"):
             wide = width or wide
-            line = self.spread(glyphs, wide)
+            line = self._spread(glyphs, wide)
         else:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
-        pairs = zip(glyphs, self.find_middles(glyphs), strict=True)
+        pairs = zip(glyphs, self._find_middles(glyphs), strict=True)
         tops = [middle - glyph.image.height / 2 for glyph, middle in pairs]
         bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
         high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
@@ -157,7 +155,7 @@ class Typesetter:
         placed = [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places]
         return placed, wide, high
 
-    def find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
+    def _find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
         middles = []
         for glyph in glyphs:
@@ -169,12 +167,12 @@ class Typesetter:
             middles = [middle + shift for middle, shift in zip(middles, shifts, strict=True)]
         return middles
 
-    def place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
+    def _place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
         """Return where glyphs begin, the reach of the line, and its width without overlaps."""
         blanks = [0] * len(glyphs)
         for index in range(len(glyphs)):
             if self.rng.random() < self.value("blanks"):
-                blank, factor = self.draw_ink(" ")
+                blank, factor = self._draw_ink(" ")
                 blanks[index] = round(blank.cell[0] * factor)
         total = sum(blanks) + sum(glyph.width for glyph in glyphs)
         average = total / len(glyphs)
@@ -187,7 +185,7 @@ class Typesetter:
             x += glyph.width + gap
         return line, x - gap, max(x - gap, total)
 
-    def spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
+    def _spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
         """Return where each glyph begins if each is somewhere in its part of the canvas."""
         line, part = [], width / len(glyphs)
         reaches = [self.value("spacing") * part / 2 for _ in glyphs]
@@ -227,7 +225,6 @@ def _list_shades(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[
 
 
 def _multiply(second: Matrix, first: Matrix) -> Matrix:
-    """Return what maps like one matrix after another."""
     (a, b, c, d), (e, f, g, h) = second, first
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
