@@ -25,7 +25,7 @@ from captcha_ocr.system.parallel import map_jobs
 from captcha_ocr.version import __version__
 
 _COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
-IMAGES_PER_JOB = 250  # half a second of work
+_IMAGES_PER_JOB = 250  # that one process draws: half a second of work
 _WAY_OUT = "remove the folder, or choose another `out`"
 _OPTIONS_FORMAT = "captcha-ocr generator"
 _NAME = re.compile(r"([0-9]{5,13})-.+\.png")  # such as `00000-R865.png`
@@ -64,8 +64,8 @@ def generate(
             write_atomic(out / OPTIONS_FILE, to_json(options))
         names = _find_drawn(out, options)
         missing = [number for number in numbers if number not in names]
-        starts = range(0, len(missing), IMAGES_PER_JOB)
-        jobs = [(plan, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
+        starts = range(0, len(missing), _IMAGES_PER_JOB)
+        jobs = [(plan, out, missing[start : start + _IMAGES_PER_JOB]) for start in starts]
         redrawn = illegible = 0
         progress(len(names), len(numbers))
         for written in map_jobs(_write_images, jobs, workers):
@@ -89,8 +89,8 @@ def save_designs(
     """Write the random designs of a plan to a file, one in each line, as JSON."""
     numbers = range(plan.options.designs) if plan.options.designs else plan.numbers
     jobs = [
-        (plan, numbers[first : first + IMAGES_PER_JOB])
-        for first in range(0, len(numbers), IMAGES_PER_JOB)
+        (plan, numbers[first : first + _IMAGES_PER_JOB])
+        for first in range(0, len(numbers), _IMAGES_PER_JOB)
     ]
     lines: list[str] = []
     for some in map_jobs(_find_designs, jobs, workers):

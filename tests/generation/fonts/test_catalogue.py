@@ -1,4 +1,3 @@
-import hashlib
 import os
 import shutil
 import sys
@@ -11,12 +10,9 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.fonts.cache import FaceCache
 from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name
 from captcha_ocr.generation.fonts.survey import ALPHABET
+from captcha_ocr.system.files import sha256
 
 from ..conftest import BAR, DEJAVU, DROID, FONTS, TEE, make_font
-
-
-def sha256_of(path):
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def names(*paths):
@@ -37,7 +33,7 @@ def test_a_file_gives_one_legible_face_with_its_absolute_path(folder, monkeypatc
     (face,) = find_faces([Path("inner/Sans.TTF")])
     path = folder / "inner" / "Sans.TTF"
     facts = ("DejaVu Sans", ALPHABET, ("Il",), False)
-    assert face == Face(*facts, str(path), "Sans.TTF", sha256_of(path))
+    assert face == Face(*facts, str(path), "Sans.TTF", sha256(path.read_bytes()))
     assert face.legible
 
 
@@ -70,7 +66,7 @@ def test_of_files_with_one_name_all_but_the_first_get_a_suffix(tmp_path):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "Same.ttf").write_bytes(make_font({"T": TEE}, family))
     faces = find_faces([tmp_path])
-    digests = sorted(sha256_of(path) for path in tmp_path.glob("*/Same.ttf"))
+    digests = sorted(sha256(path.read_bytes()) for path in tmp_path.glob("*/Same.ttf"))
     suffixed = [f"Same.ttf#{digest[:8]}" for digest in digests]
     assert [face.sha256 for face in faces] == digests
     assert [face.name for face in faces] == ["Same.ttf", *suffixed[1:]]
@@ -81,34 +77,19 @@ def test_of_files_with_one_name_all_but_the_first_get_a_suffix(tmp_path):
     assert index_by_name([alone]) == {"Same.ttf": alone, suffixed[2]: alone}
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "named"),
-    [
-        ("broken.ttf", b"text", "broken.ttf"),
-        ("broken.ttf", b"", "broken.ttf"),
-        ("broken.ttf", b"\x00\x01\x00\x00" + bytes(100), "broken.ttf"),
-        ("huge.ttf", 2**28 + 1, "huge.ttf 268,435,456"),
-        ("pipe.ttf", None, "pipe.ttf"),
-        ("gone", None, "gone not exist"),
-        ("empty/broken.ttf", b"text", "empty"),
-    ],
-)
-def test_a_path_without_a_font_is_an_error(tmp_path, name, data, named):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    if isinstance(data, bytes):
-        path.write_bytes(data)
-    elif data is not None:
-        path.touch()
-        os.truncate(path, data)
-    elif name == "pipe.ttf":
-        if not hasattr(os, "mkfifo"):
-            pytest.skip("needs pipes in folders")
-        os.mkfifo(path)
-    if path.parent != tmp_path:
-        path = path.parent
-    with pytest.raises(UsageError, match=naming(*named.split())):
-        find_faces([Path(DROID), path])
+def test_a_path_without_a_font_is_an_error(tmp_path):
+    named = {"gone": "gone not exist", "huge.ttf": "huge.ttf 268,435,456", "": tmp_path.name}
+    (tmp_path / "huge.ttf").touch()
+    os.truncate(tmp_path / "huge.ttf", 2**28 + 1)
+    for number, data in enumerate((b"text", b"", b"\x00\x01\x00\x00" + bytes(100))):
+        (tmp_path / f"{number}.ttf").write_bytes(data)
+        named[f"{number}.ttf"] = f"{number}.ttf"
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.ttf")
+        named["pipe.ttf"] = "pipe.ttf"
+    for name, words in named.items():
+        with pytest.raises(UsageError, match=naming(*words.split())):
+            find_faces([Path(DROID), tmp_path / name])
 
 
 def test_without_paths_the_fonts_of_installed_packages_are_found(tmp_path, monkeypatch):
@@ -137,22 +118,19 @@ def test_symbols_and_frames_and_too_many_confusions_are_not_legible(tmp_path):
     assert {"DejaVuSans.ttf", "cmr10.ttf", "STIXGeneral.ttf"} <= readable
     assert not {"cmsy10.ttf", "cmmi10.ttf", "LastResortHE-Regular.ttf"} & readable
 
-    def face_of(letters, family="Boxes"):
-        digits = {str(number): ((0, 70 * number, 200, 70 * number + 60),) for number in range(10)}
-        glyphs = digits | dict.fromkeys(letters, BAR) | dict.fromkeys("TX", TEE)
+    digits = {str(number): ((0, 70 * number, 200, 70 * number + 60),) for number in range(10)}
+    for bars, family, confusions, legible in (
+        ("aA", "Boxes", {"TX"}, True),
+        ("aAbB", "Boxes", {"AB", "TX"}, True),
+        ("aAbBc", "Boxes", {"AB", "AC", "BC", "TX"}, True),
+        ("ABCD", "Boxes", {"AB", "AC", "AD", "BC", "BD", "CD", "TX"}, False),
+        ("aA", "My Dingbats", {"TX"}, False),
+    ):
+        glyphs = digits | dict.fromkeys(bars, BAR) | dict.fromkeys("TX", TEE)
         (tmp_path / "boxes.ttf").write_bytes(make_font(glyphs, family))
-        return find_faces([tmp_path / "boxes.ttf"])[0]
-
-    assert face_of("aA").look_alikes == ("Aa", "TX")
-    assert face_of("aA").confusions == {"TX"}
-    assert face_of("aAbB").confusions == {"AB", "TX"}
-    assert face_of("aAbBc").legible  # AB, AC, BC, TX
-    assert not face_of("ABCD").legible
-    assert not face_of("aA", "My Dingbats").legible
-
-
-def test_a_face_without_a_character_is_neither_complete_nor_legible(tmp_path):
-    (tmp_path / "a.ttf").write_bytes(make_font({"é": TEE}))
+        (face,) = find_faces([tmp_path])
+        assert (face.confusions, face.legible) == (confusions, legible)
+    (tmp_path / "boxes.ttf").write_bytes(make_font({"é": TEE}))
     (face,) = find_faces([tmp_path])
     assert (face.characters, face.legible) == ("", False)
 

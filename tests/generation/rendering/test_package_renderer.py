@@ -34,13 +34,6 @@ def test_drawing_leaves_the_random_numbers_of_the_caller_and_of_the_package_alon
     assert captcha.image.secrets is secrets
 
 
-def test_texts_have_all_characters_and_all_lengths_and_no_others():
-    drawn = draw(replace(TINY, charset="abc", lengths=Lengths(1, 3)), range(30))
-    texts = [image.text for image in drawn]
-    assert {len(text) for text in texts} == {1, 2, 3}
-    assert set("".join(texts)) == set("abc")
-
-
 @pytest.mark.parametrize(
     "options", [{"design": CLASSIC_WARP}, {"height": 20}, {"fonts": (DEJAVU, SERIF)}]
 )
