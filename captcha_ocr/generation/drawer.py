@@ -70,9 +70,8 @@ class Drawer:
         """Return random design number `number` as JSON, with its number and its fonts' hashes."""
         design, _ = self._random_design(number)
         digests = [self._face_named[name].sha256 for name in design.faces]
-        document = {**design.document, "number": number}
-        document["fonts"] = {**document["fonts"], "sha256": digests}
-        return json.dumps(document, sort_keys=True)
+        fonts = design.document["fonts"] | {"sha256": digests}
+        return json.dumps(design.document | {"number": number, "fonts": fonts}, sort_keys=True)
 
     def _try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
         paths = [face.path for face in self.faces]

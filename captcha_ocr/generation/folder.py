@@ -88,13 +88,11 @@ def save_designs(
 ) -> None:
     """Write the random designs of a plan to a file, one in each line, as JSON."""
     numbers = range(plan.options.designs) if plan.options.designs else plan.numbers
-    jobs = [
-        (plan, numbers[first : first + _IMAGES_PER_JOB])
-        for first in range(0, len(numbers), _IMAGES_PER_JOB)
-    ]
+    starts = range(0, len(numbers), _IMAGES_PER_JOB)
+    jobs = [(plan, numbers[start : start + _IMAGES_PER_JOB]) for start in starts]
     lines: list[str] = []
-    for some in map_jobs(_find_designs, jobs, workers):
-        lines += some
+    for documents in map_jobs(_find_designs, jobs, workers):
+        lines += documents
         progress(len(lines), len(numbers))
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
