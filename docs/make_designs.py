@@ -71,7 +71,7 @@ def draw_operator(name: str | None, base: list[dict[str, Any]]) -> list[Image.Im
     for number in range(IMAGES):
         rng = random.Random(f"{SEED} {number}")
         text = design.texts.write(rng)
-        images.append(Image.fromarray(draw(design, [FONT], text, rng).pixels))
+        images.append(Image.fromarray(draw(design, [FONT], text, rng)[0]))
     return images
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from captcha_ocr.charset import in_visual_order
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, parse_design, read_saved
-from captcha_ocr.generation.fonts.catalogue import Face, by_name
+from captcha_ocr.generation.fonts.catalogue import Face, index_by_name
 from captcha_ocr.generation.fonts.choice import choose_faces, faces_of_saved
 from captcha_ocr.generation.plan import DrawingPlan
 from captcha_ocr.generation.random_designs.random_design import draw_design
@@ -39,14 +39,13 @@ class Drawer:
 
     def __init__(self, plan: DrawingPlan) -> None:
         keep_freed_memory()
-        self.plan, self._options = plan, plan.options
-        self._design = plan.design
-        self._saved = read_saved(self._options.design) if self._options.is_saved else []
-        if self._saved:
+        self._plan, self._options, self._design = plan, plan.options, plan.design
+        if self._options.is_saved:
+            self._saved = read_saved(self._options.design)
             self.faces = faces_of_saved(self._saved, self._options.design, self._options.fonts)
         else:
             self.faces = choose_faces(self._options.fonts, plan.charset, self._design)
-        self._face_named = by_name(self.faces)
+        self._face_named = index_by_name(self.faces)
         if self._options.renderer == "package":
             self._package = PackageRenderer(
                 self._options.design,
@@ -56,7 +55,7 @@ class Drawer:
             )
         # Not a cache of the class, which would keep every drawer.
         kept = _KEPT_DESIGNS if self._options.designs else 1
-        self.random_design = lru_cache(kept)(self._find_random_design)
+        self._random_design = lru_cache(kept)(self._find_random_design)
         self._saved_design = lru_cache(_KEPT_DESIGNS)(self._parse_saved)
 
     def draw(self, index: int) -> Drawn:
@@ -64,19 +63,17 @@ class Drawer:
         if self._options.level is None:
             return self._try_to_draw(self._design or self._saved_design(index), index, TRIES)
         number = index % self._options.designs if self._options.designs else index
-        design, first = self.random_design(number)
+        design, first = self._random_design(number)
         return first if index == number else self._try_to_draw(design, index, TRIES)
 
     def random_document(self, number: int) -> str:
         """Return random design number `number` as JSON, with its number and its fonts' hashes."""
-        design, _ = self.random_design(number)
+        design, _ = self._random_design(number)
         digests = [self._face_named[name].sha256 for name in design.faces]
-        document = {**design.document, "number": number}
-        document["fonts"] = {**document["fonts"], "sha256": digests}
-        return json.dumps(document, sort_keys=True)
+        fonts = design.document["fonts"] | {"sha256": digests}
+        return json.dumps(design.document | {"number": number, "fonts": fonts}, sort_keys=True)
 
     def _try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
-        """Draw an image again and again until it can be read."""
         paths = [face.path for face in self.faces]
         if design.faces:
             paths = [self._face_named[name].path for name in design.faces]
@@ -97,11 +94,11 @@ class Drawer:
 
     def _find_random_design(self, number: int) -> tuple[Design, Drawn]:
         """Draw random designs until one gives an image that can be read; return both."""
-        options, plan = self._options, self.plan
+        options = self._options
         families: dict[str, list[Face]] = {}
         for face in self.faces:
             families.setdefault(face.family, []).append(face)
-        charset = None if options.charset is None else plan.charset
+        charset = None if options.charset is None else self._plan.charset
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {options.seed} design {number} {attempt}")
             document = draw_design(
@@ -119,7 +116,5 @@ class Drawer:
         return parse_design(self._saved[line], f"{self._options.design}, line {line + 1}")
 
 
-@lru_cache(maxsize=16)
-def drawer_of(plan: DrawingPlan) -> Drawer:
-    """Return what draws the images of a plan; it keeps fonts and designs, found in seconds."""
-    return Drawer(plan)
+# Takes a plan. A drawer keeps fonts and designs, which take seconds to find.
+drawer_of = lru_cache(maxsize=16)(Drawer)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from captcha_ocr.charset import split_characters
 from captcha_ocr.data.images import find_images
@@ -15,7 +16,6 @@ from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.fonts.catalogue import manifest
 from captcha_ocr.generation.plan import DrawingPlan
 from captcha_ocr.options.drawing import WARPS
 from captcha_ocr.options.model import Lengths
@@ -25,10 +25,10 @@ from captcha_ocr.system.parallel import map_jobs
 from captcha_ocr.version import __version__
 
 _COMPRESS_LEVEL = 3  # of a PNG: 0.77 ms an image; Pillow's 6 takes 1.04 ms and saves 4 %
-IMAGES_PER_JOB = 250  # half a second of work
+_IMAGES_PER_JOB = 250  # that one process draws: half a second of work
 _WAY_OUT = "remove the folder, or choose another `out`"
 _OPTIONS_FORMAT = "captcha-ocr generator"
-NAME = re.compile(r"([0-9]{5,13})-(.+)\.png")
+_NAME = re.compile(r"([0-9]{5,13})-.+\.png")  # such as `00000-R865.png`
 
 
 class Generated(NamedTuple):
@@ -64,8 +64,8 @@ def generate(
             write_atomic(out / OPTIONS_FILE, to_json(options))
         names = _find_drawn(out, options)
         missing = [number for number in numbers if number not in names]
-        starts = range(0, len(missing), IMAGES_PER_JOB)
-        jobs = [(plan, out, missing[start : start + IMAGES_PER_JOB]) for start in starts]
+        starts = range(0, len(missing), _IMAGES_PER_JOB)
+        jobs = [(plan, out, missing[start : start + _IMAGES_PER_JOB]) for start in starts]
         redrawn = illegible = 0
         progress(len(names), len(numbers))
         for written in map_jobs(_write_images, jobs, workers):
@@ -88,13 +88,11 @@ def save_designs(
 ) -> None:
     """Write the random designs of a plan to a file, one in each line, as JSON."""
     numbers = range(plan.options.designs) if plan.options.designs else plan.numbers
-    jobs = [
-        (plan, numbers[first : first + IMAGES_PER_JOB])
-        for first in range(0, len(numbers), IMAGES_PER_JOB)
-    ]
+    starts = range(0, len(numbers), _IMAGES_PER_JOB)
+    jobs = [(plan, numbers[start : start + _IMAGES_PER_JOB]) for start in starts]
     lines: list[str] = []
-    for some in map_jobs(_find_designs, jobs, workers):
-        lines += some
+    for documents in map_jobs(_find_designs, jobs, workers):
+        lines += documents
         progress(len(lines), len(numbers))
     write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
 
@@ -106,7 +104,7 @@ def _find_designs(job: tuple[DrawingPlan, Sequence[int]]) -> list[str]:
 
 def _write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     """Write labels.csv, `filename,text` and a row for each image; UsageError if it was edited."""
-    rows = [(names[index], _text_in(names[index])) for index in sorted(names)]
+    rows = [(name, _text_in(name)) for _, name in sorted(names.items())]
     labels = to_csv([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
@@ -115,16 +113,9 @@ def _write_labels(path: Path, names: dict[int, str], force: bool) -> None:
         write_atomic(path, labels)
 
 
-def _file_name(index: int, text: str) -> str:
-    """Return a name such as `00000-R865.png`; characters that no file name may have become %XX."""
-    safe = re.sub(r'[%/\\:*?"<>|.]', lambda unsafe: f"%{ord(unsafe[0]):02X}", text)
-    return f"{index:05d}-{safe}.png"
-
-
 def _text_in(name: str) -> str:
-    """Invert `file_name`: return the text in the name of an image."""
-    safe = NAME.fullmatch(name)[2]  # type: ignore[index]
-    return re.sub("%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), safe)
+    """Return the text in the name of an image, in which %XX is a character."""
+    return unquote(name.partition("-")[2].removesuffix(".png"))
 
 
 def image_options(plan: DrawingPlan) -> dict[str, Any]:
@@ -154,7 +145,7 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
         document["design"] = plan.digest
     else:
         document["design"] = [options.design, options.designs]
-    document["fonts"] = manifest(drawer_of(plan).faces)
+    document["fonts"] = [[face.name, face.sha256] for face in drawer_of(plan).faces]
     return document
 
 
@@ -171,7 +162,9 @@ def _write_images(
         drawn = drawer.draw(index)
         stream = io.BytesIO()
         drawn.image.save(stream, format="PNG", compress_level=_COMPRESS_LEVEL)
-        name = _file_name(index, drawn.text)
+        # Some characters cannot be in the name of a file.
+        text = re.sub(r'[%/\\:*?"<>|.]', lambda unsafe: f"%{ord(unsafe[0]):02X}", drawn.text)
+        name = f"{index:05d}-{text}.png"
         write_atomic(out / name, stream.getvalue(), durable=False)
         written.append((index, name, drawn.redrawn, drawn.illegible is not None))
     return written
@@ -184,10 +177,9 @@ def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
     """
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
-        candidates = (out / file for file in [LABELS_FILE, *find_images(out).images])
-        foreign = next((path for path in candidates if path.exists()), None)
-        if foreign is not None:
-            raise UsageError(f"{foreign} was not written by generate; choose another `out`")
+        for file in (LABELS_FILE, *find_images(out).images):
+            refusal = f"{out / file} was not written by generate; choose another `out`"
+            check(not (out / file).exists(), refusal)
         return
     try:
         old = read_json(options_path)
@@ -195,13 +187,13 @@ def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
         raise DamagedError(f"{error}; {_WAY_OUT}") from None
     if old.get("format") != _OPTIONS_FORMAT:
         raise UsageError(f"{options_path} was not written by generate; choose another `out`")
-    changed = changes(old, options)
-    if not changed:
+    changes = _list_changes(old, options)
+    if not changes:
         return
     if not force:
         way_out = "choose another `out`, or replace them with `force`"
         raise UsageError(
-            f"{out} holds images made with other options ({', '.join(changed)}); {way_out}"
+            f"{out} holds images made with other options ({', '.join(changes)}); {way_out}"
         )
     try:
         written = _find_drawn(out, old).values()
@@ -212,16 +204,16 @@ def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
     remove_files([*(out / name for name in written), labels_path, options_path])
 
 
-def changes(old: dict[str, Any], new: dict[str, Any], place: str = "") -> list[str]:
+def _list_changes(old: dict[str, Any], new: dict[str, Any], place: str = "") -> list[str]:
     """Return what differs between the options of two drawings, as `name: old -> new`."""
-    words = []
-    for key in [*new, *(key for key in old if key not in new)]:
+    changes = []
+    for key in dict.fromkeys([*new, *old]):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            words += changes(before, after, f"{place}{key}.")
+            changes += _list_changes(before, after, f"{place}{key}.")
         elif before != after:
-            words.append(f"{place}{key} {excerpt(str(before))} -> {excerpt(str(after))}")
-    return words
+            changes.append(f"{place}{key} {excerpt(str(before))} -> {excerpt(str(after))}")
+    return changes
 
 
 def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
@@ -231,20 +223,15 @@ def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
     names say a number that generate does not have, or a text that it would not write.
     """
     first, count = int(options["start"]), int(options["count"])
-    symbols, lengths = (
-        {*split_characters(str(options["charset"]))},
-        Lengths.parse(str(options["length"])),
-    )
-    found = {}
+    symbols = {*split_characters(str(options["charset"]))}
+    lengths = Lengths.parse(str(options["length"]))
+    drawn = {}
     for entry in os.scandir(out):  # not over the numbers, of which there may be a billion
-        name = NAME.fullmatch(entry.name)
-        if (
-            name is None
-            or not first <= int(name[1]) < first + count
-            or not entry.stat(follow_symlinks=False).st_size
-        ):
+        match = _NAME.fullmatch(entry.name)
+        if match is None or not entry.stat(follow_symlinks=False).st_size:
             continue
-        text = split_characters(_text_in(entry.name))
-        if len(text) in lengths and symbols.issuperset(text):
-            found[int(name[1])] = entry.name
-    return found
+        number, text = int(match[1]), split_characters(_text_in(entry.name))
+        is_ours = number in range(first, first + count) and symbols.issuperset(text)
+        if is_ours and len(text) in lengths:
+            drawn[number] = entry.name
+    return drawn

@@ -60,12 +60,10 @@ class DrawingPlan:
         """What the images are like, in words."""
         if not self.document:
             return "random designs" if self.options.level else f"{self.options.design} designs"
-        size = "any size"
-        if self.width and self.height:
-            size = f"{self.width}x{self.height}"
-        elif self.width:
-            size = f"{self.width} wide"
-        elif self.height:
+        size = f"{self.width}x{self.height}"
+        if not self.height:
+            size = f"{self.width} wide" if self.width else "any size"
+        elif not self.width:
             size = f"{self.height} high"
         return f"{self.lengths} characters, {size}"
 
@@ -91,10 +89,22 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:
     name = _CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
     design = parse_design(read_document(name), name)
-    design = design.with_fields(_list_changes(options, design, charset))
-    canvas = design.document["canvas"]
-    sides = (canvas["width"], canvas["height"])
-    width, height = (_fixed_pixels(side) for side in sides)
+    canvas = {side: CANVAS[side].default for side in ("width", "height")}
+    canvas |= design.document.get("canvas", {})
+    lengths = None if options.lengths is None else str(options.lengths)
+    size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
+    changes = {
+        "canvas.width": _choose_width(options, design.texts.lengths, canvas["width"]),
+        "canvas.height": options.height or canvas["height"],
+        "text.charset": charset,
+        "text.often": options.often,
+        "text.length": lengths,
+        "text.size": size,
+        "fonts.faces": [] if options.fonts and name in design_names() else None,
+    }
+    changes = {place: value for place, value in changes.items() if value is not None}
+    design = design.with_fields(changes)
+    width, height = map(_fixed_pixels, (changes["canvas.width"], changes["canvas.height"]))
     place = "`size`" if options.width and options.height else f"{name}: canvas"
     check(
         width * height <= MAX_AREA,
@@ -109,27 +119,9 @@ def _fixed_pixels(side: Any) -> int:
     return side if is_int(side, 1, MAX_AREA) else 0
 
 
-def _list_changes(options: DrawingOptions, design: Design, charset: str | None) -> dict[str, Any]:
-    """Return the fields of a design that options set, and the size of its canvas."""
-    height = design.document.get("canvas", {}).get("height", CANVAS["height"].default)
-    length = None if options.lengths is None else str(options.lengths)
-    size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
-    replaces_fonts = options.fonts and design.name in design_names()
-    changes = {
-        "canvas.width": _choose_width(options, design),
-        "canvas.height": options.height or height,
-        "text.charset": charset,
-        "text.often": options.often,
-        "text.length": length,
-        "text.size": size,
-        "fonts.faces": [] if replaces_fonts else None,
-    }
-    return {place: value for place, value in changes.items() if value is not None}
-
-
-def _choose_width(options: DrawingOptions, design: Design) -> Any:
+def _choose_width(options: DrawingOptions, of_design: Lengths, width: Any) -> Any:
     """Return the width in the options, or the design's, which grows with the length of texts."""
-    lengths = options.lengths or design.texts.lengths
+    lengths = options.lengths or of_design
     if options.width:
         least = _MIN_WIDTH_PER_CHARACTER * lengths.longest
         check(
@@ -137,12 +129,11 @@ def _choose_width(options: DrawingOptions, design: Design) -> Any:
             f"the width in `size` must be {least} pixels or more, not {options.width}",
         )
         return options.width
-    width = design.document.get("canvas", {}).get("width", CANVAS["width"].default)
-    if not is_int(width, 1, MAX_AREA):
-        return width
-    width = max(width, round(width * lengths.longest / design.texts.lengths.longest))
-    check(
-        width <= MAX_SIDE,
-        f"`lengths` {lengths} makes images {width:,} pixels wide; give a width with `size`, too",
-    )
+    if is_int(width, 1, MAX_AREA):
+        width = max(width, round(width * lengths.longest / of_design.longest))
+        check(
+            width <= MAX_SIDE,
+            f"`lengths` {lengths} makes images {width:,} pixels wide; give a width with `size`,"
+            " too",
+        )
     return width

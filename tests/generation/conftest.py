@@ -1,10 +1,19 @@
+import importlib.util
 import io
+from pathlib import Path
 
+import captcha.image
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
+MATPLOTLIB = importlib.util.find_spec("matplotlib").submodule_search_locations[0]  # slow to import
+FONTS = Path(MATPLOTLIB, "mpl-data", "fonts", "ttf")
+DEJAVU, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")
+DROID = captcha.image.DEFAULT_FONTS[0]
 EM = 1000  # units of the fonts that are built here
+BAR = ((0, 0, 100, 700),)
+TEE = ((150, 0, 250, 700), (0, 600, 400, 700))
 
 
 @pytest.fixture
@@ -14,8 +23,11 @@ def cache_home(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def font_of_boxes(glyphs, family="Boxes", notdef=((50, 0, 450, 700),)):
-    """The bytes of a TrueType font: glyphs is character -> boxes (left, bottom, right, top) in thousandths of an em."""
+def make_font(glyphs, family="Boxes", notdef=((50, 0, 450, 700),)):
+    """The bytes of a TrueType font.
+
+    glyphs: character -> boxes (left, bottom, right, top) in thousandths of an em.
+    """
     names = {character: f"g{ord(character):x}" for character in glyphs}
     shapes = {".notdef": notdef} | {names[character]: boxes for character, boxes in glyphs.items()}
     builder = FontBuilder(EM)
@@ -38,9 +50,3 @@ def font_of_boxes(glyphs, family="Boxes", notdef=((50, 0, 450, 700),)):
     stream = io.BytesIO()
     builder.save(stream)
     return stream.getvalue()
-
-
-@pytest.fixture(scope="session")
-def make_font():
-    """The function that builds a font."""
-    return font_of_boxes

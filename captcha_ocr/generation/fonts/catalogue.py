@@ -10,18 +10,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.generation.fonts.cache import FaceCache, face_cache
-from captcha_ocr.generation.fonts.survey import examine
+from captcha_ocr.generation.fonts.cache import FaceCache
+from captcha_ocr.generation.fonts.survey import Glyphs, examine
 from captcha_ocr.system.files import open_regular, sha256
 
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
-_MAX_CASE_TWINS = (
-    14  # in most sans-serif fonts some ten letters have one shape in both cases, in other sizes
-)
+# In most sans-serif fonts some ten letters have one shape in both cases, in other sizes.
+_MAX_CASE_TWINS = 14
 _MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
 # Fonts with all of ALPHABET, but with drawings or foreign letters in its place. No measure of the
 # pixels that we tried tells them from decorated letters. The last three are TeX's symbols, which
@@ -31,42 +31,29 @@ _NO_LETTERS = re.compile(
 )
 
 
+_IN_ORDER = attrgetter("name", "sha256", "path")
+
+
 @dataclass(frozen=True)
-class Face:
-    """A font file; of a collection, the first font in it.
+class Face(Glyphs):
+    """A font file, with what it draws; of a collection, the first font in it.
 
     path: absolute.
     name: how a design names the face, the name of the file. If another file has this name, all but
-        the first of them
-        get the start of their sha256 as a suffix, such as `DejaVuSans.ttf#1a2b3c4d`; the first has
-        the least sha256.
-    family: as the font states it; may be empty.
+        the first of them get the start of their sha256 as a suffix, such as
+        `DejaVuSans.ttf#1a2b3c4d`; the first has the least sha256.
     sha256: of the file.
-    characters: those of ALPHABET that the face has, in the order of ALPHABET. A character counts if
-        its glyph has ink
-        and is not the box of a missing character.
-    look_alikes: sorted pairs, such as `0O`, of digits and letters that nobody can tell apart in
-        this face if they have
-        the same size and stand on the same baseline. The first of a pair stands earlier in
-        ALPHABET.
-    framed: whether the characters share much of their ink, such as a frame or a background around
-        each.
     """
 
     path: str
     name: str
-    family: str
     sha256: str
-    characters: str
-    look_alikes: tuple[str, ...]
-    framed: bool
 
     @property
     def is_unicase(self) -> bool:
         """Whether the face draws capitals for small letters."""
-        return (
-            sum(pair[0].lower() == pair[1].lower() for pair in self.look_alikes) > _MAX_CASE_TWINS
-        )
+        twins = [pair for pair in self.look_alikes if pair[0].lower() == pair[1].lower()]
+        return len(twins) > _MAX_CASE_TWINS
 
     @property
     def confusions(self) -> set[str]:
@@ -83,8 +70,8 @@ class Face:
 
         No frames, few confusions, and no font of symbols.
         """
-        of_letters = bool(self.characters) and not _NO_LETTERS.search(self.family)
-        return of_letters and not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
+        is_clear = not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
+        return is_clear and bool(self.characters) and not _NO_LETTERS.search(self.family)
 
 
 def find_faces(paths: Sequence[Path]) -> list[Face]:
@@ -94,34 +81,28 @@ def find_faces(paths: Sequence[Path]) -> list[Face]:
     face, and so are named once. UsageError for a file that is no font, and for a folder without
     one; other files in it do not matter.
     """
-    with face_cache() as cache:
+    with contextlib.closing(FaceCache()) as cache:
         faces = [face for path in paths for face in _faces_at(path, cache)]
         if not paths:
             faces = _readable(_installed_fonts(), cache)
-    faces.sort(key=lambda face: (face.name, face.sha256, face.path))
-    return _with_unique_names({face.sha256: face for face in reversed(faces)}.values())
+    unique: dict[str, Face] = {}
+    names: set[str] = set()
+    for face in sorted(faces, key=_IN_ORDER):
+        if face.sha256 not in unique:
+            is_taken = face.name in names
+            unique[face.sha256] = replace(face, name=_suffixed(face)) if is_taken else face
+            names.add(face.name)
+    return sorted(unique.values(), key=_IN_ORDER)
 
 
-def faces_named(names: Sequence[str], faces: Sequence[Face]) -> list[Face]:
-    """Return the faces with these names, in their order; UsageError for a name that no face has.
+def index_by_name(faces: Sequence[Face]) -> dict[str, Face]:
+    """Return the faces by their names, and by those with a suffix, such as `A.ttf#1a2b3c4d`.
 
-    A name with a suffix, such as `DejaVuSans.ttf#1a2b3c4d`, always finds the file with this sha256.
+    Other machines, with other files, may have given them the suffix.
     """
-    named = by_name(faces)
-    for name in names:
-        check(
-            name in named,
-            f"the font {name} is not here; name the folder that holds it with `fonts` FOLDER",
-        )
-    return [named[name] for name in names]
-
-
-def manifest(faces: Iterable[Face]) -> list[list[str]]:
-    """Return [name, sha256] of each face.
-
-    JSON values that tell later whether the fonts are the same.
-    """
-    return [[face.name, face.sha256] for face in faces]
+    named = {_suffixed(face): face for face in faces}
+    named.update((face.name, face) for face in faces)
+    return named
 
 
 def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
@@ -161,9 +142,9 @@ def _read_face(path: str, cache: FaceCache) -> Face:
     status = os.stat(path)
     facts = cache.get(path, status)
     if facts is None:
+        if status.st_size > _MAX_FONT_BYTES:
+            raise OSError(f"more than {_MAX_FONT_BYTES:,} bytes")
         with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_size > _MAX_FONT_BYTES:
-                raise OSError(f"more than {_MAX_FONT_BYTES:,} bytes")
             data = stream.read() or b""
         glyphs = examine(data)
         facts = [
@@ -175,7 +156,8 @@ def _read_face(path: str, cache: FaceCache) -> Face:
         ]
         cache.put(path, status, facts)
     digest, family, characters, pairs, framed = facts
-    return Face(path, file_name(path), family, digest, characters, tuple(pairs.split()), framed)
+    look_alikes = tuple(pairs.split())
+    return Face(family, characters, look_alikes, framed, path, _file_name(path), digest)
 
 
 def _font_files(folder: Path) -> Iterator[str]:
@@ -204,8 +186,8 @@ def _installed_fonts() -> list[str]:
     import matplotlib
 
     # These two are found even where the lists are missing, as in a frozen program.
-    paths = [os.fspath(path) for path in captcha.image.DEFAULT_FONTS]
-    paths += _font_files(Path(matplotlib.get_data_path()) / "fonts" / "ttf")
+    folder = Path(matplotlib.get_data_path(), "fonts", "ttf")
+    paths = [*captcha.image.DEFAULT_FONTS, *_font_files(folder)]
     for distribution in importlib.metadata.distributions():
         record = distribution.read_text("RECORD") or ""
         # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as
@@ -218,37 +200,10 @@ def _installed_fonts() -> list[str]:
     return paths
 
 
-def _with_unique_names(faces: Iterable[Face]) -> list[Face]:
-    """Return faces sorted by name and sha256.
-
-    Of those with one name all but the first get a suffix.
-    """
-    unique: list[Face] = []
-    taken: set[str] = set()
-    for face in sorted(faces, key=lambda face: (face.name, face.sha256)):
-        unique.append(replace(face, name=suffixed(face)) if face.name in taken else face)
-        taken.add(face.name)
-    return sorted(unique, key=lambda face: (face.name, face.sha256))
+def _suffixed(face: Face) -> str:
+    return f"{_file_name(face.path)}#{face.sha256[:8]}"
 
 
-def by_name(faces: Sequence[Face]) -> dict[str, Face]:
-    """Return the faces by their names, and by those with a suffix.
-
-    Other machines may have given them the suffix.
-    """
-    named = {suffixed(face): face for face in faces}
-    named.update((face.name, face) for face in faces)
-    return named
-
-
-def suffixed(face: Face) -> str:
-    """Return the name of a face's file with the start of its sha256."""
-    return f"{file_name(face.path)}#{face.sha256[:8]}"
-
-
-def file_name(path: str) -> str:
-    """Return the name of a file as a text that a document can hold.
-
-    Bytes that are no UTF-8 become \\xff.
-    """
+def _file_name(path: str) -> str:
+    """Return the name of a file as text for a document; bytes that are no UTF-8 become \\xff."""
     return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")

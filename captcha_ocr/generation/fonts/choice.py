@@ -1,6 +1,6 @@
 """Which fonts are drawn with: those of a design, or those at hand that have all the characters."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from PIL import ImageFont
 from captcha_ocr.charset import shorten
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.generation.designs.design import Design, parse_faces
-from captcha_ocr.generation.fonts.catalogue import Face, faces_named, find_faces
+from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name
 from captcha_ocr.generation.fonts.survey import ALPHABET
 
 _RECOMMENDED = "docs/designs.md has the command that installs the recommended ones"
@@ -23,21 +23,21 @@ def choose_faces(
     Those that lack some of the characters are left out. UsageError for one that is missing, for a
     file in `fonts` that lacks characters, and if no font has all of them.
     """
-    faces = find_faces([Path(font) for font in fonts])
+    faces, meant = find_faces([Path(font) for font in fonts]), set()
     if design is not None and design.faces:
-        digests = parse_faces(design.document["fonts"], design.name)[1]
-        faces = _find_named(design.faces, digests, design.name, faces)
+        named, pairs = index_by_name(faces), parse_faces(design.document["fonts"], design.name)
+        faces = [_find_face(*pair, design.name, named) for pair in zip(*pairs, strict=True)]
     else:
         # A file that the user names is meant; in a folder there may be fonts of symbols.
         meant = {str(Path(font).absolute()) for font in fonts if Path(font).is_file()}
         faces = [face for face in faces if face.path in meant or face.legible]
-        for face in faces:
-            if face.path in meant:
-                _check_complete(face, characters)
+    check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
     usable = [face for face in faces if not lacking(face, characters)]
-    if not usable:
-        check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
-        _check_complete(faces[0], characters)
+    for face in faces:
+        if face.path in meant or not usable:
+            missing = lacking(face, characters)
+            text = f"the font {face.name} has no glyph for {shorten(missing)!r}"
+            check(not missing, f"{text}; choose others with `fonts`")
     return usable
 
 
@@ -48,58 +48,39 @@ def faces_of_saved(
 
     path: of the file with the designs.
     """
-    faces = find_faces([Path(font) for font in fonts])
-    # Where a font is named first: many designs share some fonts.
-    places: dict[tuple[str, str], str] = {}
+    named = index_by_name(find_faces([Path(font) for font in fonts]))
+    chosen: dict[str, Face] = {}
     for line, document in enumerate(documents, 1):
         place, section = f"{path}, line {line}", document.get("fonts", {})
         check(isinstance(section, dict), f"{place}: fonts must be a table")
         names, digests = parse_faces(section, place)
         check(bool(names), f"{place}: fonts.faces names no font")
-        for pair in zip(names, digests, strict=True):
-            places.setdefault(pair, place)
-    named: dict[str, Face] = {}
-    for (name, digest), place in places.items():
-        for face in _find_named([name], [digest], place, faces):
-            named[face.name] = face
-    return list(named.values())
+        for name, digest in zip(names, digests, strict=True):
+            face = _find_face(name, digest, place, named)
+            chosen[face.name] = face
+    return list(chosen.values())
 
 
-def _find_named(
-    names: Sequence[str], digests: Sequence[str], place: str, faces: Sequence[Face]
-) -> list[Face]:
-    """Return the fonts with these names and sha256; UsageError that begins with `place`."""
-    try:
-        named = faces_named(names, faces)
-    except UsageError as error:
-        raise UsageError(f"{place}: fonts.faces: {error}") from None
-    for face, digest in zip(named, digests, strict=True):
-        check(
-            digest in ("", face.sha256),
-            f"{place}: fonts.sha256: the font {face.name} is another version than the design was"
-            " made with",
-        )
-    return named
-
-
-def _check_complete(face: Face, characters: Iterable[str]) -> None:
-    missing = lacking(face, characters)
-    if missing:
-        raise UsageError(
-            f"the font {face.name} has no glyph for {shorten(missing)!r};"
-            " choose others with `fonts`"
-        )
+def _find_face(name: str, digest: str, place: str, named: Mapping[str, Face]) -> Face:
+    """Return the font with this name and sha256; UsageError that begins with `place`."""
+    if name not in named:
+        advice = "name the folder that holds it with `fonts` FOLDER"
+        raise UsageError(f"{place}: fonts.faces: the font {name} is not here; {advice}")
+    if digest not in ("", named[name].sha256):
+        wrong = f"the font {name} is another version than the design was made with"
+        raise UsageError(f"{place}: fonts.sha256: {wrong}")
+    return named[name]
 
 
 def lacking(face: Face, characters: Iterable[str]) -> str:
     """Return the characters that a font has no glyph for."""
     unknown = [character for character in characters if character not in face.characters]
-    others = [character for character in unknown if character not in ALPHABET]
-    if others:
-        font = ImageFont.truetype(face.path, 48)
-        missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
-        drawn = {
-            character for character in others if bytes(font.getmask(character)) != missing_glyph
-        }
-        unknown = [character for character in unknown if character not in drawn]
-    return "".join(unknown)
+    if set(unknown) <= {*ALPHABET}:
+        return "".join(unknown)
+    font = ImageFont.truetype(face.path, 48)
+    missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
+    return "".join(
+        character
+        for character in unknown
+        if character in ALPHABET or bytes(font.getmask(character)) == missing_glyph
+    )

@@ -8,31 +8,43 @@ from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-PAIRED = string.digits + string.ascii_uppercase + string.ascii_lowercase
-ALPHABET = PAIRED + "+-*/=?"
+_PAIRED = string.digits + string.ascii_uppercase + string.ascii_lowercase
+ALPHABET = _PAIRED + "+-*/=?"
 _NOTDEF = "\U0010ffff"  # no character, so every font draws the box of a missing one
 _EM = 48  # pixels, of the first look at a font
-# Pixels of the median of PAIRED above the baseline when they are compared; an em of 48 in most
-# fonts.
-HEIGHT = 36
+_HEIGHT = 36  # pixels of the median of _PAIRED above the baseline when they are compared
 _SIZES = 8, 400  # pixels of an em, the smallest and the largest; a font may state any unit
 _CELL = 3 * _EM  # pixels, the side of the square for a character
 _BASELINE = 2 * _EM  # pixels below the top of a cell
 _INK = 64  # coverage that counts as ink, of 255: a line of half a pixel between two pixels has it
 # Chosen by eye from pictures of pairs in 488 faces: just above them are a dot in a zero, and a bold
 # b beside an h.
-_MAX_ALONE = 0.02  # of the ink far from any ink of the other character, see `alike`
+_MAX_ALONE = 0.02  # of the ink far from any ink of the other character, see `find_alike`
 _MAX_BLOCKS = 0.015
 # Of 488 faces of texts three have frames: they share 0.68 to 0.71 of their ink, no other more than
 # 0.06.
 _SHARED_BY, _MAX_SHARED = 0.9, 0.25
 
 
+_Masks = NDArray[np.bool_]  # (N, rows, columns), where N characters have ink
+
+
 @dataclass(frozen=True)
 class Glyphs:
-    """What a font draws for ALPHABET: see the fields of `catalogue.Face`."""
+    """What a font draws for ALPHABET.
+
+    family: as the font states it; may be empty.
+    characters: those of ALPHABET that the font has, in the order of ALPHABET. A character counts if
+        its glyph has ink and is not the box of a missing character.
+    look_alikes: sorted pairs, such as `0O`, of digits and letters that nobody can tell apart in
+        this font if they have the same size and stand on the same baseline. The first of a pair
+        stands earlier in ALPHABET.
+    framed: whether the characters share much of their ink, such as a frame or a background around
+        each.
+    """
 
     family: str
     characters: str
@@ -46,30 +58,30 @@ def examine(data: bytes) -> Glyphs:
     OSError if FreeType cannot read them as a font of any size.
     """
 
-    def font_of(size: int) -> ImageFont.FreeTypeFont:
+    def load(size: int) -> ImageFont.FreeTypeFont:
         return ImageFont.truetype(BytesIO(data), size, layout_engine=ImageFont.Layout.BASIC)
 
-    font, family = font_of(_EM), ""
+    font, family = load(_EM), ""
     with contextlib.suppress(ValueError):  # a name that is not UTF-8
         family = font.getname()[0] or ""
-    characters, masks = draw(font, ALPHABET)
-    is_paired = [character in PAIRED for character in characters]
-    paired = "".join(character for character in characters if character in PAIRED)
-    paired, masks = draw(font_of(_comparable_size(masks[is_paired])), paired)
+    characters, masks = _draw(font, ALPHABET)
+    paired = "".join(character for character in characters if character in _PAIRED)
+    if paired:
+        height = np.median(_BASELINE - masks[: len(paired)].any(2).argmax(1))
+        size = np.clip(_EM * _HEIGHT / max(height, 1), *_SIZES)
+        paired, masks = _draw(load(round(size)), paired)
     if len(paired) < 2:
         return Glyphs(family, characters, (), False)
-    masks = _centre(_crop(masks))
-    first, second = np.nonzero(np.triu(alike(masks), 1))
+    masks = _align(masks)
+    first, second = np.nonzero(np.triu(find_alike(masks), 1))
     pairs = sorted(paired[one] + paired[other] for one, other in zip(first, second, strict=True))
     # The ink that nearly all characters have in common, such as a frame.
     shared = float((masks & (masks.mean(0) >= _SHARED_BY)).sum() / masks.sum())
     return Glyphs(family, characters, tuple(pairs), shared > _MAX_SHARED)
 
 
-def draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, np.ndarray]:
-    """Return the characters that a font has, and where their ink is.
-
-    (N, _CELL, _CELL) bool, all on one baseline.
+def _draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, _Masks]:
+    """Return the characters that a font has, and where their ink is, all on one baseline.
 
     A character without ink, one drawn like the box of a missing character, and one that needs more
     than a cell count as missing.
@@ -77,7 +89,11 @@ def draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, np.ndarray
     strip = Image.new("L", (_CELL, _CELL * (1 + len(characters))))
     pen = ImageDraw.Draw(strip)
     for number, character in enumerate((_NOTDEF, *characters)):
-        _draw_cell(pen, number * _CELL, font, character)
+        with contextlib.suppress(OSError):  # a glyph that FreeType cannot read
+            left, highest, right, lowest = font.getbbox(character, anchor="ls")
+            if right - left <= _CELL and highest >= -_BASELINE and lowest <= _CELL - _BASELINE:
+                place = -int(left), number * _CELL + _BASELINE
+                pen.text(place, character, 255, font, anchor="ls")
     cells = np.asarray(strip).reshape(-1, _CELL, _CELL)
     notdef, coverage = cells[0], cells[1:]
     held = (coverage >= _INK).any((1, 2)) & (coverage != notdef).any((1, 2))
@@ -85,26 +101,22 @@ def draw(font: ImageFont.FreeTypeFont, characters: str) -> tuple[str, np.ndarray
     return kept, coverage[held] >= _INK
 
 
-def _draw_cell(
-    pen: ImageDraw.ImageDraw, top: int, font: ImageFont.FreeTypeFont, character: str
-) -> None:
-    """Draw a character into the cell that begins at the row `top`, if it fits."""
-    with contextlib.suppress(OSError):  # a glyph that FreeType cannot read
-        left, highest, right, lowest = font.getbbox(character, anchor="ls")
-        if right - left <= _CELL and highest >= -_BASELINE and lowest <= _CELL - _BASELINE:
-            pen.text((-int(left), top + _BASELINE), character, 255, font, anchor="ls")
+def _align(masks: _Masks) -> _Masks:
+    """Move the ink of each mask sideways into the middle; leave an empty margin of one pixel.
 
-
-def _comparable_size(masks: np.ndarray) -> int:
-    """Return the em at which the median height above the baseline is HEIGHT.
-
-    masks: of characters at _EM.
+    Rows and columns without ink in any mask are left out.
     """
-    height = float(np.median(_BASELINE - masks.any(2).argmax(1))) if len(masks) else HEIGHT
-    return round(min(max(_EM * HEIGHT / max(height, 1), _SIZES[0]), _SIZES[1]))
+    rows, columns = np.flatnonzero(masks.any((0, 2))), np.flatnonzero(masks.any((0, 1)))
+    inner = masks[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    masks = np.pad(inner, ((0, 0), (1, 1), (1, 1)))
+    filled: _Masks = masks.max(1)
+    width = filled.shape[1]
+    middles = (filled.argmax(1) + width - filled[:, ::-1].argmax(1)) // 2
+    sources = (np.arange(width) + middles[:, None] - width // 2) % width
+    return np.take_along_axis(masks, sources[:, None], 2)
 
 
-def alike(masks: np.ndarray) -> np.ndarray:
+def find_alike(masks: _Masks) -> _Masks:
     """Tell for each two of N masks whether they look alike: (N, N) bool.
 
     The masks are centred, with empty margins.
@@ -115,57 +127,28 @@ def alike(masks: np.ndarray) -> np.ndarray:
     character and empty in the other. Both are shares of the character with less ink, and neither
     sees an outline that moved by one pixel.
     """
-    pixels = ink(masks)
+    pixels = _flatten(masks)
     area = pixels.sum(1)
-    alone = area[:, None] - pixels @ ink(_widen(masks)).T
-    full, empty = ink(_full_blocks(masks)), ink(_full_blocks(~masks))
-    blocks = full @ empty.T
+    wide = masks
+    for axis in (1, 2):
+        wide = wide | np.roll(wide, 1, axis) | np.roll(wide, -1, axis)
+    alone = area[:, None] - pixels @ _flatten(wide).T
+    blocks = _flatten(_full_blocks(masks)) @ _flatten(_full_blocks(~masks)).T
     least = np.minimum(area[:, None], area)
-    result: np.ndarray = (np.maximum(alone, alone.T) <= _MAX_ALONE * least) & (
-        blocks + blocks.T <= _MAX_BLOCKS * least
-    )
-    return result
+    alike: _Masks = np.maximum(alone, alone.T) <= _MAX_ALONE * least
+    alike &= blocks + blocks.T <= _MAX_BLOCKS * least
+    return alike
 
 
-def _crop(masks: np.ndarray) -> np.ndarray:
-    """Return the rows and columns where any mask has ink, with a margin of one pixel."""
-    rows, columns = np.flatnonzero(masks.any((0, 2))), np.flatnonzero(masks.any((0, 1)))
-    inner = masks[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return np.pad(inner, ((0, 0), (1, 1), (1, 1)))
-
-
-def _centre(masks: np.ndarray) -> np.ndarray:
-    """Move the ink of each mask sideways into the middle; a margin of one pixel stays empty."""
-    columns = masks.max(1)
-    width = masks.shape[2]
-    middles = (columns.argmax(1) + width - columns[:, ::-1].argmax(1)) // 2
-    sources = (np.arange(width) + middles[:, None] - width // 2) % width
-    return np.take_along_axis(masks, sources[:, None], 2)
-
-
-def ink(masks: np.ndarray) -> np.ndarray:
+def _flatten(masks: _Masks) -> NDArray[np.float32]:
     """Return each mask as a row of float32, in which products of matrices count pixels exactly."""
-    rows: np.ndarray = masks.reshape(len(masks), -1).astype(np.float32)
-    return rows
+    return masks.reshape(len(masks), -1).astype(np.float32)
 
 
-def _widen(masks: np.ndarray) -> np.ndarray:
-    """Return which pixels have ink in the 3 x 3 around them; the margins are empty."""
-    wide = masks.copy()
-    wide[:, :, 1:] |= masks[:, :, :-1]
-    wide[:, :, :-1] |= masks[:, :, 1:]
-    high = wide.copy()
-    high[:, 1:] |= wide[:, :-1]
-    high[:, :-1] |= wide[:, 1:]
-    return high
-
-
-def _full_blocks(masks: np.ndarray) -> np.ndarray:
+def _full_blocks(masks: _Masks) -> _Masks:
     """Return where masks have blocks of 2 x 2 pixels that are all true."""
-    blocks: np.ndarray = (
-        masks[:, :-1, :-1] & masks[:, 1:, :-1] & masks[:, :-1, 1:] & masks[:, 1:, 1:]
-    )
-    return blocks
+    rows = masks[:, :-1] & masks[:, 1:]
+    return rows[:, :, :-1] & rows[:, :, 1:]
 
 
 def without_twins(characters: str, pairs: Sequence[str], rng: random.Random) -> str:

@@ -29,20 +29,12 @@ def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | Non
     for number, total in enumerate(ink, 1):
         if np.count_nonzero(owners == number) < max(_MIN_STROKE, _MIN_INK_LEFT * total):
             return "clipped"
-    return _why_hidden(pixels[::_STEP, ::_STEP], owners[::_STEP, ::_STEP], len(ink))
-
-
-def _why_hidden(pixels: Pixels, owners: Mask, glyphs: int) -> str | None:
-    """Return why one of the glyphs does not stand out from what surrounds it.
-
-    `contrast` or `hidden`, or None.
-    """
-    own = (
-        owners == np.arange(1, glyphs + 1, dtype=np.uint8)[:, None, None]
-    )  # (glyphs, height, width)
+    pixels, owners = pixels[::_STEP, ::_STEP], owners[::_STEP, ::_STEP]
+    numbers = np.arange(1, len(ink) + 1, dtype=np.uint8)
+    own = owners == numbers[:, None, None]  # (glyphs, height, width)
     around = _reach(own.any(2))[:, :, None] & _reach(own.any(1))[:, None, :] & (owners == 0)
-    own, around = own.reshape(glyphs, -1), around.reshape(glyphs, -1)
-    counts = np.stack([count(own), count(around)])
+    own, around = own.reshape(len(ink), -1), around.reshape(len(ink), -1)
+    counts = np.stack([_count(own), _count(around)])
     if not counts.all():
         return "hidden"
     colors = pixels.reshape(-1, 3).astype(np.float32)
@@ -55,11 +47,11 @@ def _why_hidden(pixels: Pixels, owners: Mask, glyphs: int) -> str | None:
     # Whether each pixel is nearer to the glyph's colour than to its surroundings'.
     half = ((middle + base) * difference).sum(1) / 2
     like = difference @ colors.T > half[:, None]
-    wrong = np.stack([count(own & ~like), count(around & like)])
+    wrong = np.stack([_count(own & ~like), _count(around & like)])
     return "hidden" if (wrong > _MAX_CONFUSED * counts).any() else None
 
 
-def count(where: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _count(where: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return how much of each row is true; a loop is quicker than numpy's count along an axis."""
     return np.array([np.count_nonzero(row) for row in where])
 
@@ -69,5 +61,4 @@ def _reach(occupied: NDArray[np.bool_]) -> NDArray[np.bool_]:
     length = occupied.shape[1]
     places = np.arange(length)
     first, last = occupied.argmax(1) - _MARGIN, length - 1 - occupied[:, ::-1].argmax(1) + _MARGIN
-    near: NDArray[np.bool_] = (places >= first[:, None]) & (places <= last[:, None])
-    return near
+    return np.asarray((places >= first[:, None]) & (places <= last[:, None]))

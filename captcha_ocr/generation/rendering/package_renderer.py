@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import captcha.image
@@ -12,15 +13,6 @@ from captcha_ocr.options.drawing import CLASSIC_WARP
 _FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
 
 _package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
-
-
-class _SeededSecrets:
-    """The module `secrets` for `captcha.image`, from a given random generator."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.randbelow = rng.randrange
-        self.choice = rng.choice
-        self.randbits = rng.getrandbits
 
 
 class _ClassicCaptcha(captcha.image.ImageCaptcha):
@@ -45,22 +37,18 @@ class _ClassicCaptcha(captcha.image.ImageCaptcha):
         return image
 
     def _draw_character(self, c: str, draw: ImageDraw.ImageDraw, color: Any) -> Image.Image:
-        """Draw a glyph, crop it to its ink, rotate it and warp it to a quadrilateral."""
         source = _package.secrets
 
         def uniform(low: float, high: float) -> float:
-            fraction: float = source.randbits(32) / 2**32
-            return low + fraction * (high - low)
+            return low + int(source.randbits(32)) / 2**32 * (high - low)
 
         font = source.choice(self.truefonts)
         _, _, width, height = draw.multiline_textbbox((1, 1), c, font=font)
         shift = (source.randbelow(5), source.randbelow(7))
         glyph = Image.new("RGBA", (int(width) + shift[0], int(height) + shift[1]))
         ImageDraw.Draw(glyph).text(shift, c, font=font, fill=color)
-        glyph = glyph.crop(glyph.getbbox())
-        glyph = glyph.rotate(
-            uniform(*self.character_rotate), Image.Resampling.BILINEAR, expand=True
-        )
+        angle = uniform(*self.character_rotate)
+        glyph = glyph.crop(glyph.getbbox()).rotate(angle, Image.Resampling.BILINEAR, expand=True)
 
         reach_x = width * uniform(*self.character_warp_dx)
         reach_y = height * uniform(*self.character_warp_dy)
@@ -82,9 +70,8 @@ class PackageRenderer:
     def __init__(
         self, design: str, size: tuple[int, int], fonts: Sequence[str], sizes: Sequence[int]
     ) -> None:
-        width, height = size
         kind = _ClassicCaptcha if design == CLASSIC_WARP else _package.ImageCaptcha
-        self._captcha = kind(width, height, list(fonts), tuple(sizes) or _FONT_SIZES)
+        self._captcha = kind(*size, list(fonts), tuple(sizes) or _FONT_SIZES)
 
     def draw(self, text: Sequence[str], rng: random.Random) -> Image.Image:
         """Draw the characters of a text, from left to right; return an RGB image.
@@ -92,7 +79,9 @@ class PackageRenderer:
         Not thread-safe: the package's random source is replaced while it draws.
         """
         original = _package.secrets
-        _package.secrets = _SeededSecrets(rng)
+        _package.secrets = SimpleNamespace(
+            randbelow=rng.randrange, choice=rng.choice, randbits=rng.getrandbits
+        )
         try:
             return self._captcha.generate_image(text)  # type: ignore[arg-type]  # it iterates
         finally:

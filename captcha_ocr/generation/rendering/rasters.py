@@ -3,10 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 from PIL import Image, ImageFont
-
-from captcha_ocr.generation.operators.registry import Mask
 
 _KEPT_FONTS, _KEPT_GLYPHS = 512, 50_000  # in each process: up to 130 MB of glyphs
 # The sizes in which glyphs are drawn if their size comes from a range; they are then shrunk. One
@@ -17,21 +14,17 @@ LADDER = (80, 160, 320, 640)
 class Raster(NamedTuple):
     """A glyph in one font and size.
 
-    image, mask: its ink, in mode L and as (height, width); empty for a blank. middle: of the ink,
-    (x, y) in pixels from the pen's place on the baseline. cell: (width, height) from the pen's
-    place and the top of the line to the end of the ink.
+    image: its ink, in mode L; empty for a blank. middle: of the ink, (x, y) in pixels from the
+    pen's place on the baseline. cell: (width, height) from the pen's place and the top of the line
+    to the end of the ink.
     """
 
     image: Image.Image
-    mask: Mask
     middle: tuple[float, float]
     cell: tuple[int, int]
 
 
-@lru_cache(maxsize=_KEPT_FONTS)
-def load_font(path: str, size: int) -> ImageFont.FreeTypeFont:
-    """Load a font at a size in pixels."""
-    return ImageFont.truetype(path, size)
+load_font = lru_cache(maxsize=_KEPT_FONTS)(ImageFont.truetype)  # (path, size in pixels)
 
 
 @lru_cache(maxsize=_KEPT_GLYPHS)
@@ -39,18 +32,11 @@ def raster(path: str, size: int, character: str, margin: int = 0) -> Raster:
     """Draw a character with its combining marks, and a margin of pixels around its ink."""
     font = load_font(path, size)
     ink, (left, top) = font.getmask2(character, "L", anchor="ls")
-    (width, height), (ascent, _) = ink.size, font.getmetrics()
-    box = ink.getbbox()
+    ascent, box = font.getmetrics()[0], ink.getbbox()
     if box is None:
-        blank = Image.new("L", (0, 0))
-        return Raster(
-            blank, np.asarray(blank), (0, 0), (round(font.getlength(character)) + 1, ascent + 1)
-        )
-    cell = int(left) + width + 1, ascent + int(top) + height + 1
+        cell = round(font.getlength(character)) + 1, ascent + 1
+        return Raster(Image.new("L", (0, 0)), (0, 0), cell)
+    cell = int(left) + ink.size[0] + 1, ascent + int(top) + ink.size[1] + 1
     middle = left + (box[0] + box[2]) / 2, top + (box[1] + box[3]) / 2
     sides = box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
-    image = Image.frombytes("L", ink.size, bytes(ink)).crop(sides)
-    mask = np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width)
-    return Raster(
-        Image.frombuffer("L", image.size, mask, "raw", "L", 0, 1), mask, middle, cell
-    )  # in one memory
+    return Raster(Image.frombytes("L", ink.size, bytes(ink)).crop(sides), middle, cell)

@@ -4,8 +4,9 @@ Canvas, text, what lies under and over it, and what the image goes through.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,22 @@ from captcha_ocr.options.limits import MAX_AREA
 
 _COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
 _INK = 128  # the coverage from which a pixel belongs to a glyph
+_MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")  # all others are the operator's
+_IMAGE_STAGES = ("mark", "inversion", "warp", "pixels")  # of operators on the whole image
 
 
-class Drawing(NamedTuple):
-    """An image (height, width, 3) uint8, and why it cannot be read.
-
-    The reason is `clipped`, `contrast` or `hidden`; None if it can.
-    """
-
-    pixels: Pixels
-    illegible: str | None
-
-
-def draw(design: Design, faces: Sequence[str], text: Sequence[str], rng: random.Random) -> Drawing:
+def draw(
+    design: Design, faces: Sequence[str], text: Sequence[str], rng: random.Random
+) -> tuple[Pixels, str | None]:
     """Draw the characters of a text, from left to right.
 
-    faces: the paths of the fonts to choose from.
+    Return the image, and why it cannot be read: `clipped`, `contrast` or `hidden`, or None if it
+    can. faces: the paths of the fonts to choose from.
     """
-    return Scene(design, faces, rng).draw(text)
+    return _Scene(design, faces, rng).draw(text)
 
 
-class Scene:
+class _Scene:
     """One image while it is drawn.
 
     Its colours, and the operators that it has, with their values.
@@ -55,133 +51,101 @@ class Scene:
             for step in design.steps
             if step.probability >= 1 or rng.random() < step.probability
         ]
-        self.steps: dict[str, list[Step]] = {
-            stage: [] for stage in ("shape", "corners", "stroke", "layout", "under")
-        }
-        self.plan: list[tuple[Step, dict[str, Any]]] = []  # for the whole image
+        self.steps: defaultdict[str, list[Step]] = defaultdict(list)
         for step in active:
-            if step.operator.stage in self.steps:
-                self.steps[step.operator.stage].append(step)
-            else:
-                self.plan.append((step, step.values(rng)))
+            self.steps[step.operator.stage].append(step)
+        in_plan = [step for step in active if step.operator.stage in _IMAGE_STAGES]
+        self.plan = [(step, step.values(rng)) for step in in_plan]
         self.typesetter = Typesetter(design, faces, self.steps, rng)
-        self.palette: dict[str, RGB] = {"canvas": design.canvas["color"](rng)}
-        self.palette["text"] = self.rgb(design.text["color"](rng))
+        # The words for colours; any other colour stands for itself.
+        self.palette: dict[Any, Any] = {"canvas": design.canvas["color"](rng)}
+        color = design.text["color"](rng)
+        self.palette["text"] = self.palette.get(color, color)
 
-    def rgb(self, color: str | RGB) -> RGB:
-        """Return the colour of the word `text` or `canvas`, or the colour itself."""
-        return self.palette[color] if isinstance(color, str) else color
-
-    def draw(self, text: Sequence[str]) -> Drawing:
-        """Draw the image of the characters of a text."""
-        canvas = self.design.canvas
+    def draw(self, text: Sequence[str]) -> tuple[Pixels, str | None]:
+        canvas, fields = self.design.canvas, self.design.text
         height, width = canvas["height"](self.rng), canvas["width"](self.rng)
-        colors = self.text_colors(len(text))
+        colors = [self.palette["text"]] * len(text)
+        if fields["color_per_glyph"](self.rng):
+            others = [fields["color"](self.rng) for _ in text[1:]]
+            colors[1:] = [self.palette.get(color, color) for color in others]
         placed, wide, height = self.typesetter.set_text(text, colors, width, height)
         if height * wide > MAX_AREA:
-            fields = "canvas.width, canvas.height, canvas.padding, text.size or text.length"
-            size = f"{wide:,} by {height:,} pixels"
-            raise UsageError(f"an image has {size}, more than {MAX_AREA:,}; lower {fields}")
-        area = Area(height, wide, len(text), self.typesetter.face)
+            raise UsageError(
+                f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
+                " canvas.width, canvas.height, canvas.padding, text.size or text.length"
+            )
+        area = Area(height, wide, len(text), self.typesetter.faces[0])
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]
         if behind:
-            image = Image.fromarray(self.blend_marks(np.array(image), behind, area))
+            pixels = np.array(image)
+            for step, values in behind:
+                self.draw_mark(pixels, step, values, area)
+            image = Image.fromarray(pixels)
         self.paint_under(image, placed, colors)
         owners, ink = self.paint_text(image, placed, colors)
-        if width and wide > width and self.design.text["overflow"](self.rng) == "clip":
-            image, owners = image.crop((0, 0, width, height)), owners[:, :width]
-            area = area._replace(width=width)
-        elif (
-            width and wide > width
-        ):  # like the captcha package: a text that is too wide is squeezed
-            image = image.resize((width, height))
-            owners = (
-                owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
-                if ink
-                else owners[:, :width]
-            )
-            ink = [int(count * width / wide) for count in ink]
-            area = area._replace(width=width)
-        return self.finish(np.array(image), owners, ink, area)
+        if width and wide > width:
+            if fields["overflow"](self.rng) == "clip":
+                image, owners = image.crop((0, 0, width, height)), owners[:, :width]
+            else:  # squeezed, as by the captcha package
+                image = image.resize((width, height))
+                owners = owners[:, (np.arange(width) * 2 + 1) * wide // (2 * width)]
+                ink = [int(count * width / wide) for count in ink]
+        return self.finish(np.array(image), owners, ink, area._replace(width=image.width))
 
-    def text_colors(self, length: int) -> list[RGB]:
-        """Return the colours of the characters of a text."""
-        text, first = self.design.text, self.palette["text"]
-        if not text["color_per_glyph"](self.rng):
-            return [first] * length
-        return [first, *(self.rgb(text["color"](self.rng)) for _ in range(length - 1))]
-
-    def blend_marks(
-        self, pixels: Pixels, plan: Sequence[tuple[Step, dict[str, Any]]], area: Area
-    ) -> Pixels:
-        """Draw marks on pixels, in place, and return them."""
-        for step, values in plan:
-            for mask, color, opacity in self.mark(step, values, area):
-                blend(pixels, color, mask, opacity)
-        return pixels
-
-    def mark(
-        self, step: Step, values: dict[str, Any], area: Area
-    ) -> Iterator[tuple[Mask, RGB, float]]:
-        """Yield the masks of a mark, each with its colour and opacity.
+    def draw_mark(self, pixels: Pixels, step: Step, values: dict[str, Any], area: Area) -> None:
+        """Draw a mark on pixels, in place.
 
         Its items get up to _COLOR_GROUPS colours if each may have its own.
         """
-        color, opacity, per_item = (
-            values["color"],
-            values["opacity"],
-            values.get("color_per_item", False),
-        )
+        color, per_item = values["color"], values.get("color_per_item", False)
         own = {name: value for name, value in values.items() if name not in _MARK_FIELDS}
-        groups = min(own.get("count", _COLOR_GROUPS), _COLOR_GROUPS) if per_item else 1
-        for group in range(max(1, groups)):
+        groups = 1
+        if per_item:
+            groups = max(1, min(own.get("count", _COLOR_GROUPS), _COLOR_GROUPS))
+        for group in range(groups):
             if groups > 1 and "count" in own:
                 own["count"] = (values["count"] + group) // groups
             elif groups > 1:
                 own["share"] = values["share"] / groups
             masks = step.operator.function(area, self.rng, **own)
             for mask in masks if isinstance(masks, list) else [masks]:
-                yield mask, self.rgb(color), opacity
+                blend(pixels, self.palette.get(color, color), mask, values["opacity"])
                 if per_item:
                     color = step.draws["color"](self.rng)
 
     def paint_under(
         self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
     ) -> None:
-        """Draw what lies under the text."""
         for step in self.steps["under"]:
-            apart = step.draws["per_glyph"](self.rng)
-            for glyphs, own in (
-                zip([[glyph] for glyph in placed], colors, strict=True)
-                if apart
-                else [(placed, None)]
-            ):
+            groups = [placed]
+            if step.draws["per_glyph"](self.rng):
+                groups = [[glyph] for glyph in placed]
+            for glyphs, text_color in zip(groups, colors, strict=False):
                 values = step.values(self.rng)
                 color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
-                mask = step.operator.function(_mask_of(glyphs, image), self.rng, **values)
-                _paint(
-                    image,
-                    own if own and color == "text" else self.rgb(color),
-                    Image.fromarray(mask),
-                    opacity,
-                )
+                if color == "text":
+                    color = text_color
+                whole = np.zeros((image.height, image.width), np.uint8)
+                for glyph in glyphs:
+                    where, part = glyph.window(*whole.shape)
+                    np.maximum(whole[where], glyph.mask[part], out=whole[where])
+                mask = step.operator.function(whole, self.rng, **values)
+                _paint(image, self.palette.get(color, color), Image.fromarray(mask), opacity)
 
     def paint_text(
         self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
     ) -> tuple[Mask, list[int]]:
         """Draw the glyphs.
 
-        Return which pixels belong to which of them, from 1, and how many pixels each has.
-
-        Both are empty if nobody asks whether the image can be read.
+        Return which pixels belong to which of them, from 1, and how many pixels each has. Both are
+        empty if nobody asks whether the image can be read.
         """
         width, height = image.size
-        shown = (
-            knock_out(placed, height, width)
-            if self.typesetter.value("overlap") == "knock out"
-            else placed
-        )
+        shown = placed
+        if self.typesetter.value("overlap") == "knock out":
+            shown = knock_out(placed, height, width)
         owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
         for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
@@ -192,7 +156,9 @@ class Scene:
                 ink.append(int(np.count_nonzero(inked if glyph is whole else whole.mask >= _INK)))
         return owners, ink
 
-    def finish(self, pixels: Pixels, owners: Mask, ink: list[int], area: Area) -> Drawing:
+    def finish(
+        self, pixels: Pixels, owners: Mask, ink: list[int], area: Area
+    ) -> tuple[Pixels, str | None]:
         """Put the image through the operators for whole images, and tell whether it can be read."""
         inverted = np.zeros_like(owners)
         for step, values in self.plan:
@@ -201,7 +167,7 @@ class Scene:
                 pixels = function(pixels, self.rng, **values)
             elif stage == "mark" and not values["behind"]:
                 pixels = pixels if pixels.flags.writeable else pixels.copy()
-                pixels = self.blend_marks(pixels, [(step, values)], area)
+                self.draw_mark(pixels, step, values, area)
             elif stage == "inversion":
                 mask = function(area, self.rng, **values)
                 pixels, inverted = pixels ^ mask[..., None], inverted ^ mask
@@ -210,20 +176,9 @@ class Scene:
                 pixels, owners = warp(pixels, places), warp_nearest(owners, places)
                 inverted = warp_nearest(inverted, places) if inverted.any() else inverted
         if not self.design.redraw_illegible:
-            return Drawing(pixels, None)
+            return pixels, None
         upright = pixels ^ inverted[..., None] if inverted.any() else pixels
-        return Drawing(pixels, why_illegible(upright, owners, ink))
-
-
-_MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")
-
-
-def _mask_of(glyphs: Sequence[Placed], image: Image.Image) -> Mask:
-    whole = np.zeros((image.height, image.width), np.uint8)
-    for glyph in glyphs:
-        where, part = glyph.window(*whole.shape)
-        np.maximum(whole[where], glyph.mask[part], out=whole[where])
-    return whole
+        return pixels, why_illegible(upright, owners, ink)
 
 
 def _paint(
@@ -244,26 +199,19 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     where = np.flatnonzero(mask != 0)
     if len(where) < mask.size // 4:
         flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
-        if opacity == 1 and (coverage == 255).all():
-            flat[where] = color
-        else:
-            share = (coverage * np.float32(opacity)).astype(np.uint8)
-            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
+        share = (coverage * np.float32(opacity)).astype(np.uint8)
+        flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
-        rows, over = (
-            pixels.reshape(len(pixels), -1),
-            np.tile(np.array(color, np.uint16), mask.shape[1]),
-        )
+        rows = pixels.reshape(len(pixels), -1)
+        over = np.tile(np.array(color, np.uint16), mask.shape[1])
         share = np.repeat((mask * np.float32(opacity)).astype(np.uint8), 3, axis=1)
         rows[:] = _mix(rows, over, share)
 
 
 def _mix(below: Pixels, over: NDArray[np.uint16], share: Mask) -> NDArray[np.uint16]:
     """Return colours with a share of 0 to 255 of others over them."""
-    mixed: NDArray[np.uint16] = (
-        below * (np.uint16(255) - share) + over * share + np.uint16(127)
-    ) // np.uint16(255)
-    return mixed
+    mixed: NDArray[np.uint16] = below * (np.uint16(255) - share) + over * share + np.uint16(127)
+    return mixed // np.uint16(255)
 
 
 def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -272,14 +220,11 @@ def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
     Its y and x in sixteenths of a pixel, on the canvas.
     """
     _, height, width = shifts.shape
+    sides = (height, np.arange(height)[:, None]), (width, np.arange(width))
     places = np.empty(shifts.shape, np.int64)
-    for axis, size, steps in (
-        (0, height, np.arange(height)[:, None]),
-        (1, width, np.arange(width)),
-    ):
-        places[axis] = np.clip(
-            (shifts[axis] + steps.astype(np.float32)) * 16, 0, 16 * (size - 1) - 1
-        )
+    for axis, (size, steps) in enumerate(sides):
+        sixteenths = (shifts[axis] + steps.astype(np.float32)) * 16
+        places[axis] = np.clip(sixteenths, 0, 16 * (size - 1) - 1)
     return places
 
 

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from captcha_ocr.errors import check
+from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
 from captcha_ocr.generation.operators.registry import Mask
 from captcha_ocr.generation.operators.values import RGB
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
 from captcha_ocr.options.drawing import MIN_SIDE
-
-_Box = tuple[slice, slice]  # rows and columns
 
 _LUMINANCE = np.array([19595, 38470, 7471])  # of red, green and blue, in 65536ths, as in Pillow
 _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
@@ -50,7 +48,7 @@ class Placed(NamedTuple):
         """The glyph's coverage (height, width)."""
         return np.asarray(self.image)
 
-    def window(self, height: int, width: int) -> tuple[_Box, _Box]:
+    def window(self, height: int, width: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
         """Return the glyph's rows and columns on the canvas, and those of its mask there."""
         top, left = max(0, self.top), max(0, self.left)
         bottom = max(top, min(height, self.top + self.image.height))
@@ -75,14 +73,13 @@ class Typesetter:
         self.text, self.steps, self.rng = design.text, steps, rng
         self.padding = design.canvas["padding"](rng)
         self.faces = faces if design.fonts["per_glyph"](rng) else [rng.choice(faces)]
-        self.face = self.faces[0]
         self.opacity, self.gain = self.value("opacity"), self.value("opacity_by_luminance")
 
     def value(self, name: str) -> Any:
         """Draw the value of a field of [text]."""
         return self.text[name](self.rng)
 
-    def draw_ink(self, character: str) -> tuple[Raster, float]:
+    def _draw_ink(self, character: str) -> tuple[Raster, float]:
         """Draw a character in a random font and size.
 
         Return the factor, too, by which it is still to be scaled.
@@ -100,40 +97,35 @@ class Typesetter:
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
         """
         rng = self.rng
-        inked, factor = self.draw_ink(character)
+        inked, factor = self._draw_ink(character)
         image = inked.image
+        cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
-            return _Glyph(image, 0, round(inked.cell[0] * factor))
+            return _Glyph(image, 0, cell[0])
         if self.gain:
-            image = Image.fromarray(self.stroke(inked.mask)) if self.steps["stroke"] else image
+            image = self._stroke(image)
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
             for step in self.steps["shape"]:
                 if not step.skips(rng):
-                    matrix = product(step.operator.function(rng, **step.values(rng)), matrix)
+                    matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
-        cell = (
-            inked.cell
-            if factor == 1
-            else (round(inked.cell[0] * factor), round(inked.cell[1] * factor))
-        )
         for step in self.steps["corners"]:
             if not step.skips(rng):
                 image = step.operator.function(image, cell, rng, **step.values(rng))
         middle = inked.middle[1] * factor
         if self.gain:
-            stencil, paints = painted(image, color, self.opacity, self.gain)
-            return _Glyph(stencil, middle, image.width, paints)
-        if self.steps["stroke"]:
-            image = Image.fromarray(self.stroke(np.asarray(image)))
+            stencil, colors = paint(image, color, self.opacity, self.gain)
+            return _Glyph(stencil, middle, image.width, colors)
+        image = self._stroke(image)
         return _Glyph(image, middle, image.width)
 
-    def stroke(self, mask: Mask) -> Mask:
-        """Put the mask of a glyph through the operators for strokes."""
+    def _stroke(self, image: Image.Image) -> Image.Image:
         for step in self.steps["stroke"]:
             if not step.skips(self.rng):
-                mask = step.operator.function(mask, self.rng, **step.values(self.rng))
-        return mask
+                mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
+                image = Image.fromarray(mask)
+        return image
 
     def set_text(
         self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
@@ -145,83 +137,69 @@ class Typesetter:
         colors: of the glyphs. width, height: of the canvas in pixels; 0 makes it as wide or high as
         the text.
         """
-        glyphs = [
-            self.make_glyph(character, color) for character, color in zip(text, colors, strict=True)
-        ]
-        line, extent, total = self.place_in_line(glyphs)
+        glyphs = list(map(self.make_glyph, text, colors))
+        line, extent, total = self._place_in_line(glyphs)
         wide = max(width, total) if width else max(MIN_SIDE, extent + 2 * self.padding)
         if self.value("spread"):
             wide = width or wide
-            line = self.spread(glyphs, wide)
+            line = self._spread(glyphs, wide)
         else:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
-        middles = self.find_middles(glyphs)
-        tops = [
-            middle - glyph.image.height / 2 for glyph, middle in zip(glyphs, middles, strict=True)
-        ]
+        pairs = zip(glyphs, self._find_middles(glyphs), strict=True)
+        tops = [middle - glyph.image.height / 2 for glyph, middle in pairs]
         bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
         high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
         places = zip(glyphs, line, tops, strict=True)
-        return (
-            [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places],
-            wide,
-            high,
-        )
+        placed = [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places]
+        return placed, wide, high
 
-    def find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
+    def _find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
         middles = []
         for glyph in glyphs:
             is_centred = self.value("align") == "middle"
             middles.append(0.0 if is_centred else glyph.middle)
         for step in self.steps["layout"]:
-            shifts = step.operator.function(
-                len(glyphs), self.rng, **step.values(self.rng)
-            ) * self.value("size")
-            middles = [
-                middle + shift for middle, shift in zip(middles, shifts.tolist(), strict=True)
-            ]
+            shifts = step.operator.function(len(glyphs), self.rng, **step.values(self.rng))
+            shifts = (shifts * self.value("size")).tolist()
+            middles = [middle + shift for middle, shift in zip(middles, shifts, strict=True)]
         return middles
 
-    def place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
+    def _place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
         """Return where glyphs begin, the reach of the line, and its width without overlaps."""
-        blanks = [self.draw_blank() for _ in glyphs]
+        blanks = [0] * len(glyphs)
+        for index in range(len(glyphs)):
+            if self.rng.random() < self.value("blanks"):
+                blank, factor = self._draw_ink(" ")
+                blanks[index] = round(blank.cell[0] * factor)
         total = sum(blanks) + sum(glyph.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap = int(self.value("indent") * average), [], 0
-        for glyph, blank in zip(glyphs, blanks, strict=True):
-            if blank:
-                x += blank + round(self.value("spacing") * average)
+        for glyph, width in zip(glyphs, blanks, strict=True):
+            if width:
+                x += width + round(self.value("spacing") * average)
             line.append(x)
             gap = round(self.value("spacing") * average)
             x += glyph.width + gap
         return line, x - gap, max(x - gap, total)
 
-    def spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
+    def _spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
         """Return where each glyph begins if each is somewhere in its part of the canvas."""
-        part = width / len(glyphs)
-        reach = [self.value("spacing") * part / 2 for _ in glyphs]
-        places = [
-            (number + 0.5) * part + self.rng.uniform(-each, each)
-            for number, each in enumerate(reach)
-        ]
-        return [round(place - glyph.width / 2) for place, glyph in zip(places, glyphs, strict=True)]
-
-    def draw_blank(self) -> int:
-        """Return the width of a blank before a glyph in pixels; 0 if there is none."""
-        if self.rng.random() >= self.value("blanks"):
-            return 0
-        blank, factor = self.draw_ink(" ")
-        return round(blank.cell[0] * factor)
+        line, part = [], width / len(glyphs)
+        reaches = [self.value("spacing") * part / 2 for _ in glyphs]
+        for number, (glyph, reach) in enumerate(zip(glyphs, reaches, strict=True)):
+            middle = (number + 0.5) * part + self.rng.uniform(-reach, reach)
+            line.append(round(middle - glyph.width / 2))
+        return line
 
 
-def painted(
+def paint(
     image: Image.Image, color: RGB, opacity: float, gain: float
 ) -> tuple[Image.Image, Image.Image]:
     """Return the opacities (mode L) and the colours (RGB) of a glyph with a coverage (mode L)."""
-    opacities, colors = ink(color, min(255, int(opacity * 256)), gain)
+    opacities, colors = _list_shades(color, min(255, int(opacity * 256)), gain)
     coverage = image.tobytes()
     pixels = colors.take(np.frombuffer(coverage, np.uint8))
     stencil = Image.frombuffer("L", image.size, coverage.translate(opacities), "raw", "L", 0, 1)
@@ -229,7 +207,7 @@ def painted(
 
 
 @lru_cache(maxsize=16)
-def ink(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32]]:
+def _list_shades(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32]]:
     """Return what a colour becomes at the coverages 0 to 255.
 
     Opacities (256 bytes), and pixels RGBX (256,).
@@ -242,14 +220,11 @@ def ink(color: RGB, opacity: int, gain: float) -> tuple[bytes, NDArray[np.uint32
     times_coverage = (2 * coverage + 1) * np.array(color) // 510  # the coverage was rounded down
     pixels = np.zeros((256, 4), np.uint8)
     pixels[:, :3] = np.minimum(255, 255 * times_coverage // np.maximum(coverage, 1))
-    luminances = pixels[:, :3] @ _LUMINANCE >> 16
-    return np.minimum(255, luminances * gain).astype(np.uint8).tobytes(), pixels.view(np.uint32)[
-        :, 0
-    ]
+    opacities = np.minimum(255, (pixels[:, :3] @ _LUMINANCE >> 16) * gain).astype(np.uint8)
+    return opacities.tobytes(), pixels.view(np.uint32)[:, 0]
 
 
-def product(second: Matrix, first: Matrix) -> Matrix:
-    """Return what maps like one matrix after another."""
+def _multiply(second: Matrix, first: Matrix) -> Matrix:
     (a, b, c, d), (e, f, g, h) = second, first
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
@@ -260,30 +235,23 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     The result is as large as it has to be.
     """
     size = abs(a * d - b * c) ** 0.5
-    fine = size > _MIN_FACTOR and max(image.size) * max(abs(a), abs(b), abs(c), abs(d)) < _MAX_GLYPH
-    check(
-        fine,
-        "the operators of the design scale, stretch and shear a glyph too far; give them factors"
-        " closer to 1",
-    )
+    largest = max(image.size) * max(abs(a), abs(b), abs(c), abs(d))
+    if size <= _MIN_FACTOR or largest >= _MAX_GLYPH:
+        raise UsageError(
+            "the operators of the design scale, stretch and shear a glyph too far; give them"
+            " factors closer to 1"
+        )
     shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
         image = image.reduce(shrink)
         a, b, c, d = a * shrink, b * shrink, c * shrink, d * shrink
     width, height = image.size
-    reach_x, reach_y = (
-        (abs(a) * width + abs(b) * height) / 2,
-        (abs(c) * width + abs(d) * height) / 2,
-    )
-    wide = math.ceil(width / 2 + reach_x) - math.floor(width / 2 - reach_x)
-    high = math.ceil(height / 2 + reach_y) - math.floor(height / 2 - reach_y)
+    reach_x, reach_y = abs(a) * width + abs(b) * height, abs(c) * width + abs(d) * height
+    wide = math.ceil((width + reach_x) / 2) - math.floor((width - reach_x) / 2)
+    high = math.ceil((height + reach_y) / 2) - math.floor((height - reach_y) / 2)
     determinant = a * d - b * c
-    a, b, c, d = (
-        d / determinant,
-        -b / determinant,
-        -c / determinant,
-        a / determinant,
-    )  # from the result to the mask
+    # From the result to the glyph.
+    a, b, c, d = d / determinant, -b / determinant, -c / determinant, a / determinant
     left, top = width / 2 - a * wide / 2 - b * high / 2, height / 2 - c * wide / 2 - d * high / 2
     coefficients = (a, b, left, c, d, top)
     return image.transform(
@@ -294,16 +262,13 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
 def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
     """Remove the ink where glyphs overlap."""
     total = np.zeros((height, width), np.int32)
-    windows = [glyph.window(height, width) for glyph in placed]
-    for glyph, (where, part) in zip(placed, windows, strict=True):
+    for glyph in placed:
+        where, part = glyph.window(height, width)
         total[where] += glyph.mask[part]
     kept = []
-    for glyph, (where, (rows, columns)) in zip(placed, windows, strict=True):
-        mask = np.clip(
-            2 * glyph.mask[rows, columns].astype(np.int32) - total[where], 0, 255
-        ).astype(np.uint8)
-        colors = glyph.colors and glyph.colors.crop(
-            (columns.start, rows.start, columns.stop, rows.stop)
-        )
-        kept.append(Placed(Image.fromarray(mask), where[1].start, where[0].start, colors))
+    for glyph in placed:
+        where, part = glyph.window(height, width)
+        mask = np.zeros_like(glyph.mask)
+        mask[part] = np.clip(2 * glyph.mask[part].astype(np.int32) - total[where], 0, 255)
+        kept.append(glyph._replace(image=Image.fromarray(mask)))
     return kept

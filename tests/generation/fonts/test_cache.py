@@ -1,59 +1,64 @@
 import json
 import os
+from contextlib import closing
 
 import pytest
 
-from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.fonts.cache import FORMAT, VERSION, FaceCache, cache_file, face_cache
+from captcha_ocr.generation.fonts.cache import FaceCache
 from captcha_ocr.system.documents import sealed
 
 FACTS = ["00ff", "Family", "0Oab", "0O", False]
 pytestmark = pytest.mark.usefixtures("cache_home")
 
 
-@pytest.fixture
-def font(tmp_path):
-    """A file that stands for a font, with its facts in the cache."""
-    path = tmp_path / "a.ttf"
-    path.write_bytes(b"font")
-    with face_cache() as cache:
-        cache.put(str(path), path.stat(), FACTS)
-    return path
+def put(*paths):
+    """Save the facts about files that stand for fonts."""
+    with closing(FaceCache()) as cache:
+        for path in paths:
+            path.write_bytes(b"font")
+            cache.put(str(path), path.stat(), FACTS)
 
 
 def known(path):
     return FaceCache().get(str(path), path.stat())
 
 
-def test_facts_are_kept_between_runs(font, cache_home):
+@pytest.fixture
+def font(tmp_path):
+    """A file that stands for a font, with its facts in the cache."""
+    put(tmp_path / "a.ttf")
+    return tmp_path / "a.ttf"
+
+
+def test_facts_are_kept_between_runs_in_one_file_that_is_written_if_something_is_new(
+    font, cache_home
+):
+    path = cache_home / "captcha-ocr" / "faces.json"
+    before = path.stat().st_ino
     assert known(font) == FACTS
-    assert cache_file() == cache_home / "captcha-ocr" / "faces.json"
-    assert os.listdir(cache_file().parent) == ["faces.json"]
+    FaceCache().close()
+    assert (os.listdir(path.parent), path.stat().st_ino) == (["faces.json"], before)
 
 
 def test_a_file_with_another_size_or_time_is_not_known(font):
     status = font.stat()
-    font.write_bytes(b"other font")
-    os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert known(font) is None
-    font.write_bytes(b"font")
-    os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert known(font) is None
-    os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert known(font) == FACTS
+    for data, time, facts in ((b"other font", 0, None), (b"font", 1, None), (b"font", 0, FACTS)):
+        font.write_bytes(data)
+        os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns + time))
+        assert known(font) == facts
 
 
 @pytest.mark.parametrize(
-    "change", ["version", "format", "freetype", "faces", "bit", "cut", "text", "empty", "folder"]
+    "change", ["version", "format", "freetype", "bit", "cut", "text", "empty", "folder"]
 )
 def test_a_cache_that_is_damaged_or_foreign_is_ignored_and_written_anew(font, change):
-    path = cache_file()
-    document, data = json.loads(path.read_bytes()), path.read_bytes()
+    path = FaceCache().path
+    data = path.read_bytes()
+    document = json.loads(data)
     written = {
-        "version": sealed(document | {"version": VERSION + 1}),
-        "format": sealed(document | {"format": f"other {FORMAT}"}),
+        "version": sealed(document | {"version": document["version"] + 1}),
+        "format": sealed(document | {"format": "other"}),
         "freetype": sealed(document | {"freetype": "1.0"}),
-        "faces": sealed(document | {"faces": [FACTS]}),
         "bit": data.replace(b"Family", b"Gamily"),
         "cut": data[:-20],
         "text": b"\xff not JSON",
@@ -62,70 +67,27 @@ def test_a_cache_that_is_damaged_or_foreign_is_ignored_and_written_anew(font, ch
     path.unlink()
     path.write_bytes(written[change]) if change in written else path.mkdir()
     assert known(font) is None
-    with face_cache() as cache:
-        cache.put(str(font), font.stat(), FACTS)
+    put(font)
     assert known(font) == (None if change == "folder" else FACTS)
 
 
-@pytest.mark.parametrize(
-    "entry", [None, [], [4, 0], "text", [4, 0, *FACTS, 1], [4, 0, "00ff", "Family", "0O", 1, False]]
-)
-def test_an_entry_of_another_shape_is_ignored(font, entry):
-    document = json.loads(cache_file().read_bytes())
-    cache_file().write_bytes(sealed(document | {"faces": {str(font): entry}}))
-    assert known(font) is None
-
-
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
-    blocked = tmp_path / "blocked"
-    blocked.write_text("a file, no folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    with face_cache() as cache:
-        cache.put("a", os.stat(blocked), FACTS)
-    assert blocked.read_text() == "a file, no folder"
+    (tmp_path / "blocked").write_text("a file, no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    put(tmp_path / "a.ttf")
+    assert known(tmp_path / "a.ttf") is None
 
 
-def test_a_path_that_is_no_text_is_left_out(font, tmp_path):
-    path, other = tmp_path / os.fsdecode(b"\xff.ttf"), tmp_path / "b.ttf"
-    with face_cache() as cache:
-        for each in (path, other):
-            each.write_bytes(b"font")
-            cache.put(str(each), each.stat(), FACTS)
-    assert (known(path), known(font), known(other)) == (None, FACTS, FACTS)
-
-
-def test_files_that_no_longer_exist_are_forgotten(font, tmp_path):
+def test_a_path_that_is_no_text_and_files_that_no_longer_exist_are_left_out(font, tmp_path):
+    odd, other = tmp_path / os.fsdecode(b"\xff.ttf"), tmp_path / "b.ttf"
     font.unlink()
-    other = tmp_path / "b.ttf"
-    other.write_bytes(b"other")
-    with face_cache() as cache:
-        cache.put(str(other), other.stat(), FACTS)
-    assert list(FaceCache().entries) == [str(other)]
-
-
-def test_nothing_is_written_if_nothing_is_new(font):
-    before = cache_file().stat().st_ino
-    with face_cache() as cache:
-        cache.get(str(font), font.stat())
-    assert cache_file().stat().st_ino == before
-
-
-def test_facts_found_before_an_error_are_kept(tmp_path):
-    path = tmp_path / "a.ttf"
-    path.write_bytes(b"font")
-
-    def fail():
-        with face_cache() as cache:
-            cache.put(str(path), path.stat(), FACTS)
-            raise UsageError("later")
-
-    with pytest.raises(UsageError, match="later"):
-        fail()
-    assert known(path) == FACTS
+    put(odd, other)
+    assert [*json.loads(FaceCache().path.read_bytes())["faces"]] == [str(other)]
+    assert (known(odd), known(other)) == (None, FACTS)
 
 
 @pytest.mark.parametrize("value", ["", "relative/folder"])
 def test_without_a_folder_in_the_environment_the_cache_is_below_home(tmp_path, monkeypatch, value):
     monkeypatch.setenv("XDG_CACHE_HOME", value)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_file() == tmp_path / ".cache" / "captcha-ocr" / "faces.json"
+    assert FaceCache().path == tmp_path / ".cache" / "captcha-ocr" / "faces.json"

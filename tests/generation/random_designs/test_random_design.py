@@ -20,7 +20,7 @@ from captcha_ocr.options.model import Lengths
 
 
 def face(name, *look_alikes, family="A"):
-    return Face(f"/{name}", name, family, "00", ALPHABET, look_alikes, False)
+    return Face(family, ALPHABET, look_alikes, False, f"/{name}", name, "00")
 
 
 FAMILIES = [

@@ -9,14 +9,14 @@ from PIL import Image, ImageDraw
 
 from captcha_ocr.generation.operators.glyphs import corners, rotation
 from captcha_ocr.generation.rendering.rasters import raster
-from captcha_ocr.generation.rendering.typesetting import painted, transform
+from captcha_ocr.generation.rendering.typesetting import paint, transform
 
 COLOR = 150, 90, 30
 TURN = 0.8  # of the way from -30 to 30 degrees
 
 
 class Fixed:
-    """A replacement of the module `secrets` that turns each glyph as far, and leaves its corners where they are."""
+    """A replacement of `secrets` that turns each glyph as far, and leaves its corners in place."""
 
     def __init__(self):
         self.bits = iter([int(TURN * 2**32)])
@@ -40,7 +40,7 @@ def test_a_glyph_has_the_pixels_of_the_package(character, monkeypatch):
     inked = raster(captcha.image.DEFAULT_FONTS[0], 42, character)
     turned = transform(inked.image, *rotation(random.Random(1), TURN * 60 - 30))
     still = corners(turned, inked.cell, random.Random(1), x=0, y=0, fill=True, sampling="nearest")
-    stencil, colors = painted(still, COLOR, 1, 1.97)
+    stencil, colors = paint(still, COLOR, 1, 1.97)
     # The package also turns and warps the colours, rounded to 8 bits each time.
     assert np.abs(np.asarray(still).astype(int) - np.asarray(theirs.getchannel("A"))).max() <= 3
     painted_on = [Image.new("RGB", still.size, "white") for _ in range(2)]
