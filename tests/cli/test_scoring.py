@@ -45,6 +45,6 @@ def test_names_are_relative_to_the_first_folder_that_has_the_images(name, folder
 
 def test_a_table_without_any_of_the_images_asks_for_their_folder(tmp_path):
     (tmp_path / "x y.csv").write_text("filename,text\ngone.png,AB\n")
-    with pytest.raises(UsageError, match="x y.csv") as raised:
+    with pytest.raises(UsageError, match=naming("x y.csv")) as raised:
         labels_to_score(tmp_path / "x y.csv", [tmp_path])
     assert "eval FOLDER --labels" in word_error(raised.value)
