@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import naming
 from PIL import Image
 
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score
