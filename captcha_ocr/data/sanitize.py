@@ -2,7 +2,7 @@
 
 Pillow also reads texts, colour profiles and camera data. In a file under 2 MB they can cost it a
 second or 78 MB, and one that is damaged makes it refuse an image that every browser shows
-(docs/lab-notebook.md).
+(docs/decisions.md, Files).
 """
 
 import io

@@ -2,7 +2,8 @@
 beside the general one.
 
 It is sure of foreign images, too, and knows capitals alone. So it answers only where the general
-model reads nearly the same, and nothing that it cannot know: lab notebook, 2026-11-26.
+model reads nearly the same, and nothing that it cannot know (docs/decisions.md, The model in the
+package).
 """
 
 from captcha_ocr.errors import UsageError

@@ -122,9 +122,9 @@ def has_native_bf16(device: torch.device) -> bool:
     """Tell whether the device is faster in bf16 than in float32.
 
     On a CPU, AMD's AVX-512 instructions for bf16 are faster, and Intel's AMX; Intel's AVX-512 alone
-    is slower (docs/lab-notebook.md, 2026-11-22), and without such instructions bf16 is far slower.
-    The instructions decide, and not a measurement, which chose differently from run to run on a
-    busy machine.
+    is slower (docs/decisions.md, Optimiser, schedule and end of a run), and without such
+    instructions bf16 is far slower. The instructions decide, and not a measurement, which chose
+    differently from run to run on a busy machine.
     """
     if device.type in ("cuda", "xpu"):
         return bool(getattr(torch, device.type).is_bf16_supported(including_emulation=False))

@@ -58,7 +58,7 @@ def positions_from_columns(columns: Tensor, length: int, exact: bool = True) -> 
     is close to 0.
 
     CTC usually trains on the probability of the whole text. Positions allow any loss and mixed
-    labels (mixup), and were as accurate (docs/lab-notebook.md, 2026-11-22).
+    labels (mixup), and were as accurate (docs/decisions.md, Loss).
     """
     probabilities = columns.softmax(-1)
     if exact or columns.shape[-1] <= MAX_EXACT:
@@ -126,7 +126,7 @@ class ResNet18(nn.Module):
     With thousands of classes, what the columns have in common hides from the head what tells them
     apart: such a network guesses for the first hundred thousand images. A normalisation of the
     columns' features before the head, as in the BNNeck of Luo et al. 2019 (arXiv:1903.07071), ends
-    that after ten thousand (docs/lab-notebook.md, 2026-11-25).
+    that after ten thousand (docs/decisions.md, Network).
     """
 
     temperature: Tensor
@@ -232,10 +232,9 @@ def _list_stages(network: NetworkConfig) -> tuple[tuple[int, _Stride], ...]:
     """Return the channels and the stride of the four stages.
 
     With CTC the last stages keep all columns and have fewer channels: as accurate as columns four
-    times as wide, after much less training and at the same cost a step (docs/lab-notebook.md,
-    2026-11-22). Pool `slim` halves the rows one stage earlier and is thinner: as accurate after the
-    same time (2026-11-27). Narrow letters close together need narrower columns (pool `narrow`),
-    which cost a quarter more (2026-11-23).
+    times as wide, after much less training and at the same cost a step. Pool `slim` halves the rows
+    one stage earlier and is thinner: as accurate after the same time. Narrow letters close together
+    need narrower columns (pool `narrow`), which cost a quarter more (docs/decisions.md, Network).
     """
     width = network.width
     if network.pool == "narrow":

@@ -115,9 +115,7 @@ class Preset:
 ANY_DESIGN = InputSize(
     height=64, width=384, channels=3, step=32
 )  # the input of the model in the package
-RECIPE = TrainConfig(
-    optimizer="muon", learning_rate=1e-2, focus=1.0
-)  # docs/lab-notebook.md, 2026-11-27
+RECIPE = TrainConfig(optimizer="muon", learning_rate=1e-2, focus=1.0)  # docs/decisions.md, Presets
 BY_COLUMN = TrainConfig(loss="ctc", smoothing=0.0, augment=True)
 PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores.
@@ -143,7 +141,7 @@ PRESETS = {
         max_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
     ),
-    # Images of any design, drawn while it trains: docs/lab-notebook.md, 2026-11-26.
+    # Images of any design, drawn while it trains: docs/decisions.md, The model in the package.
     "general": Preset(
         size=ANY_DESIGN,
         network=NetworkConfig(width=48),
@@ -153,7 +151,7 @@ PRESETS = {
         images_seen=1_000_000,
         meant_for="drawings of any design",
     ),
-    # For a handful of images, augmented each time: docs/lab-notebook.md, 2026-11-26.
+    # For a handful of images, augmented each time: docs/decisions.md, Fine-tuning.
     "finetune": Preset(
         size=ANY_DESIGN,
         training=replace(

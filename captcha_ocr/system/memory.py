@@ -11,7 +11,7 @@ def keep_freed_memory() -> None:
 
     By default glibc returns large blocks to the system, which clears every page again at its next
     use. Keeping them made training on a CPU 6 to 15 % faster, and reading too; drawing 4 %
-    (docs/lab-notebook.md, 2026-11-21 and -25).
+    (docs/decisions.md, Speed and memory).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

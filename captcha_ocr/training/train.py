@@ -236,7 +236,8 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
 
     at_rest: whether the learning rate has decayed to zero. Such weights are better unless they are
     significantly worse: of many epochs the luckiest reads a few more of a thousand validation
-    images, or all of ten, but fewer other images (docs/lab-notebook.md, 2026-11-22 and -23).
+    images, or all of ten, but fewer other images (docs/decisions.md, Optimiser, schedule and end
+    of a run).
     """
     loss = loss_or_infinity(scores.loss)
     if at_rest and math.isfinite(loss):

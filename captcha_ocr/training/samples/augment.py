@@ -1,7 +1,7 @@
 """Random changes to training images, computed on the images' device.
 
 No change alters the width of one stroke against another, which alone distinguishes O from 0:
-elastic distortion and unequal scaling made exactly that worse (docs/lab-notebook.md, 2026-11-21).
+elastic distortion and unequal scaling made exactly that worse (docs/decisions.md, Augmentation).
 """
 
 import torch
@@ -43,8 +43,8 @@ def _uniform(images: Tensor, reach: float, generator: torch.Generator) -> Tensor
 def random_affine(images: Tensor, generator: torch.Generator) -> Tensor:
     """Rotate, zoom and shift images, and fill the outside with the border's pixels.
 
-    Reflection would show a letter at the border twice, with one label (docs/lab-notebook.md,
-    2026-11-23).
+    Reflection would show a letter at the border twice, with one label (docs/decisions.md,
+    Augmentation).
     """
     height, width = images.shape[2:]
     y = torch.linspace(-height / 2, height / 2, height, device=images.device)[None, :, None]

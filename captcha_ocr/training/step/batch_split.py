@@ -1,7 +1,7 @@
 """Compute the gradients of a step on the CPU in threads, each of which takes a part of the batch.
 
 torch's own threads share every layer, and wait for one another after each. Where another program
-takes a processor for itself, two of them are slower than one (docs/lab-notebook.md, 2026-11-27).
+takes a processor for itself, two of them are slower than one (docs/decisions.md, Speed and memory).
 Threads with a part each wait once a step.
 """
 
