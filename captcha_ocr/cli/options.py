@@ -1,6 +1,7 @@
 """From what a field declares to an option of click, and from the values back to objects."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -14,9 +15,9 @@ from captcha_ocr.options.declaration import (
     Options,
     PathKind,
     declarations,
-    field_types,
-    own_flag,
+    declared_by,
     parts_of_type,
+    plain_flag,
 )
 from captcha_ocr.options.parsing import parse_size
 
@@ -120,33 +121,33 @@ def takes(
     names: of fields, in the order of the help; without any all that have a help text. section:
     their heading in the help. settings: `shown` or settings of click that say something else.
     """
-    declared = declarations(kind)
-    names = names or tuple(name for name in declared if declared[name].help)
+    by_name = {item.name: item for item in fields(kind)}
+    names = names or tuple(name for name, item in by_name.items() if declared_by(item).help)
 
     def add(command: Function) -> Function:
         for name in reversed(names):
-            command = _make_option(kind, name, section, **settings)(command)
+            command = _make_option(by_name[name], section, **settings)(command)
         return command
 
     return add
 
 
-def _make_option(
-    kind: type[Options], name: str, section: str, **settings: Any
-) -> Callable[[Function], Function]:
-    declared, default = declarations(kind)[name], getattr(kind, name)
+def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[Function], Function]:
+    name, declared, default = item.name, declared_by(item), item.default
     shown = settings.pop("shown", declared.shown)
     if shown is None and _is_set(default):
         shown = str(default)
-    help_text = with_flags(declared.help)
+    help_text = declared.help
+    if "`" in help_text:
+        help_text = with_flags(help_text)
     if shown:
         help_text += f"  [default: {shown}]"
-    settings = {**_click_settings(field_types(kind)[name], declared), **settings}
+    settings = {**_click_settings(item.type, declared), **settings}
     if declared.metavar is not None:
         settings["metavar"] = declared.metavar
     # What is not given is None, so that the class alone knows the default.
     settings.setdefault("default", None)
-    flag = own_flag(kind, name)
+    flag = declared.flag or plain_flag(name)
     return click.option(flag, name, cls=SectionOption, section=section, help=help_text, **settings)
 
 

@@ -4,7 +4,7 @@
         patience: int = option(20, "Stop after so many epochs.", at_least=1, at_most=10**6)
 
 The declaration gives the field's check, its JSON, its line in the difference of two runs, its words
-in a command, and the option of click (`cli/declared.py`). The flag follows from the field's name
+in a command, and the option of click (`cli/options.py`). The flag follows from the field's name
 unless the declaration names another.
 """
 
@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, cast, get_args, get_origin
 
 from captcha_ocr.charset import how_they_differ
 from captcha_ocr.errors import UsageError, check
 
 PathKind = Literal["file or folder", "file", "folder", "model", "new file"]
-DECLARED = "declared"  # the key of the declaration in a field's metadata
+_DECLARED = "declared"  # the key of the declaration in a field's metadata
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,12 @@ class Declared:
         return " and ".join(words) or "a number"
 
 
+_NOTHING = Declared()
+
+
 def option(default: Any, help_text: str = "", **declared: Any) -> Any:
     """Return a dataclass field that declares an option; see `Declared` for what it may say."""
-    return field(default=default, metadata={DECLARED: Declared(help_text, **declared)})
+    return field(default=default, metadata={_DECLARED: Declared(help_text, **declared)})
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,14 @@ class Options:
     """
 
     def __post_init__(self) -> None:
-        types = field_types(type(self))
         for item in fields(self):
-            _check_value(item, types[item.name], getattr(self, item.name))
+            _check_value(item, getattr(self, item.name))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         document = asdict(self)
         for item in fields(self):
-            declared = item.metadata.get(DECLARED, Declared())
-            if declared.is_newer and getattr(self, item.name) == item.default:
+            if declared_by(item).is_newer and getattr(self, item.name) == item.default:
                 del document[item.name]
         return document
 
@@ -97,14 +98,14 @@ class Options:
             raise UsageError(f"the options are malformed ({error})") from None
 
 
+def declared_by(item: Field[Any]) -> Declared:
+    """Return what a field declares; the defaults for a plain field."""
+    return cast(Declared, item.metadata.get(_DECLARED, _NOTHING))
+
+
 def declarations(kind: type[Options]) -> dict[str, Declared]:
     """Return what the fields of a class declare, by their names."""
-    return {item.name: item.metadata.get(DECLARED, Declared()) for item in fields(kind)}
-
-
-def field_types(kind: type[Options]) -> dict[str, Any]:
-    """Return the types of the fields of a class, by their names."""
-    return get_type_hints(kind)
+    return {item.name: declared_by(item) for item in fields(kind)}
 
 
 def parts_of_type(annotation: Any) -> tuple[Any, bool]:
@@ -117,12 +118,16 @@ def parts_of_type(annotation: Any) -> tuple[Any, bool]:
 
 def flag_for(name: str) -> str:
     """Return the flag of a field: the one that a class declares, else the field's name."""
-    return _declared_flags().get(name) or _plain_flag(name)
+    for kind in Options.__subclasses__():
+        declared = declarations(kind).get(name)
+        if declared is not None and declared.flag is not None:
+            return declared.flag
+    return plain_flag(name)
 
 
-def own_flag(kind: type[Options], name: str) -> str:
-    """Return the flag that a class declares for one of its fields."""
-    return declarations(kind)[name].flag or _plain_flag(name)
+def plain_flag(name: str) -> str:
+    """Return the flag of a field whose declaration names none."""
+    return "--" + name.replace("_", "-")
 
 
 def words(options: Mapping[str, object]) -> list[str]:
@@ -175,15 +180,14 @@ def _show(value: object) -> str:
     return "unset" if value is None else str(value)
 
 
-def _check_value(item: Field[Any], annotation: Any, value: object) -> None:
-    declared = item.metadata.get(DECLARED, Declared())
-    kind, may_be_none = parts_of_type(annotation)
+def _check_value(item: Field[Any], value: object) -> None:
+    kind, may_be_none = parts_of_type(item.type)
     if value is None and may_be_none:
         return
     if get_origin(kind) is Literal:
         check(value in get_args(kind), f"unknown {item.name} {value!r}")
     elif kind in (int, float):
-        _check_number(item.name, kind, declared, value)
+        _check_number(item.name, kind, declared_by(item), value)
     elif kind is bool:
         check(isinstance(value, bool), f"`{item.name}` must be true or false, not {value!r}")
     elif kind is str:
@@ -195,16 +199,3 @@ def _check_number(name: str, kind: type, declared: Declared, value: object) -> N
     is_number = isinstance(value, types) and not isinstance(value, bool)
     if not is_number or not declared.allows(value):  # type: ignore[arg-type]
         raise UsageError(f"`{name}` must be {declared.limits}, not {value}")
-
-
-def _plain_flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _declared_flags() -> dict[str, str]:
-    flags = {}
-    for kind in Options.__subclasses__():
-        for name, declared in declarations(kind).items():
-            if declared.flag is not None:
-                flags[name] = declared.flag
-    return flags
