@@ -10,7 +10,7 @@ from captcha_ocr.cli.wording import word_command
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.web.gate import Address
+from captcha_ocr.web.http import Address
 from captcha_ocr.web.label.service import guard_labelling
 from captcha_ocr.web.label.session import LabelSession
 from captcha_ocr.web.reading_service import ReadingService, guard_reading

@@ -42,11 +42,6 @@ def running(app):
 
 async def echo(scope, receive, send):
     """An application that answers with the number of bytes it was sent."""
-    if scope["type"] == "lifespan":
-        for kind in ("startup", "shutdown"):
-            await receive()
-            await send({"type": f"lifespan.{kind}.complete"})
-        return
     length, more = 0, True
     while more:
         message = await receive()

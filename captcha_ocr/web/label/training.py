@@ -7,7 +7,7 @@ from pathlib import Path
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.learning_curve import Point
-from captcha_ocr.system.files import remove_stale, write_atomic
+from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.run.folder import read_run
 
 _FIRST_MILESTONE = 150  # labels
@@ -61,7 +61,6 @@ class BackgroundTraining:
         """Prepare and train; if that fails, `problem` says why."""
         out = self.out / f"labels-{labels}"
         out.mkdir(parents=True, exist_ok=True)
-        remove_stale(out)
         write_atomic(out / "labels.csv", table)
         shards, run = out / "shards", out / "run"
         of_prepare = {"labels": out / "labels.csv", "out": shards, "force": True}

@@ -17,7 +17,7 @@ def test_an_image_is_read_when_it_is_asked_for_and_the_others_in_the_background(
     guesser.start([0, 1])
     guesser.worker.join()
     assert [guesser.guesses[number].text for number in (0, 1)] == ["0ZLA", "YTX5"]
-    assert [character for character, _ in guesser.guess(0).characters] == list("0ZLA")
+    assert [part.character for part in guesser.guess(0).characters] == list("0ZLA")
 
 
 def test_a_better_model_reads_again_what_is_open(guesser, recognizer):
@@ -30,6 +30,6 @@ def test_a_better_model_reads_again_what_is_open(guesser, recognizer):
 
 def test_what_cannot_be_read_has_a_problem(recognizer, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
-    guess = Guesser([tmp_path / "bad.png"], recognizer).guess(0)
-    assert (guess.text, guess.confidence) == ("", 0.0)
-    assert "bad.png" in guess.problem
+    guesser = Guesser([tmp_path / "bad.png"], recognizer)
+    assert (guesser.guess(0).text, guesser.guess(0).confidence) == ("", 0.0)
+    assert "bad.png" in guesser.problems[0]

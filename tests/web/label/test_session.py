@@ -108,4 +108,4 @@ def test_a_damaged_image_is_shown_with_its_problem_and_comes_last(folder, tmp_pa
         order.append(number)
         label(session, number, "X")
     assert 2 in order
-    assert session.guesser.guess(2).problem
+    assert session.guesser.problems[2]
