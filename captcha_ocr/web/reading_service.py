@@ -25,7 +25,7 @@ from captcha_ocr.options.limits import MAX_BYTES
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
 from captcha_ocr.web.http import (
     JSON_TYPE,
