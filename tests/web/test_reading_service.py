@@ -76,6 +76,11 @@ def test_a_bad_request_gets_one_sentence(served, query, content, kind, status, n
     assert named in answer.text
 
 
+def test_ten_gigabytes_are_refused_when_they_are_announced(served):
+    answer = served().post("/v1/read", content=b"", headers={"Content-Length": "10000000000"})
+    assert (answer.status_code, "3,000,000" in answer.text) == (413, True)
+
+
 def test_a_batch_gives_a_reading_or_an_error_for_each_image_in_order(served):
     answer = served().post("/v1/read/batch", json={"images": [IN_BASE64, "no image", 5, IN_BASE64]})
     first, second, third, last = answer.json()["results"]

@@ -2,8 +2,21 @@ import io
 
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 
-from ..conftest import HOST
+from captcha_ocr.cli.wording import word_command
+from captcha_ocr.web.http import Address
+from captcha_ocr.web.label.service import guard_labelling
+
+HOST, TOKEN = "127.0.0.1:8001", "secret"
+
+
+@pytest.fixture
+def labelling(session) -> TestClient:
+    """The client of a page that labels."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
+    app = guard_labelling(session, Address("127.0.0.1", 8001, TOKEN), word_command)
+    return TestClient(app, base_url=f"http://{HOST}", headers=headers)
 
 
 def send(client, number=0, text="A", version=0, **headers):
@@ -113,19 +126,17 @@ def test_an_image_that_is_gone_or_damaged_gets_one_sentence(folder, labelling):
     assert labelling.get("/v1/images/3").status_code == 422
 
 
-def test_a_folder_that_may_not_be_written_is_said(labelling, monkeypatch, session):
-    def refused(*_):
-        raise PermissionError(13, "Permission denied", "labels.csv")
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(28, "No space left on device"), "disk is full"),
+        (PermissionError(13, "Permission denied"), "labels.csv: Permission denied"),
+    ],
+)
+def test_a_label_that_cannot_be_written_says_why(labelling, monkeypatch, error, named):
+    def fail(_):
+        raise error
 
-    monkeypatch.setattr("captcha_ocr.web.label.store.write_atomic", refused)
+    monkeypatch.setattr("os.fsync", fail)
     answer = send(labelling)
-    assert (answer.status_code, answer.json()["error"]) == (507, "labels.csv: Permission denied")
-
-
-def test_a_full_disk_is_said(labelling, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    answer = send(labelling)
-    assert (answer.status_code, "disk is full" in answer.json()["error"]) == (507, True)
+    assert (answer.status_code, named in answer.json()["error"]) == (507, True)
