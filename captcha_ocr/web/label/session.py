@@ -19,9 +19,8 @@ from captcha_ocr.options.preparation import Split
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
-from captcha_ocr.web.label.guesses import Guesser
+from captcha_ocr.web.label.background import BackgroundTraining, Guesser, next_milestone
 from captcha_ocr.web.label.store import SEED, Entry, LabelStore
-from captcha_ocr.web.label.training import BackgroundTraining, next_milestone
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
