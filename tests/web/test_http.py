@@ -38,20 +38,12 @@ def test_a_server_is_called_by_these_names_and_has_this_page(host, port, hosts, 
     assert (address.hosts, address.page) == (hosts, page)
 
 
-@pytest.mark.parametrize("path", ["/v1/read", "/", "/healthz", "/nothing"])
-def test_another_host_is_not_answered(served, path):
+def test_another_host_is_not_answered_unless_none_is_known(served):
     client = served("127.0.0.1", 8000)
-    for host, status in (
-        ("evil.example:8000", 421),
-        ("127.0.0.1:8001", 421),
-        ("", 421),
-        ("LOCALHOST:8000", 0),
-    ):
-        answer = client.get(path, headers={"Host": host})
-        assert (answer.status_code == 421) == (status == 421)
-
-
-def test_any_host_is_answered_where_none_is_known(served):
+    for path in ("/v1/read", "/", "/healthz", "/nothing"):
+        for host in ("evil.example:8000", "127.0.0.1:8001", ""):
+            assert client.get(path, headers={"Host": host}).status_code == 421
+        assert client.get(path, headers={"Host": "LOCALHOST:8000"}).status_code != 421
     assert served("0.0.0.0").get("/healthz", headers={"Host": "box.example"}).status_code == 200
 
 
@@ -68,27 +60,23 @@ def test_any_host_is_answered_where_none_is_known(served):
 )
 def test_the_api_needs_the_token_where_there_is_one(served, header, status):
     client = served(token="secret")
-    headers = {"Content-Type": "image/png"} | (
-        {} if header is None else {"Authorization": header.encode()}
-    )
+    headers = {"Content-Type": "image/png"}
+    if header is not None:
+        headers["Authorization"] = header.encode()
     assert client.post("/v1/read", content=DATA, headers=headers).status_code == status
     assert client.get("/metrics", headers=headers).status_code == status
-    assert (
-        client.get("/", headers=headers).status_code
-        == client.get("/healthz", headers=headers).status_code
-        == 200
-    )
+    for path in ("/", "/healthz"):
+        assert client.get(path, headers=headers).status_code == 200
 
 
 def test_every_answer_has_the_security_headers(served):
     client = served(token="secret")
     for path in ("/", "/serve.js", "/nothing", "/v1/model"):
         headers = client.get(path).headers
-        assert "default-src 'none'" in headers["content-security-policy"]
-        assert "frame-ancestors 'none'" in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
-        assert headers["cache-control"] == "no-store"
+        policy = headers["content-security-policy"]
+        assert {"default-src 'none'", "frame-ancestors 'none'"} < set(policy.split("; "))
+        names = ("x-content-type-options", "referrer-policy", "cache-control")
+        assert [headers[name] for name in names] == ["nosniff", "no-referrer", "no-store"]
         assert "access-control-allow-origin" not in headers
 
 

@@ -132,27 +132,36 @@ def test_headers_have_a_limit():
         assert b" 400 " in until_closed(connection)[:20]
 
 
-def test_the_command_serves_and_ends_with_sigterm_after_the_requests_in_work(tmp_path):
-    command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
-    with (
-        open(tmp_path / "log", "w") as log,
-        subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE, text=True) as process,
-    ):
-        page = next(line.split()[1] for line in process.stderr if line.startswith("page"))
-        host, port = page.removeprefix("http://").rstrip("/").split(":")
-        body = SAMPLE.read_bytes()
-        head = (
-            f"POST /v1/read HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+@pytest.fixture
+def command(tmp_path):
+    """The process `captcha-ocr serve`, whose lines go into the file `log`, and where it listens."""
+    arguments = ["serve", "--port", "0", "--model", "pretrained"]
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "captcha_ocr", *arguments],
+            stdout=log,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(head.encode() + body)
-            assert b'"0ZLA"' in connection.recv(65536)
-            connection.sendall(head.encode())
-            time.sleep(0.3)
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            connection.sendall(body)
-            assert b'"0ZLA"' in until_closed(connection)
-        assert process.wait(WAIT_S) == 0
+    page = next(line.split()[1] for line in process.stderr if line.startswith("page"))
+    yield process, ("127.0.0.1", int(page.rstrip("/").rpartition(":")[2]))
+    process.kill()
+    process.communicate()
+
+
+def test_the_command_serves_and_ends_with_sigterm_after_the_requests_in_work(command, tmp_path):
+    process, address = command
+    body, connection = SAMPLE.read_bytes(), http.client.HTTPConnection(*address, timeout=WAIT_S)
+    connection.request("POST", "/v1/read", body, {"Content-Type": "image/png"})
+    assert json.loads(connection.getresponse().read())["text"] == "0ZLA"
+    head = f"POST /v1/read HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\n"
+    with connection.sock as late:
+        late.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        late.sendall(body)
+        assert b'"0ZLA"' in until_closed(late)
+    assert process.wait(WAIT_S) == 0
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 200]
