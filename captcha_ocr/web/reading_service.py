@@ -51,7 +51,6 @@ _PARAMETERS = ("charset", "length", "fold_case", "min_confidence")
 _SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _MAX_AT_ONCE = 16  # images that one thread reads at once
 _MAX_WAITING = 40  # images that wait for each thread; more get 503
-_RETRY_AFTER_S = 1
 
 
 class _Job(NamedTuple):
@@ -206,8 +205,8 @@ class ReadingService:
         waiting = self.threads.waiting.qsize()
         if waiting > 0 and waiting + images > self.threads.max_waiting:
             self.metrics.refused += 1
-            headers = {"Retry-After": str(_RETRY_AFTER_S)}
-            raise HTTPException(503, "too many images wait to be read; try again", headers)
+            wait = {"Retry-After": "1"}  # second
+            raise HTTPException(503, "too many images wait to be read; try again", wait)
 
     async def _show_model(self, _: Request) -> Response:
         return JSONResponse(self.facts)

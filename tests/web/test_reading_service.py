@@ -161,11 +161,11 @@ def test_images_that_wait_are_read_together_and_each_answer_is_its_own(
     monkeypatch.setattr(Recognizer, "read_all", counted)
     paths = sorted(SAMPLES.glob("*.png")) * 4
     images = [base64.b64encode(path.read_bytes()).decode() for path in paths]
-    results = served().post("/v1/read/batch", json={"images": [*images, "bad"]}).json()["results"]
-    assert [result["text"] for result in results[:-1]] == [
-        path.stem.split("-")[1] for path in paths
-    ]
-    assert "error" in results[-1]
+    answer = served().post("/v1/read/batch", json={"images": [*images, "bad"]})
+    *readings, bad = answer.json()["results"]
+    texts = [path.stem.split("-")[1] for path in paths]
+    assert [reading["text"] for reading in readings] == texts
+    assert "error" in bad
     assert (sum(sizes), len(sizes) < len(images)) == (len(images), True)
 
 

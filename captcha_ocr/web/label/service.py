@@ -41,13 +41,18 @@ class _LabelService:
     word_command: Callable[[Command], str]
 
     def make_endpoints(self) -> list[Endpoint]:
+        # Starlette calls what is no coroutine in a thread.
+        session = self.session
         return [
             self._make_post_endpoint("/v1/label", self._label),
-            self._make_post_endpoint("/v1/undo", self._undo),
-            Endpoint("/v1/next", self._show_next),
+            self._make_post_endpoint("/v1/undo", lambda _: self._view(session.store.undo().number)),
+            Endpoint("/v1/next", lambda _: JSONResponse(self._view(session.next_number()))),
             Endpoint("/v1/images/{number:int}", self._send_image),
-            Endpoint("/v1/images/{number:int}/view", self._show_image),
-            Endpoint("/v1/progress", self._show_progress),
+            Endpoint(
+                "/v1/images/{number:int}/view",
+                lambda request: JSONResponse(session.view(request.path_params["number"])),
+            ),
+            Endpoint("/v1/progress", lambda _: JSONResponse(self._progress())),
             *make_page("label"),
         ]
 
@@ -73,9 +78,6 @@ class _LabelService:
         saved = {"file": entry.file, "text": entry.text, "version": entry.version}
         return {"saved": saved, **self._view(self.session.next_number())}
 
-    def _undo(self, _: dict[str, Any]) -> dict[str, Any]:
-        return self._view(self.session.store.undo().number)
-
     def _view(self, number: int | None) -> dict[str, Any]:
         image = None if number is None else self.session.view(number)
         return {"image": image, "progress": self._progress()}
@@ -83,14 +85,6 @@ class _LabelService:
     def _progress(self) -> dict[str, Any]:
         commands = list(map(self.word_command, self.session.next_commands()))
         return self.session.progress() | {"commands": commands}
-
-    # Starlette calls these in a thread, because they are no coroutines.
-
-    def _show_next(self, _: Request) -> Response:
-        return JSONResponse(self._view(self.session.next_number()))
-
-    def _show_image(self, request: Request) -> Response:
-        return JSONResponse(self.session.view(request.path_params["number"]))
 
     def _send_image(self, request: Request) -> Response:
         """Send an image as the model gets it: by its number, never by a path.
@@ -100,9 +94,6 @@ class _LabelService:
         store = self.session.store
         path = store.folder / store.entry(request.path_params["number"]).file
         return Response(encode_png(open_image(path)), media_type="image/png")
-
-    def _show_progress(self, _: Request) -> Response:
-        return JSONResponse(self._progress())
 
 
 def guard_labelling(
