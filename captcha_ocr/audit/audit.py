@@ -32,7 +32,7 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_confidences
 from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.files import writing_to
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
 
 MOST_TESTED = 1_000  # images

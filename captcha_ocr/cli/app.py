@@ -20,7 +20,7 @@ import click
 from captcha_ocr.cli.options import ARGUMENTS, DeclaredCommand
 from captcha_ocr.cli.wording import word_error
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
-from captcha_ocr.system.parallel import rank_and_world_size
+from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.version import __version__
 
 COMMANDS = {  # by group, which is the module of captcha_ocr.cli.commands that holds them

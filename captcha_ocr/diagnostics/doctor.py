@@ -24,7 +24,7 @@ from captcha_ocr.network.device import (
     set_threads,
 )
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 _PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")

@@ -12,7 +12,7 @@ from captcha_ocr.errors import DamagedError
 from captcha_ocr.inference.model_folder import ONNX_FILE, parse_model_config, read_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 
 if TYPE_CHECKING:
     import onnxruntime

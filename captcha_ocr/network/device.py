@@ -11,7 +11,7 @@ import torch
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.options.training import Precision
 from captcha_ocr.system.console import counted
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

@@ -9,12 +9,9 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from typing import Any
 
 _PROGRAM = "captcha-ocr"
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
@@ -32,24 +29,17 @@ def say(line: str, quiet: bool = False) -> None:
 
 
 def command_line(*words: str) -> str:
-    """Return a command of this program that works as it stands in a shell in this folder."""
-    return shlex.join([_name_program(), *words])
+    """Return a command of this program that works as it stands in a shell in this folder.
 
-
-def _name_program() -> str:
-    """Return what starts this program: its name, or the path that it was started by if its name
-    starts none or another.
-
-    After `make`, for example, it is only in `.venv/bin`.
+    It starts with the program's name, or with the path by which the program was started if its name
+    starts none or another. After `make`, for example, it is only in `.venv/bin`.
     """
-    own, found = shutil.which(sys.argv[0]), shutil.which(_PROGRAM)
-    if (
-        Path(sys.argv[0]).name != _PROGRAM
-        or own is None
-        or (found is not None and os.path.samefile(own, found))
-    ):
-        return _PROGRAM
-    return sys.argv[0]
+    program = sys.argv[0]
+    started, named = shutil.which(program), shutil.which(_PROGRAM)
+    is_named = started is not None and named is not None and os.path.samefile(started, named)
+    if started is None or Path(program).name != _PROGRAM or is_named:
+        program = _PROGRAM
+    return shlex.join([program, *words])
 
 
 def duration(seconds: float) -> str:
@@ -113,7 +103,7 @@ def count_kinds(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
 
 
-class ProgressBar:
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """The progress of some work on images: `show` prints the count, `note` a text beside it."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
@@ -121,17 +111,9 @@ class ProgressBar:
         self.started = self.last_line = self.last_note = time.monotonic()
         # Images done at the first `show`, which do not count in the rate
         self.first: int | None = None
-        self.bar: tqdm[Any] | None = None
+        self.bar: Any = None
 
-    def __enter__(self) -> "ProgressBar":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.close()
 
@@ -145,20 +127,21 @@ class ProgressBar:
             if self.bar is None:
                 from tqdm import tqdm
 
-                style: dict[str, Any] = {
-                    "unit": " images",
-                    "leave": False,
-                    "file": sys.stderr,
-                    "dynamic_ncols": True,
-                }
-                self.bar = tqdm(initial=done, total=total, desc=self.name, **style)
+                self.bar = tqdm(
+                    desc=self.name,
+                    initial=done,
+                    total=total,
+                    unit=" images",
+                    leave=False,
+                    file=sys.stderr,
+                    dynamic_ncols=True,
+                )
             self.bar.update(done - self.bar.n)
         elif done > self.first and time.monotonic() - self.last_line > _SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             rate = (done - self.first) / (self.last_line - self.started)
-            left = duration((total - done) / rate)
-            line = f"{self.name}: {done:,} of {total:,}, {rate:,.0f} images/s, {left} left"
-            say(f"{line} {self.text}".rstrip())
+            left = f"{rate:,.0f} images/s, {duration((total - done) / rate)} left"
+            say(f"{self.name}: {done:,} of {total:,}, {left} {self.text}".rstrip())
 
     def wants_note(self) -> bool:
         """Tell whether to make another `note`.

@@ -171,11 +171,11 @@ def read_whole(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> bytes:
 @contextlib.contextmanager
 def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for reading; OSError for a pipe or a device, which might never end."""
-
-    def without_waiting(path: str, flags: int) -> int:  # for a process that writes to the pipe
-        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-    with open(path, "rb", opener=without_waiting) as stream:
+    # Without waiting for a process that writes to the pipe
+    without_waiting = getattr(os, "O_NONBLOCK", 0)
+    with open(
+        path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting)
+    ) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         yield stream

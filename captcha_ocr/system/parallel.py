@@ -1,23 +1,20 @@
 """Map a function over jobs in processes or threads; the results come in the order of the jobs."""
 
-import math
 import os
 import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent import futures
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from captcha_ocr.errors import CaptchaOcrError, UsageError, check
-from captcha_ocr.system.cgroups import processor_quota
+from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.system.console import say
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.system.signals import blocked, deferred
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -26,37 +23,6 @@ JOBS_PER_SLICE = 64  # at most, as a thread finishes its slice after Ctrl-C
 _MAX_WAIT_S = 0.05  # that a slice waits for more jobs from a slow source
 _JOBS_PER_WORKER = 2  # that it has: one is done while the next one comes
 _TELL_S = 0.2  # after so long, who waits for results hears how many are missing
-
-
-def rank_and_world_size() -> tuple[int, int]:
-    """Return the rank and the world size that torchrun, or a similar launcher, gave this process:
-    (0, 1) without one.
-
-    UsageError if the launcher's environment variables are wrong.
-    """
-    rank_text, size_text = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-    try:
-        world_size = max(1, int(size_text))
-        rank = int(rank_text) if world_size > 1 else 0
-    except ValueError:
-        rank = world_size = 0
-    if not 0 <= rank < world_size:
-        raise UsageError(
-            f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment "
-            "are not torchrun's numbers"
-        )
-    return rank, world_size
-
-
-def available_workers() -> int:
-    """Return the number of processors that this process may use, by its affinity and its quota,
-    which is rounded up.
-    """
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    quota = processor_quota()
-    return processors if quota is None else min(processors, math.ceil(quota))
 
 
 def map_in_threads(
@@ -73,62 +39,52 @@ def map_in_threads(
     the threads: it gets a UsageError.
     """
     threads, process = threads or available_workers(), os.getpid()
-    slices = _Slices(jobs)
+    slices = _cut_slices(jobs)
     first = list(islice(slices, threads + 1))
+
+    def work(some: list[_Job] | Exception) -> list[_Result]:
+        if isinstance(some, Exception):
+            raise some
+        return function(some)
+
     if len(first) < 2:
         for some in first:  # to start a thread would take longer than to read a file
-            yield from function(some)
-        slices.raise_error()
+            yield from work(some)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(threads)
+    pool = futures.ThreadPoolExecutor(threads)
     try:
-        results = deque(pool.submit(function, some) for some in first)
+        results = deque(pool.submit(work, some) for some in first)
         while results:
             result = results.popleft().result()
-            results.extend(pool.submit(function, some) for some in islice(slices, 1))
+            results.extend(pool.submit(work, some) for some in islice(slices, 1))
             for each in result:
                 yield each
                 check(
                     os.getpid() == process,
                     "an iterator of readings belongs to the process that began it",
                 )
-        slices.raise_error()
     finally:
         # Waiting could deadlock: any thread, also one of these, may collect a generator that was
         # left halfway.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Slices(Iterator[list[_Job]]):
-    """Slices of jobs; an error in the source ends them and is stored."""
-
-    def __init__(self, jobs: Iterable[_Job]) -> None:
-        self.jobs = iter(jobs)
-        self.error: Exception | None = None
-
-    def __next__(self) -> list[_Job]:
-        some: list[_Job] = []
-        started = time.monotonic()
-        try:
-            for job in self.jobs:
-                some.append(job)
-                if len(some) == JOBS_PER_SLICE or time.monotonic() - started > _MAX_WAIT_S:
-                    break
-        except Exception as error:
-            self.jobs, self.error = iter(()), error
-        if not some:
-            raise StopIteration
-        return some
-
-    def raise_error(self) -> None:
-        """Raise the stored error, if there is one."""
-        if self.error is not None:
-            raise self.error
+def _cut_slices(jobs: Iterable[_Job]) -> Iterator[list[_Job] | Exception]:
+    """Yield slices of jobs; an error of their source comes as the last one."""
+    some: list[_Job] = []
+    started, failure = time.monotonic(), None
+    try:
+        for job in jobs:
+            some.append(job)
+            if len(some) == JOBS_PER_SLICE or time.monotonic() - started > _MAX_WAIT_S:
+                yield some
+                some, started = [], time.monotonic()
+    except Exception as error:
+        failure = error
+    yield from filter(None, [some, failure])
 
 
-class Workers:
+class Workers(AbstractContextManager["Workers"]):
     """Worker processes for several series of jobs; `with` or `close` ends them.
 
     This process works alone if there are to be 0; also, and it says so, where the system has no
@@ -138,7 +94,20 @@ class Workers:
 
     def __init__(self, workers: int, niceness: int = 0) -> None:
         self.workers = workers
-        self.pool = _start_pool(workers, niceness) if workers else None
+        self.pool: futures.Executor | None = None
+        if workers == 0:
+            return
+        import multiprocessing  # reading one image starts no process, and would take longer
+
+        # The same on every system, and safe with threads
+        context = multiprocessing.get_context("spawn")
+        try:
+            self.pool = futures.ProcessPoolExecutor(
+                workers, context, initializer=_prepare_worker, initargs=(niceness,)
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            say(f"one process instead of {workers}: /dev/shm takes no semaphores ({reason})")
 
     def start(
         self, function: Callable[[_Job], _Result], jobs: Iterable[_Job]
@@ -151,9 +120,6 @@ class Workers:
         if self.pool is not None:
             with deferred():  # a second Ctrl-C here would leave workers that wait for jobs forever
                 self.pool.shutdown(cancel_futures=True)
-
-    def __enter__(self) -> "Workers":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -174,12 +140,12 @@ class Results(Iterator[_Result], Generic[_Job, _Result]):
         self.pool, self.function, self.jobs = workers.pool, function, list(jobs)
         self.taken = 0
         self.own: dict[int, _Result] = {}  # results of this process, by the number of the job
-        self.futures: dict[int, Future[_Result]] = {}  # of workers, until the result is taken
+        self.futures: dict[int, futures.Future[_Result]] = {}  # of workers, until one is taken
         self.first, self.end = 0, len(self.jobs)  # the range of open jobs, which nobody has
         self.lock = threading.Lock()  # for this range
         with _translate_killed_workers():
             for _ in range(workers.workers * _JOBS_PER_WORKER):
-                self.hand_out()
+                self._hand_out()
 
     def __next__(self) -> _Result:
         if self.taken == len(self.jobs):
@@ -189,38 +155,29 @@ class Results(Iterator[_Result], Generic[_Job, _Result]):
             return self.own.pop(number)
         with _translate_killed_workers():
             if number == self.first:
-                self.hand_out()
+                self._hand_out()
             if number in self.futures:
                 return self.futures.pop(number).result()
         return self.function(self.jobs[number])
 
-    def hand_out(self) -> None:
+    def _hand_out(self) -> None:
         """Give the first open job to the workers, if there are any of both."""
         # A worker that starts here inherits the blocked signal. This process defers it as well,
         # because another of its threads may receive it meanwhile.
         with deferred(), blocked(signal.SIGINT), self.lock:
             if self.pool is None or self.first == self.end:
                 return
-            future = self.futures[self.first] = self.pool.submit(
-                self.function, self.jobs[self.first]
-            )
+            future = self.pool.submit(self.function, self.jobs[self.first])
+            self.futures[self.first] = future
             self.first += 1
-        future.add_done_callback(self.hand_out_next)
 
-    def hand_out_next(self, done: "Future[_Result]") -> None:
-        """Hand out a job for one that is done, unless the pool is at its end."""
-        if not done.cancelled() and not _lost_worker(done):
-            # The pool was closed, has lost a worker, or cannot start one
-            with suppress(RuntimeError, OSError):
-                self.hand_out()
+        def hand_out_next(done: "futures.Future[_Result]") -> None:
+            if not done.cancelled() and not _lost_worker(done):
+                # The pool was closed, has lost a worker, or cannot start one
+                with suppress(RuntimeError, OSError):
+                    self._hand_out()
 
-    def keep(self) -> int | None:
-        """Take the last open job for this process; return its number, None if no job is open."""
-        with self.lock:
-            if self.end <= max(self.first, self.taken):
-                return None
-            self.end -= 1
-            return self.end
+        future.add_done_callback(hand_out_next)
 
     def finish(self, tell: Callable[[int], None] = lambda missing: None) -> list[_Result]:
         """Return all results that are left, with the help of this process.
@@ -234,36 +191,33 @@ class Results(Iterator[_Result], Generic[_Job, _Result]):
     def wait(self, seconds: float) -> int:
         """Wait at most so long for all results; return how many are not there yet.
 
-        Meanwhile this process does open jobs: workers that yield to other programs may get little
-        time.
+        Meanwhile this process does open jobs, the last ones first: workers that yield to other
+        programs may get little time.
         """
-        from concurrent.futures import wait
-
         end = time.monotonic() + seconds
-        while time.monotonic() < end and (number := self.keep()) is not None:
+        while time.monotonic() < end:
+            with self.lock:
+                if self.end <= max(self.first, self.taken):
+                    break
+                self.end -= 1
+                number = self.end
             self.own[number] = self.function(self.jobs[number])
-        done = wait(self.futures.values(), max(0.0, end - time.monotonic())).done
+        done = futures.wait(self.futures.values(), max(0.0, end - time.monotonic())).done
         with _translate_killed_workers():
             for future in filter(_lost_worker, done):
                 future.result()
         return len(self.jobs) - self.taken - len(self.own) - len(done)
 
 
-def _lost_worker(done: "Future[_Result]") -> bool:
-    """Return whether a job that is done has failed because a worker was killed."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    return isinstance(done.exception(), BrokenProcessPool)
+def _lost_worker(done: "futures.Future[_Result]") -> bool:
+    return isinstance(done.exception(), futures.BrokenExecutor)
 
 
 @contextmanager
 def _translate_killed_workers() -> Iterator[None]:
-    """Turn the error of a pool that has lost a worker into a CaptchaOcrError."""
-    from concurrent.futures.process import BrokenProcessPool
-
     try:
         yield
-    except BrokenProcessPool:
+    except futures.BrokenExecutor:
         raise CaptchaOcrError(
             "a worker process was killed; try fewer `workers` or more memory"
         ) from None
@@ -289,29 +243,6 @@ def processes_for(jobs: int, workers: int | None = None) -> int:
     """
     processes = min(workers or available_workers(), jobs)
     return processes if processes > 1 else 0
-
-
-def _start_pool(workers: int, niceness: int) -> "ProcessPoolExecutor | None":
-    """Return a pool of so many processes.
-
-    None, and a sentence, where there are no semaphores for them.
-    """
-    # Not at the top: reading one image starts no process, and would take a seventh longer.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # The same on every system, and safe with threads
-    context = multiprocessing.get_context("spawn")
-    try:
-        return ProcessPoolExecutor(
-            workers, context, initializer=_prepare_worker, initargs=(niceness,)
-        )
-    except OSError as error:
-        say(
-            f"one process instead of {workers}: "
-            f"/dev/shm takes no semaphores ({error.strerror or error})"
-        )
-        return None
 
 
 def _prepare_worker(niceness: int) -> None:

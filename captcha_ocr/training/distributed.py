@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.network.device import available_devices
-from captcha_ocr.system.parallel import rank_and_world_size
+from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import default_handlers
 
 Result = TypeVar("Result")

@@ -1,54 +1,115 @@
-"""What the services of serve and label share: pages, JSON in requests, errors as JSON."""
+"""What the services of serve and label share: endpoints, pages, errors as JSON, and a gate.
 
+Every request passes the gate: host, token, size; then the headers of its answer, log and figures.
+"""
+
+import hmac
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
+from captcha_ocr.options.serving import LOOPBACK
+from captcha_ocr.web.prometheus import Metrics
 
 JSON_TYPE = "application/json"
 _PAGES = Path(__file__).parent / "pages"
+_SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
+_MAX_DIGITS = 15  # of the length of a body
+# Where the path is not served: clients must not fill the memory with names.
+_OTHER_PATH = "other"
+_ANY_HOST = ("0.0.0.0", "::")
+_HTTP_PORT = 80
 
 
-def error_response(status: int, message: str, **headers: str) -> JSONResponse:
-    """Return an error as JSON: one sentence."""
-    return JSONResponse({"error": message}, status, headers)
+@dataclass(frozen=True)
+class Address:
+    """Where a service is, and the token that it asks for, if it asks for one."""
+
+    host: str
+    port: int
+    token: str | None = None
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """The values of the header Host that are answered; None for any.
+
+        If a page of another site lets its name point to this machine (DNS rebinding), only its
+        Host gives it away.
+        """
+        if self.host in _ANY_HOST:
+            return None
+        names = ["127.0.0.1", "localhost", "[::1]"]
+        if self.host not in LOOPBACK:
+            names = [self.host.lower(), f"[{self.host.lower()}]"]
+        hosts = {f"{name}:{self.port}" for name in names}
+        if self.port == _HTTP_PORT:  # which browsers leave out
+            hosts.update(names)
+        return frozenset(hosts)
+
+    @property
+    def page(self) -> str:
+        """The address of the page; the token is in the part that no browser sends."""
+        shown = self.host
+        if self.host in _ANY_HOST:
+            shown = socket.gethostname()
+        elif ":" in self.host:
+            shown = f"[{self.host}]"
+        fragment = f"#token={quote(self.token)}" if self.token else ""
+        return f"http://{shown}:{self.port}/{fragment}"
 
 
-def make_application(routes: Sequence[Route], statuses: Mapping[type[Exception], int]) -> Starlette:
-    """Return an application that answers errors as JSON; statuses: for each type of error its own.
+class Endpoint(Route):
+    """A path, and the function that answers its requests.
 
-    The type that is nearest to an error decides.
+    max_body: bytes that the body of a request may have. is_open: whether it needs no token.
     """
-    # Nobody gets the answer to a client that went away: the log and the figures count the request.
-    kinds = {HTTPException: 500, ClientDisconnect: 400, **statuses}
-    handlers: dict[Any, Any] = {
-        kind: partial(_answer_error, status) for kind, status in kinds.items()
-    }
-    return Starlette(routes=routes, exception_handlers=handlers)
+
+    def __init__(
+        self,
+        path: str,
+        function: Callable[..., Any],
+        method: str = "GET",
+        max_body: int = _MAX_UNUSED_BODY,
+        is_open: bool = False,
+    ) -> None:
+        super().__init__(path, function, methods=[method], max_body_size=max_body)
+        self.max_body, self.is_open = max_body, is_open
 
 
-async def _answer_error(status: int, _: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return error_response(error.status_code, error.detail, **(error.headers or {}))
-    if isinstance(error, OSError):
-        return error_response(status, f"{error.filename}: {error.strerror}")
-    return error_response(status, str(error))
-
-
-def make_page_routes(name: str) -> list[Route]:
-    """Return the routes of the files of a page."""
+def make_page(name: str) -> list[Endpoint]:
+    """Return the endpoints of the files of a page, which need no token."""
     paths = {"/": f"{name}.html"}
     paths |= {f"/{file}": file for file in (f"{name}.js", "style.css", "icon.svg")}
-    return [Route(path, partial(_send_file, _PAGES / file)) for path, file in paths.items()]
+    return [
+        Endpoint(path, partial(_send_file, _PAGES / file), is_open=True)
+        for path, file in paths.items()
+    ]
 
 
 async def _send_file(path: Path, _: Request) -> Response:
@@ -68,3 +129,95 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise UsageError("the body is not JSON") from None
     check(isinstance(document, dict), "the body must be a JSON object")
     return dict(document)
+
+
+class Gate:
+    """The application of a service: its endpoints behind a gate, for those who know its address.
+
+    statuses: for each type of error its own; the type that is nearest to an error decides. log:
+    gets a JSON line for each request, never an image or a text.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        statuses: Mapping[type[Exception], int],
+        address: Address,
+        log: TextIO | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self.hosts, self.token = address.hosts, address.token
+        self.log, self.metrics = log, metrics or Metrics()
+        # Nobody gets the answer to a client that went away: the log and the figures count it.
+        kinds = {HTTPException: 500, ClientDisconnect: 400, **statuses}
+        handlers: dict[Any, Any] = {
+            kind: partial(_answer_error, status) for kind, status in kinds.items()
+        }
+        self.app = Starlette(routes=endpoints, exception_handlers=handlers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; nothing of its body is read before it is let in."""
+        started, request_id, status = time.perf_counter(), secrets.token_hex(8), 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refuse(scope)
+        self.metrics.in_flight += refusal is None
+        try:
+            await (refusal or self.app)(scope, receive, send_with_headers)
+        finally:
+            self.metrics.in_flight -= refusal is None
+            self._record(scope, request_id, status, time.perf_counter() - started)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """Return the answer to a request that is not let in; None for one that is."""
+        headers, path = Headers(scope=scope), scope["path"]
+        host = headers.get("host", "")
+        if self.hosts is not None and host.lower() not in self.hosts:
+            return _describe_error(421, f"this server does not answer for the host {host[:100]!r}")
+        endpoint = self.endpoints.get(path)
+        if self.token is not None and (endpoint is None or not endpoint.is_open):
+            sent = headers.get("authorization", "").encode()
+            if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
+                challenge = {"WWW-Authenticate": "Bearer"}
+                return _describe_error(
+                    401, "send the token: Authorization: Bearer TOKEN", **challenge
+                )
+        length = headers.get("content-length", "0")
+        limit = _MAX_UNUSED_BODY if endpoint is None else endpoint.max_body
+        if len(length) > _MAX_DIGITS or (length.isdecimal() and int(length) > limit):
+            return _describe_error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
+        return None
+
+    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        path = scope["path"] if scope["path"] in self.endpoints else _OTHER_PATH
+        self.metrics.observe(path, status, seconds)
+        if self.log is None:
+            return
+        line = {"id": request_id, "method": scope["method"], "path": path, "status": status}
+        try:
+            self.log.write(json.dumps(line | {"ms": round(1000 * seconds, 1)}) + "\n")
+            self.log.flush()
+        except OSError:  # nobody reads it any more, or the disk is full: the service goes on
+            self.log = None
+
+
+def _describe_error(status: int, message: str, **headers: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _answer_error(status: int, _: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return _describe_error(error.status_code, error.detail, **(error.headers or {}))
+    if isinstance(error, OSError):
+        return _describe_error(status, f"{error.filename}: {error.strerror}")
+    return _describe_error(status, str(error))

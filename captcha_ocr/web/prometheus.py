@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from itertools import accumulate
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # upper bounds
@@ -31,22 +30,17 @@ class Metrics:
         for (endpoint, status), count in sorted(self.requests.items()):
             labels = f'endpoint="{endpoint}",code="{status}"'
             lines.append(f"captcha_ocr_requests_total{{{labels}}} {count}")
-        lines.append("# TYPE captcha_ocr_request_seconds histogram")
-        for endpoint in sorted(self.buckets):
-            lines += self._histogram(endpoint)
+        name = "captcha_ocr_request_seconds"
+        lines.append(f"# TYPE {name} histogram")
+        bounds = [*map("{:g}".format, _BUCKETS_S), "+Inf"]
+        for endpoint, counts in sorted(self.buckets.items()):
+            label, total = f'endpoint="{endpoint}"', 0
+            for number, bound in enumerate(bounds):
+                total += counts[number]
+                lines.append(f'{name}_bucket{{{label},le="{bound}"}} {total}')
+            lines.append(f"{name}_sum{{{label}}} {self.seconds[endpoint]:.6f}")
+            lines.append(f"{name}_count{{{label}}} {total}")
         lines += ["# TYPE captcha_ocr_in_flight gauge", f"captcha_ocr_in_flight {self.in_flight}"]
         lines.append("# TYPE captcha_ocr_refused_total counter")
         lines.append(f"captcha_ocr_refused_total {self.refused}")
         return "\n".join(lines) + "\n"
-
-    def _histogram(self, endpoint: str) -> list[str]:
-        name, label = "captcha_ocr_request_seconds", f'endpoint="{endpoint}"'
-        bounds = [*map("{:g}".format, _BUCKETS_S), "+Inf"]
-        counts = self.buckets[endpoint]
-        totals = list(accumulate(counts[number] for number in range(len(bounds))))
-        lines = [
-            f'{name}_bucket{{{label},le="{bound}"}} {total}'
-            for bound, total in zip(bounds, totals, strict=True)
-        ]
-        lines.append(f"{name}_sum{{{label}}} {self.seconds[endpoint]:.6f}")
-        return [*lines, f"{name}_count{{{label}}} {totals[-1]}"]

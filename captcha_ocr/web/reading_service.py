@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import lru_cache
@@ -12,11 +13,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from captcha_ocr.data.images import ImageSource, from_base64
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
@@ -26,14 +25,15 @@ from captcha_ocr.options.limits import MAX_BYTES
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
-from captcha_ocr.web.gate import Address, Gate
 from captcha_ocr.web.http import (
     JSON_TYPE,
+    Address,
+    Endpoint,
+    Gate,
     content_type,
-    make_application,
-    make_page_routes,
+    make_page,
     parse_object,
 )
 from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
@@ -41,19 +41,16 @@ from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 MAX_JSON = 3_000_000  # bytes of a request for one image
 MAX_BATCH_IMAGES = 64  # of a request
 _MAX_BATCH = 16_000_000  # bytes of a request for several images
-_LIMITS = {"/v1/read": MAX_JSON, "/v1/read/batch": _MAX_BATCH}
 _STATUSES: dict[type[Exception], int] = {
     UsageError: 422,
     ImageError: 422,
     CaptchaOcrError: 500,  # the model is at fault
 }
 _RAW_TYPES = re.compile(r"image/.*|application/octet-stream|")
-_OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")  # without the token, beside the page
 _PARAMETERS = ("charset", "length", "fold_case", "min_confidence")
 _SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _MAX_AT_ONCE = 16  # images that one thread reads at once
 _MAX_WAITING = 40  # images that wait for each thread; more get 503
-_RETRY_AFTER_S = 1
 
 
 class _Job(NamedTuple):
@@ -61,7 +58,7 @@ class _Job(NamedTuple):
 
     recognizer: Recognizer
     image: ImageSource
-    result: "Future[Reading | ImageError]"
+    result: "Future[Reading]"
 
 
 class _ReadingThreads:
@@ -74,13 +71,8 @@ class _ReadingThreads:
         for _ in range(count):
             threading.Thread(target=self._work, daemon=True).start()
 
-    def has_room(self, images: int) -> bool:
-        """Tell whether so many more images may wait; any number may where none waits."""
-        waiting = self.waiting.qsize()
-        return waiting == 0 or waiting + images <= self.max_waiting
-
-    async def read(self, recognizer: Recognizer, image: ImageSource) -> Reading | ImageError:
-        """Return what a recognizer reads, or the ImageError; the event loop goes on meanwhile."""
+    async def read(self, recognizer: Recognizer, image: ImageSource) -> Reading:
+        """Return what a recognizer reads, or raise the ImageError; the event loop goes on."""
         job = _Job(recognizer, image, Future())
         self.waiting.put(job)
         return await asyncio.wrap_future(job.result)
@@ -98,18 +90,20 @@ class _ReadingThreads:
 
 
 def _read_together(jobs: list[_Job]) -> None:
+    results: Sequence[Reading | BaseException]
     try:
         results = list(jobs[0].recognizer.read_all([job.image for job in jobs]))
     except BaseException as error:
-        for job in jobs:
-            job.result.set_exception(error)
-        return
+        results = [error] * len(jobs)
     for job, result in zip(jobs, results, strict=True):
-        job.result.set_result(result)
+        if isinstance(result, BaseException):
+            job.result.set_exception(result)
+        else:
+            job.result.set_result(result)
 
 
 class ReadingService:
-    """Reads images in `concurrency` threads, with the model in a folder that a recognizer opened."""
+    """Reads images in `concurrency` threads, with a recognizer of the model in a folder."""
 
     def __init__(self, folder: Path, recognizer: Recognizer, concurrency: int) -> None:
         self.recognizer, self.metrics = recognizer, Metrics()
@@ -126,24 +120,22 @@ class ReadingService:
             "engine": str(recognizer.engine),
         }
 
-    def make_app(self, page: list[Route]) -> Starlette:
-        """Return the application, with the routes of its page."""
-        routes = [
-            Route("/v1/read", self._read, methods=["POST"], max_body_size=MAX_JSON),
-            Route("/v1/read/batch", self._read_batch, methods=["POST"], max_body_size=_MAX_BATCH),
-            Route("/v1/model", self._show_model),
-            Route("/healthz", self._show_life),
-            Route("/readyz", self._show_readiness),
-            Route("/metrics", self._show_metrics),
-            Route("/openapi.json", self._show_openapi),
-            *page,
+    def make_endpoints(self) -> list[Endpoint]:
+        """Return the endpoints, with those of the page."""
+        return [
+            Endpoint("/v1/read", self._read, "POST", MAX_JSON),
+            Endpoint("/v1/read/batch", self._read_batch, "POST", _MAX_BATCH),
+            Endpoint("/v1/model", self._show_model),
+            Endpoint("/healthz", self._show_life, is_open=True),
+            Endpoint("/readyz", self._show_readiness, is_open=True),
+            Endpoint("/metrics", self._show_metrics),
+            Endpoint("/openapi.json", self._show_openapi, is_open=True),
+            *make_page("serve"),
         ]
-        return make_application(routes, _STATUSES)
 
     async def _read(self, request: Request) -> Response:
-        """Read one image: the body, or `image` in base64 in a JSON object."""
         recognizer, min_confidence = self._parse_query(request)
-        kind = content_type(request)
+        kind, image = content_type(request), b""
         if kind == JSON_TYPE:
             document = parse_object(await request.body())
             image = self._decode(document.get("image"))
@@ -154,13 +146,10 @@ class ReadingService:
         if len(image) > self.recognizer.max_bytes:
             raise HTTPException(413, f"an image has at most {self.recognizer.max_bytes:,} bytes")
         self._check_room(1)
-        result = await self.threads.read(recognizer, image)
-        if isinstance(result, ImageError):
-            raise result
-        return JSONResponse(_describe(result, min_confidence))
+        reading = await self.threads.read(recognizer, image)
+        return JSONResponse(_describe(reading, min_confidence))
 
     async def _read_batch(self, request: Request) -> Response:
-        """Read `images` of a JSON object; each result is a reading or an error, in order."""
         recognizer, min_confidence = self._parse_query(request)
         kind = content_type(request)
         if kind not in (JSON_TYPE, ""):
@@ -172,12 +161,10 @@ class ReadingService:
 
         async def read(text: object) -> dict[str, Any]:
             try:
-                result = await self.threads.read(recognizer, self._decode(text))
+                reading = await self.threads.read(recognizer, self._decode(text))
             except (ImageError, UsageError) as error:
                 return {"error": str(error)}
-            if isinstance(result, ImageError):
-                return {"error": str(result)}
-            return _describe(result, min_confidence)
+            return _describe(reading, min_confidence)
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 
@@ -214,11 +201,12 @@ class ReadingService:
         return image
 
     def _check_room(self, images: int) -> None:
-        """Refuse a request whose images would have to wait too long: HTTPException 503."""
-        if not self.threads.has_room(images):
+        # Any number may wait where none waits
+        waiting = self.threads.waiting.qsize()
+        if waiting > 0 and waiting + images > self.threads.max_waiting:
             self.metrics.refused += 1
-            headers = {"Retry-After": str(_RETRY_AFTER_S)}
-            raise HTTPException(503, "too many images wait to be read; try again", headers)
+            wait = {"Retry-After": "1"}  # second
+            raise HTTPException(503, "too many images wait to be read; try again", wait)
 
     async def _show_model(self, _: Request) -> Response:
         return JSONResponse(self.facts)
@@ -227,8 +215,7 @@ class ReadingService:
         return PlainTextResponse("alive\n")
 
     async def _show_readiness(self, _: Request) -> Response:
-        """Answer 200 after one real reading."""
-        if not self.is_ready:
+        if not self.is_ready:  # before one real reading
             size = self.recognizer.config.size
             white = np.full((size.height, size.width, 3), 255, dtype=np.uint8)
             await self.threads.read(self.recognizer, white)
@@ -255,9 +242,7 @@ def open_service(folder: Path, options: ServeOptions) -> ReadingService:
 
 def guard_reading(service: ReadingService, address: Address, log: TextIO | None) -> Gate:
     """Return the application of a service with the gate around it."""
-    page = make_page_routes("serve")
-    open_paths = (*_OPEN_PATHS, *(route.path for route in page))
-    return Gate(service.make_app(page), address, open_paths, _LIMITS, log, service.metrics)
+    return Gate(service.make_endpoints(), _STATUSES, address, log, service.metrics)
 
 
 def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import math
 import secrets
 import socket
 import sys
+from typing import Any
 
 import h11
 import uvicorn
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.web.gate import Address
+from captcha_ocr.web.http import Address
 
 REQUEST_S = 15  # by then a request has to be here as a whole
 KEPT_S = 5  # how long a connection may be idle between two requests
@@ -32,34 +32,28 @@ class _TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection; if there are too many, close the one whose request is due first."""
         super().connection_made(transport)
-        self._set_deadline()
+        self._set_deadline(True)
         if len(self.connections) > MAX_CONNECTIONS:
-            min(self.connections, key=_due_time).transport.abort()
+            waiting: list[Any] = [
+                other for other in self.connections if getattr(other, "deadline", None)
+            ]
+            min(waiting, key=lambda other: other.deadline.when()).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-            self._set_deadline()
-        else:
-            self._cancel_deadline()
+        self._set_deadline(self.conn.their_state in (h11.IDLE, h11.SEND_BODY))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_deadline()
+        self._set_deadline(False)
         super().connection_lost(exc)
 
-    def _set_deadline(self) -> None:
-        if self.deadline is None:
+    def _set_deadline(self, is_awaited: bool) -> None:
+        """Give the rest of a request its time, unless it has it, or none is awaited."""
+        if is_awaited and self.deadline is None:
             self.deadline = self.loop.call_later(REQUEST_S, self.transport.abort)
-
-    def _cancel_deadline(self) -> None:
-        if self.deadline is not None:
+        elif self.deadline is not None and not is_awaited:
             self.deadline.cancel()
             self.deadline = None
-
-
-def _due_time(connection: object) -> float:
-    deadline = getattr(connection, "deadline", None)
-    return math.inf if deadline is None else deadline.when()
 
 
 def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Address]:
@@ -90,7 +84,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         http=_TimedProtocol,
         ws="none",
         loop="asyncio",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,

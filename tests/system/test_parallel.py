@@ -10,14 +10,7 @@ import weakref
 import pytest
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError
-from captcha_ocr.system import parallel
-from captcha_ocr.system.parallel import (
-    JOBS_PER_SLICE,
-    Workers,
-    available_workers,
-    map_in_threads,
-    map_jobs,
-)
+from captcha_ocr.system.parallel import JOBS_PER_SLICE, Workers, map_in_threads, map_jobs
 
 
 def with_process(job):
@@ -26,18 +19,6 @@ def with_process(job):
 
 def texts(numbers):
     return [str(number) for number in numbers]
-
-
-@pytest.mark.parametrize(
-    ("processors", "quota", "workers"),
-    [(8, None, 8), (8, 2.0, 2), (8, 1.5, 2), (8, 0.1, 1), (2, 64.0, 2), (1, 0.5, 1)],
-)
-def test_there_are_as_many_workers_as_processors_and_quota_allow(
-    monkeypatch, processors, quota, workers
-):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
-    monkeypatch.setattr(parallel, "processor_quota", lambda: quota)
-    assert available_workers() == workers
 
 
 @pytest.mark.parametrize(("jobs", "workers"), [([], 2), ([1], 8), ([1, 2], 1)])

@@ -1,23 +1,40 @@
 import shutil
-import subprocess
-import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
 
-from captcha_ocr.cli.wording import word_command
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.web.gate import Address
-from captcha_ocr.web.label.service import guard_labelling
+from captcha_ocr.web import server
+from captcha_ocr.web.http import Address
 from captcha_ocr.web.label.session import LabelSession
 from captcha_ocr.web.reading_service import ReadingService, guard_reading
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 SAMPLE = SAMPLES / "00000-0ZLA.png"
-HOST, TOKEN = "127.0.0.1:8001", "secret"
+
+
+@contextmanager
+def running(make_app, token=None):
+    """Run a server in a thread; yields its address, its page, and a function that stops it."""
+    listener, address = server.listen("127.0.0.1", 0, token)
+    made = server.make_server(make_app(address))
+    thread = threading.Thread(target=made.run, args=([listener],))
+
+    def stop():
+        made.should_exit = True
+        thread.join()
+
+    thread.start()
+    try:
+        yield SimpleNamespace(address=(address.host, address.port), page=address.page, stop=stop)
+    finally:
+        stop()
 
 
 @pytest.fixture(scope="session")
@@ -39,16 +56,11 @@ def served(recognizer):
 
 
 @pytest.fixture
-def service(tmp_path):
-    """The process `captcha-ocr serve`, whose lines go into the file `log`, and its address."""
-    command = [sys.executable, "-m", "captcha_ocr", "serve", "--port", "0", "--model", "pretrained"]
-    with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=log, stderr=subprocess.PIPE, text=True
-        )
-    yield process, next(line.split()[1] for line in process.stderr if line.startswith("page"))
-    process.kill()
-    process.communicate()
+def reading(recognizer):
+    """A real server that reads: its address and its page."""
+    service = ReadingService(PRETRAINED, recognizer, 1)
+    with running(lambda address: guard_reading(service, address, None)) as serving:
+        yield serving
 
 
 @pytest.fixture
@@ -65,11 +77,3 @@ def session(folder, tmp_path):
     made = LabelSession(folder, PRETRAINED, LabelOptions(out=tmp_path / "run"))
     yield made
     made.stop()
-
-
-@pytest.fixture
-def labelling(session) -> TestClient:
-    """The client of a page that labels."""
-    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
-    app = guard_labelling(session, Address("127.0.0.1", 8001, TOKEN), word_command)
-    return TestClient(app, base_url=f"http://{HOST}", headers=headers)

@@ -6,16 +6,25 @@ Without a browser these tests skip, unless BROWSER_TESTS=required.
 import base64
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from conftest import skip_without_small_disks, small_disk
 
-from .conftest import SAMPLES
+from captcha_ocr.cli.wording import word_command
+from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.serving import LabelOptions
+from captcha_ocr.web.label.service import guard_labelling
+from captcha_ocr.web.label.session import LabelSession
+from captcha_ocr.web.reading_service import ReadingService, guard_reading
+
+from .conftest import SAMPLES, running
 
 BROWSER = shutil.which("chromium-headless-shell")
 OPTIONS = (
@@ -55,48 +64,50 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page; at the end nothing may be on its console, and no request may have gone beyond this machine."""
+    """A page; at the end nothing is on its console, and no request went beyond this machine."""
     context = browser.new_context()
-    made, said, asked = context.new_page(), [], []
+    made, said = context.new_page(), []
     made.on("console", lambda message: said.append(message.text))
     made.on("pageerror", lambda error: said.append(str(error)))
-    made.on("request", lambda request: asked.append(request.url))
-    made.expected = []  # parts of what may be on the console: errors of HTTP that a test asks for
+    made.asked = []
+    made.on("request", lambda request: made.asked.append(request.url))
+    made.expected = "nothing"  # what may be on the console: errors of HTTP that a test asks for
     yield made
     context.close()
-    assert [text for text in said if not any(part in text for part in made.expected)] == []
-    assert [
-        url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:"))
-    ] == []
+    assert [text for text in said if not re.search(made.expected, text)] == []
+    here = ("http://127.0.0.1:", "blob:http://127.0.0.1:")
+    assert [url for url in made.asked if not url.startswith(here)] == []
 
 
 @pytest.fixture
-def start(tmp_path):
-    """Return a function that starts a command with a page, and returns the page's address."""
-    processes = []
+def open_labelling(page, folder, tmp_path):
+    """A function that opens the page that labels a folder; its field has the focus."""
+    with ExitStack() as stack:
 
-    def run(*arguments: object) -> str:
-        command = [
-            sys.executable,
-            "-m",
-            "captcha_ocr",
-            *map(str, arguments),
-            "--port",
-            "0",
-            "--model",
-            "pretrained",
-        ]
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        processes.append(process)
-        return next(line.split()[1] for line in process.stderr if line.startswith("page"))
+        def open_page(images=folder):
+            session = LabelSession(images, PRETRAINED, LabelOptions(out=tmp_path / "out"))
+            service = stack.enter_context(
+                running(lambda address: guard_labelling(session, address, word_command))
+            )
+            stack.callback(session.stop)
+            page.goto(service.page)
+            expect_focus(page)
+            return service
 
-    run.processes = processes
-    yield run
-    for process in processes:
-        process.terminate()
-        process.communicate()
+        yield open_page
+
+
+def expect_focus(page):
+    playwright.expect(page.locator("#text")).to_be_focused()
+
+
+def expect_status(page, text):
+    playwright.expect(page.locator("#status")).to_have_text(text)
+
+
+def enter(page, text):
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
 
 
 def labels_of(folder: Path) -> dict[str, str]:
@@ -106,86 +117,78 @@ def labels_of(folder: Path) -> dict[str, str]:
         return {row["filename"]: row["text"] for row in csv.DictReader(stream)}
 
 
-def test_images_are_read_by_drop_paste_and_choice(start, page):
-    page.goto(start("serve"))
-    paths = sorted(SAMPLES.glob("*.png"))[:3]
-    page.set_input_files("#files", [str(paths[0])])
-    for path, kind in zip(paths[1:], ("paste", "drop"), strict=True):
-        page.evaluate(PASTE, [path.name, base64.b64encode(path.read_bytes()).decode(), kind])
-    playwright.expect(page.locator("#status")).to_have_text("Read 3 images")
+def test_images_are_read_by_drop_paste_and_choice_with_a_token_that_no_address_sends(
+    recognizer, page
+):
+    service, paths = ReadingService(PRETRAINED, recognizer, 1), sorted(SAMPLES.glob("*.png"))[:3]
+    with running(lambda address: guard_reading(service, address, None), "secret") as serving:
+        page.goto(serving.page)
+        playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 10 characters")
+        page.set_input_files("#files", [str(paths[0])])
+        for path, kind in zip(paths[1:], ("paste", "drop"), strict=True):
+            page.evaluate(PASTE, [path.name, base64.b64encode(path.read_bytes()).decode(), kind])
+        expect_status(page, "Read 3 images")
     texts = {path.stem.split("-")[1] for path in paths}
     assert set(page.locator("td.text").all_inner_texts()) == texts
-    assert {button.get_attribute("aria-label") for button in page.locator("td button").all()} == {
-        f"Copy {text}" for text in texts
-    }
+    labels = {button.get_attribute("aria-label") for button in page.locator("td button").all()}
+    assert labels == {f"Copy {text}" for text in texts}
+    assert serving.page.endswith("#token=secret")
+    assert not any("secret" in url.partition("#")[0] for url in page.asked)
 
 
-def test_options_and_errors_are_shown(start, page, tmp_path):
-    page.goto(start("serve"))
-    page.expected = ["422", "415"]
+def test_options_and_errors_are_shown(reading, page, tmp_path):
+    page.goto(reading.page)
+    page.expected = "422|415"
     page.get_by_label("Characters").fill("digits")
     page.get_by_label("Length").fill("4")
-    page.set_input_files("#files", [str(SAMPLES / "00000-0ZLA.png")])
-    playwright.expect(page.locator("#status")).to_have_text("Read 1 image")
-    assert page.locator("td.text").inner_text().isdigit()
     (tmp_path / "bad.png").write_bytes(b"no image")
-    page.set_input_files("#files", [str(tmp_path / "bad.png")])
+    page.set_input_files("#files", [str(SAMPLES / "00000-0ZLA.png"), str(tmp_path / "bad.png")])
     playwright.expect(page.locator("td.error")).to_contain_text("not a PNG")
+    assert page.locator("td.text").inner_text().isdigit()
 
 
-def test_a_token_in_the_address_is_used_and_not_sent_in_it(start, page):
-    address = start("serve", "--token", "new")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address)
-    playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 10 characters")
-    token = address.rpartition("=")[2]
-    assert not any(token in url.partition("#")[0] for url in asked)
-
-
-def test_twenty_images_are_labelled_by_keyboard(start, page, tmp_path):
-    folder = tmp_path / "images"
+def test_twenty_images_are_labelled_by_keyboard(open_labelling, page, tmp_path):
+    folder = tmp_path / "many"
     folder.mkdir()
     for number in range(24):
         shutil.copy(sorted(SAMPLES.glob("*.png"))[number % 6], folder / f"{number:02}.png")
-    address = start("label", folder)
-    page.goto(address)
-    field, status = page.locator("#text"), page.locator("#status")
+    open_labelling(folder)
     for number in range(20):
-        playwright.expect(field).to_be_focused()
-        page.keyboard.type(f"T{number}")
-        page.keyboard.press("Enter")
-        playwright.expect(status).to_have_text(f"Saved T{number}")
+        expect_focus(page)
+        enter(page, f"T{number}")
+        expect_status(page, f"Saved T{number}")
         assert f"T{number}" in labels_of(folder).values()  # before the next key
     page.keyboard.press("Control+z")
-    playwright.expect(status).to_have_text("Taken back")
+    expect_status(page, "Taken back")
     assert len(labels_of(folder)) == 19
     page.keyboard.press("Escape")
-    playwright.expect(status).to_contain_text("Skipped")
+    expect_status(page, re.compile("Skipped"))
     assert list(labels_of(folder).values()).count("") == 1
     count = page.locator("#count").inner_text()
     page.reload()
     playwright.expect(page.locator("#count")).to_have_text(count)
-    playwright.expect(field).to_be_focused()
+    expect_focus(page)
     page.keyboard.press("Alt+ArrowRight")
-    playwright.expect(status).to_have_text("The next image")
+    expect_status(page, "The next image")
     for number in range(4):
-        page.keyboard.type(f"U{number}")
-        page.keyboard.press("Enter")
-        playwright.expect(status).to_have_text(f"Saved U{number}")
+        enter(page, f"U{number}")
+        expect_status(page, f"Saved U{number}")
     playwright.expect(page.locator("#done")).to_be_visible()
     assert len([text for text in labels_of(folder).values() if text]) == 23
 
 
-def test_a_held_key_saves_one_image_and_an_early_one_none(start, page, tmp_path):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    page.goto(start("label", folder))
-    playwright.expect(page.locator("#text")).to_be_focused()
+def test_a_held_key_saves_one_image_and_an_early_one_none(open_labelling, page, folder):
+    open_labelling()
+    page.evaluate(
+        "document.getElementById('text').dispatchEvent("
+        "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true}))"
+    )
+    page.wait_for_timeout(200)
+    assert labels_of(folder) == {}  # the key ended a composition
     page.keyboard.type("ONE")
     for _ in range(5):
         page.keyboard.down("Enter")  # the second and later ones are repetitions
-    playwright.expect(page.locator("#status")).to_have_text("Saved ONE")
+    expect_status(page, "Saved ONE")
     page.keyboard.type("UNSEEN")
     page.keyboard.down("Enter")  # one more, when the next image is there
     page.keyboard.up("Enter")
@@ -193,66 +196,33 @@ def test_a_held_key_saves_one_image_and_an_early_one_none(start, page, tmp_path)
     page.keyboard.type("LATE")
     page.keyboard.press("Alt+ArrowLeft")
     page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_contain_text("Back at")
+    expect_status(page, re.compile("Back at"))
     assert list(labels_of(folder).values()) == ["ONE"]
 
 
-def test_a_second_tab_is_refused_and_keeps_its_text(start, browser, page, tmp_path):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    address = start("label", folder)
-    page.goto(address)
-    playwright.expect(page.locator("#text")).to_be_focused()
+def test_a_second_tab_is_refused_and_keeps_its_text_and_a_rebound_name_reads_nothing(
+    open_labelling, page, folder
+):
+    service = open_labelling()
     other = page.context.new_page()
-    other.goto(address)
-    playwright.expect(other.locator("#text")).to_be_focused()
-    other.keyboard.type("OTHER")
-    other.keyboard.press("Enter")
-    playwright.expect(other.locator("#status")).to_have_text("Saved OTHER")
-    page.expected = ["409"]
+    other.goto(service.page)
+    expect_focus(other)
+    enter(other, "OTHER")
+    expect_status(other, "Saved OTHER")
+    page.expected = "409"
     page.bring_to_front()
-    page.keyboard.type("MINE")
-    page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_contain_text(
-        "labelled elsewhere meanwhile: OTHER"
-    )
+    enter(page, "MINE")
+    expect_status(page, re.compile("labelled elsewhere meanwhile: OTHER"))
     assert page.locator("#text").input_value() == "MINE"
     assert list(labels_of(folder).values()) == ["OTHER"]
+    assert other.goto(service.page.replace("127.0.0.1", "evil.example")).status == 421
 
 
-def test_enter_that_ends_a_composition_saves_nothing(start, page, tmp_path):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    page.goto(start("label", folder))
-    playwright.expect(page.locator("#text")).to_be_focused()
-    page.evaluate(
-        "document.getElementById('text').dispatchEvent("
-        "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true}))"
-    )
-    page.wait_for_timeout(200)
-    assert labels_of(folder) == {}
-
-
-def test_a_rebound_name_reads_nothing(start, page, tmp_path):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    address = start("label", folder)
-    other = page.context.new_page()
-    answer = other.goto(address.replace("127.0.0.1", "evil.example"))
-    assert answer.status == 421
-
-
-def test_a_server_that_is_gone_is_said_and_the_text_stays(start, page, tmp_path):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    page.goto(start("label", folder))
-    playwright.expect(page.locator("#text")).to_be_focused()
-    start.processes[0].kill()
-    start.processes[0].wait()
-    page.expected = ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
-    page.keyboard.type("KEPT")
-    page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_contain_text("does not answer")
+def test_a_server_that_is_gone_is_said_and_the_text_stays(open_labelling, page):
+    open_labelling().stop()
+    page.expected = "ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE)"
+    enter(page, "KEPT")
+    expect_status(page, re.compile("does not answer"))
     assert page.locator("#text").input_value() == "KEPT"
 
 
@@ -266,55 +236,46 @@ def test_a_full_disk_is_said_and_the_text_stays(page, tmp_path):
     fill = f"cp {SAMPLES}/*.png {folder} && ! cat /dev/zero 2>&- > {folder}/zeros && exec {command}"
     with subprocess.Popen(small_disk(folder, fill), stderr=subprocess.PIPE, text=True) as process:
         page.goto(next(line.split()[1] for line in process.stderr if line.startswith("page")))
-        playwright.expect(page.locator("#text")).to_be_focused()
-        page.expected = ["507"]
-        page.keyboard.type("KEPT")
-        page.keyboard.press("Enter")
-        playwright.expect(page.locator("#status")).to_contain_text("disk is full")
+        expect_focus(page)
+        page.expected = "507"
+        enter(page, "KEPT")
+        expect_status(page, re.compile("disk is full"))
         assert page.locator("#text").input_value() == "KEPT"
         process.terminate()
 
 
-def test_markup_in_names_and_labels_is_shown_as_text(start, page, tmp_path):
-    folder, markup = tmp_path / "images", "<img src=x onerror=alert(1)>"
+def test_markup_in_names_and_labels_is_shown_as_text(reading, open_labelling, page, tmp_path):
+    folder, markup = tmp_path / "odd", "<img src=x onerror=alert(1)>"
     folder.mkdir()
     shutil.copy(SAMPLES / "00000-0ZLA.png", folder / f"{markup}.png")
-    page.goto(start("label", folder))
-    playwright.expect(page.locator("#text")).to_be_focused()
-    page.keyboard.type(markup)
-    page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_have_text(f"Saved {markup}")
-    page.goto(start("serve"))
+    open_labelling(folder)
+    enter(page, markup)
+    expect_status(page, f"Saved {markup}")
+    page.goto(reading.page)
     page.set_input_files("#files", [str(folder / f"{markup}.png")])
-    playwright.expect(page.locator("#status")).to_have_text("Read 1 image")
+    expect_status(page, "Read 1 image")
     assert page.locator("td img").get_attribute("alt") == f"{markup}.png"
     assert page.locator("img[src=x]").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1280)])
 def test_the_pages_are_accessible_in_both_schemes_and_do_not_scroll_sideways(
-    start, browser, tmp_path, scheme, width
+    reading, open_labelling, page, scheme, width
 ):
-    folder = tmp_path / "images"
-    shutil.copytree(SAMPLES, folder)
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
-    page = context.new_page()
-    page.goto(start("serve"))
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(reading.page)
     page.set_input_files("#files", [str(path) for path in sorted(SAMPLES.glob("*.png"))[:2]])
-    playwright.expect(page.locator("#status")).to_have_text("Read 2 images")
+    expect_status(page, "Read 2 images")
     check_page(page)
-    page.goto(start("label", folder))
-    playwright.expect(page.locator("#text")).to_be_focused()
-    page.keyboard.type("AB12")
-    page.keyboard.press("Enter")
-    playwright.expect(page.locator("#status")).to_have_text("Saved AB12")
+    open_labelling()
+    enter(page, "AB12")
+    expect_status(page, "Saved AB12")
     check_page(page)
-    context.close()
 
 
 def check_page(page):
     """Assert what axe-core finds, and that all fits into the width."""
-    found = axe.Axe().run(page).response["violations"]
-    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+    violations = axe.Axe().run(page).response["violations"]
+    assert violations == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

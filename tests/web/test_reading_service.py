@@ -36,16 +36,12 @@ def test_an_image_is_read_from_its_bytes_and_from_json(served, recognizer):
 
 def test_options_hold_for_one_request(served):
     client = served()
-    digits = client.post("/v1/read?charset=digits&length=4", content=DATA, headers=PNG).json()[
-        "text"
-    ]
-    assert (digits.isdigit(), len(digits)) == (True, 4)
-    unsure = client.post("/v1/read?min_confidence=1", content=DATA, headers=PNG).json()
+    queries = ("charset=digits&length=4", "min_confidence=1", "fold_case=true", "")
+    answers = [client.post(f"/v1/read?{query}", content=DATA, headers=PNG) for query in queries]
+    digits, unsure, folded, plain = [answer.json() for answer in answers]
+    assert (digits["text"].isdigit(), len(digits["text"])) == (True, 4)
     assert (unsure["text"], unsure["characters"]) == (None, None)
-    assert (
-        client.post("/v1/read?fold_case=true", content=DATA, headers=PNG).json()["text"] == "0zla"
-    )
-    assert client.post("/v1/read", content=DATA, headers=PNG).json()["text"] == "0ZLA"
+    assert (folded["text"], plain["text"]) == ("0zla", "0ZLA")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +53,7 @@ def test_options_hold_for_one_request(served):
         ("", DATA, "text/html", 415, "text/html"),
         ("", bytes(2_000_001), "image/png", 413, "2,000,000"),
         ("", bytes(MAX_JSON + 1), "image/png", 413, "3,000,000"),
+        ("", b"", "10000000000", 413, "3,000,000"),  # that many bytes are announced
         ("", b"{", "application/json", 422, "JSON"),
         ("", b"[]", "application/json", 422, "object"),
         ("", b'{"image": 5}', "application/json", 422, "image"),
@@ -71,7 +68,10 @@ def test_options_hold_for_one_request(served):
     ],
 )
 def test_a_bad_request_gets_one_sentence(served, query, content, kind, status, named):
-    answer = served().post(f"/v1/read{query}", content=content, headers={"Content-Type": kind})
+    headers = {"Content-Type": kind}
+    if kind.isdigit():
+        headers = {"Content-Length": kind}
+    answer = served().post(f"/v1/read{query}", content=content, headers=headers)
     assert answer.status_code == status
     assert named in answer.text
 
@@ -90,15 +90,18 @@ def test_a_batch_has_so_many_images(served, images):
     assert (answer.status_code, str(MAX_BATCH_IMAGES) in answer.text) == (422, True)
 
 
-def test_other_endpoints_answer(served):
+def test_every_endpoint_of_the_document_answers(served):
     client = served()
-    assert client.get("/healthz").text == "alive\n"
-    assert client.get("/readyz").text == "ready\n"
+    document = client.get("/openapi.json").json()
+    assert document["info"]["version"]
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert client.request(method, path).status_code not in (404, 405)
+    texts = {"/healthz": "alive\n", "/readyz": "ready\n"}
+    assert {path: client.get(path).text for path in texts} == texts
     facts = client.get("/v1/model").json()
-    assert (facts["model"], facts["length"]) == (
-        "the one in the package",
-        {"shortest": 1, "longest": 10},
-    )
+    lengths = {"shortest": 1, "longest": 10}
+    assert (facts["model"], facts["length"]) == ("the one in the package", lengths)
     assert {"0", "Z"} < set(facts["alphabet"])
     assert "<title>captcha-ocr</title>" in client.get("/").text
     assert client.get("/nothing").status_code == 404
@@ -107,15 +110,6 @@ def test_other_endpoints_answer(served):
     figures = client.get("/metrics").text
     assert 'captcha_ocr_requests_total{endpoint="/v1/read",code="200"} 1' in figures
     assert 'captcha_ocr_requests_total{endpoint="other",code="404"} 1' in figures
-
-
-def test_the_document_names_every_endpoint(served):
-    client = served()
-    document = client.get("/openapi.json").json()
-    assert document["info"]["version"]
-    for path, methods in document["paths"].items():
-        for method in methods:
-            assert client.request(method, path).status_code not in (404, 405)
 
 
 def test_a_log_line_has_neither_image_nor_text(served):
@@ -167,11 +161,11 @@ def test_images_that_wait_are_read_together_and_each_answer_is_its_own(
     monkeypatch.setattr(Recognizer, "read_all", counted)
     paths = sorted(SAMPLES.glob("*.png")) * 4
     images = [base64.b64encode(path.read_bytes()).decode() for path in paths]
-    results = served().post("/v1/read/batch", json={"images": [*images, "bad"]}).json()["results"]
-    assert [result["text"] for result in results[:-1]] == [
-        path.stem.split("-")[1] for path in paths
-    ]
-    assert "error" in results[-1]
+    answer = served().post("/v1/read/batch", json={"images": [*images, "bad"]})
+    *readings, bad = answer.json()["results"]
+    texts = [path.stem.split("-")[1] for path in paths]
+    assert [reading["text"] for reading in readings] == texts
+    assert "error" in bad
     assert (sum(sizes), len(sizes) < len(images)) == (len(images), True)
 
 

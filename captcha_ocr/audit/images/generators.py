@@ -31,7 +31,7 @@ from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import remove_files, write_atomic
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 
 MAX_FILE = 20_000_000  # bytes that a file of a generator may have
 _IMAGE_S, _START_S = 1.0, 29.0  # seconds that an image may take, and a command besides

@@ -24,7 +24,7 @@ from captcha_ocr.options.training import (
     preset_named,
 )
 from captcha_ocr.system.console import say
-from captcha_ocr.system.parallel import rank_and_world_size
+from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
 _TRAINING, _RUNNING, _DRAWING = "Training", "The run", "Images that --draw draws"

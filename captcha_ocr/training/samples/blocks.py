@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from captcha_ocr.options.preparation import Split
-from captcha_ocr.system.parallel import Results, Workers, available_workers, map_jobs
+from captcha_ocr.system.parallel import Results, Workers, map_jobs
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.batches import Batches, Samples, WidthBatches, empty_samples
 from captcha_ocr.training.samples.dataset import DRAWINGS_PER_JOB, DrawnData, Job, draw_images

@@ -15,12 +15,12 @@ from captcha_ocr.errors import Command
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.options.preparation import Split
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
-from captcha_ocr.web.label.guesses import Guesser
+from captcha_ocr.web.label.background import BackgroundTraining, Guesser, next_milestone
 from captcha_ocr.web.label.store import SEED, Entry, LabelStore
-from captcha_ocr.web.label.training import BackgroundTraining, next_milestone
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
@@ -36,26 +36,27 @@ class LabelSession:
 
     def __init__(self, folder: Path, model: Path, options: LabelOptions) -> None:
         out = options.run_for(folder)
-        store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
+        self.store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
         out.mkdir(parents=True, exist_ok=True)
-        self.store, self.model = store, describe_model(model)
-        self.journal = out / (ANSWERS_JOURNAL if store.is_blind else _JOURNAL)
-        paths = [folder / entry.file for entry in store.entries]
+        self.model = describe_model(model)
+        self.journal = out / (ANSWERS_JOURNAL if options.blind else _JOURNAL)
+        entries = self.store.entries
+        paths = [folder / entry.file for entry in entries]
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.training = BackgroundTraining(folder, out, self._take_over)
         self.points: list[Point] = []
-        self.seen = Counter("".join(entry.text or "" for entry in store.entries))  # characters
+        self.seen = Counter("".join(entry.text or "" for entry in entries))  # characters
         self.shown_at: dict[int, float] = {}
-        self.milestone = next_milestone(0)
-        if not self.store.is_blind:
+        if not options.blind:
             for run, point in self.training.list_finished():
                 self._take_over(run, point)
-                self.milestone = next_milestone(point.images)
+        self.milestone = next_milestone(self.points[-1].images if self.points else 0)
 
     def start(self) -> None:
         """Begin to read the images in the background, unless no guess is shown."""
         if not self.store.is_blind:
-            self.guesser.start([*self._tested_numbers(), *self.open_numbers()])
+            tested = [entry.number for entry in self._labelled_in("test")]
+            self.guesser.start([*tested, *self.open_numbers()])
 
     def stop(self) -> None:
         """End what runs in the background."""
@@ -71,14 +72,14 @@ class LabelSession:
         """Return the numbers of the images without a label that were not skipped."""
         return [entry.number for entry in self.store.entries if entry.text is None]
 
-    def _tested_numbers(self) -> list[int]:
-        entries = self.store.entries
-        return [entry.number for entry in entries if entry.text and entry.split == "test"]
+    def _labelled_in(self, split: Split) -> list[Entry]:
+        return [entry for entry in self.store.entries if entry.text and entry.split == split]
 
     def next_number(self) -> int | None:
         """Return the image to label next.
 
-        The held-out images come in their random order, then the least sure ones.
+        The held-out images come in their random order, then the least sure ones. Of these, those
+        come first whose characters are rare among the labels: unlike images.
         """
         for number in self.store.first:
             if self.store.entries[number].text is None:
@@ -88,13 +89,14 @@ class LabelSession:
         if not guessed:
             return next(iter(numbers), None)
         # An image that cannot be read comes last.
-        guessed.sort(key=lambda number: (bool(guesses[number].problem), guesses[number].confidence))
-        return max(guessed[:_CANDIDATES], key=self._measure_rarity)
+        problems = self.guesser.problems
+        guessed.sort(key=lambda number: (number in problems, guesses[number].confidence))
 
-    def _measure_rarity(self, number: int) -> float:
-        """Return how rare the characters of an image are among the labels: unlike images come."""
-        text = self.guesser.guesses[number].text
-        return sum(1 / (1 + self.seen[character]) for character in text) / max(1, len(text))
+        def measure_rarity(number: int) -> float:
+            text = guesses[number].text
+            return sum(1 / (1 + self.seen[character]) for character in text) / max(1, len(text))
+
+        return max(guessed[:_CANDIDATES], key=measure_rarity)
 
     def view(self, number: int) -> dict[str, Any]:
         """Return an image as the page shows it."""
@@ -104,15 +106,15 @@ class LabelSession:
         facts |= {"text": entry.text, "guess": None, "problem": None}
         if self.shows_guess(number) and entry.text is None:
             guess = self.guesser.guess(number)
-            facts["guess"] = {"text": guess.text, "characters": guess.characters}
-            facts["problem"] = guess.problem
+            characters = [(part.character, round(part.confidence, 4)) for part in guess.characters]
+            facts["guess"] = {"text": guess.text, "characters": characters}
+            facts["problem"] = self.guesser.problems.get(number)
         return facts
 
     def shows_guess(self, number: int) -> bool:
         """Tell whether an image is shown with a guess: not with --blind, and not one in twenty."""
-        return (
-            not self.store.is_blind and random.Random(f"{SEED}-{number}").random() >= _WITHOUT_GUESS
-        )
+        chance = random.Random(f"{SEED}-{number}").random()
+        return not self.store.is_blind and chance >= _WITHOUT_GUESS
 
     def save(self, number: int, text: str, version: int) -> Entry:
         """Write a label, or an empty one for an image that nobody can read.
@@ -121,29 +123,22 @@ class LabelSession:
         """
         entry = self.store.save(number, text, version)
         self.seen.update(entry.text or "")
-        self._note(entry)
-        if (
-            self.labelled >= self.milestone
-            and not self.store.is_blind
-            and not self.training.is_running
-        ):
-            self.training.start(self.store.format_table(self.store.entries), self.labelled)
-            self.milestone = next_milestone(self.labelled)
-        return entry
-
-    def _note(self, entry: Entry) -> None:
-        guess = self.guesser.guesses.get(entry.number)
-        shown_at = self.shown_at.pop(entry.number, None)
+        guess, shown_at = self.guesser.guesses.get(number), self.shown_at.pop(number, None)
         line = {
             "file": entry.file,
             "skipped": entry.text == "",
             "seconds": None if shown_at is None else round(time.monotonic() - shown_at, 2),
-            "with_guess": self.shows_guess(entry.number),
+            "with_guess": self.shows_guess(number),
             "as_guessed": guess and guess.text == entry.text,
         }
         # Without the line the label itself is saved.
         with suppress(OSError), open(self.journal, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
+        may_train = not self.store.is_blind and not self.training.is_running
+        if may_train and self.labelled >= self.milestone:
+            self.training.start(self.store.format_table(self.store.entries), self.labelled)
+            self.milestone = next_milestone(self.labelled)
+        return entry
 
     def _take_over(self, run: Path, point: Point) -> None:
         """Guess with a newly trained model, if it reads no fewer of the validation images."""
@@ -154,11 +149,7 @@ class LabelSession:
             self.guesser.start(self.open_numbers(), trained)
 
     def _count_right(self, recognizer: Recognizer) -> int:
-        labels = [
-            Label(entry.file, entry.text)
-            for entry in self.store.entries
-            if entry.text and entry.split == "val"
-        ]
+        labels = [Label(entry.file, entry.text or "") for entry in self._labelled_in("val")]
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
 
     def progress(self) -> dict[str, Any]:
@@ -168,37 +159,32 @@ class LabelSession:
             "images": len(entries),
             "labelled": self.labelled,
             "skipped": sum(entry.text == "" for entry in entries),
+            "to_learn": len(self._labelled_in("train")),
             "model": self.model,
             "training": self.training.is_running,
             "next_training": self.milestone,
             "problem": self.training.problem,
             "outlook": [],
         }
+        guesses = self.guesser.guesses
+        tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
+        right, images = (
+            sum(guesses[entry.number].text == entry.text for entry in tested),
+            len(tested),
+        )
         if self.points:
             result["outlook"] = outlook(self.points)
-        right, tested = self._score_model()
-        if tested:
-            interval = wilson_interval(right, tested)
-            result["accuracy"] = {"right": right, "images": tested, "interval": interval}
-        result["to_learn"] = self._count_to_learn()
+            right, images = self.points[-1].exact, self.points[-1].tested
+        if images:
+            interval = wilson_interval(right, images)
+            result["accuracy"] = {"right": right, "images": images, "interval": interval}
         return result
-
-    def _count_to_learn(self) -> int:
-        return sum(bool(entry.text) and entry.split == "train" for entry in self.store.entries)
 
     def next_commands(self) -> list[Command]:
         """Return the commands that train on the labels; none before there are some to learn."""
-        if self.store.is_blind or not self._count_to_learn():
+        if self.store.is_blind or not self._labelled_in("train"):
             return []
         return [Command("prepare", (self.store.folder,)), Command("train")]
-
-    def _score_model(self) -> tuple[int, int]:
-        if self.points:
-            return self.points[-1].exact, self.points[-1].tested
-        guesses = self.guesser.guesses
-        tested = [number for number in self._tested_numbers() if number in guesses]
-        right = sum(guesses[number].text == self.store.entries[number].text for number in tested)
-        return right, len(tested)
 
     def score_answers(self) -> str:
         """Score the answers against the labels of the folder, and tell how long one took.
@@ -207,12 +193,11 @@ class LabelSession:
         """
         entries = self.store.entries
         answers = {entry.file: entry.text for entry in entries if entry.text is not None}
-        labels = find_labels(self.store.folder).labels
-        truths = {label.file: label.text for label in labels if label.file in answers}
+        labels = [label for label in find_labels(self.store.folder).labels if label.file in answers]
         rows = []
-        if truths:
-            texts = [answers[file] for file in truths]
-            rows.append(str(score_texts(list(truths.values()), texts)))
+        if labels:
+            truths = [label.text for label in labels]
+            rows.append(str(score_texts(truths, [answers[label.file] for label in labels])))
         seconds = [
             line["seconds"]
             for line in read_journal(self.journal)

@@ -16,7 +16,7 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.file_names import FileNames
 from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, read_text, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
-from captcha_ocr.errors import CaptchaOcrError, UsageError, check
+from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.options.model import MAX_LENGTH
 from captcha_ocr.options.preparation import Split
 from captcha_ocr.system.files import write_atomic
@@ -56,11 +56,13 @@ class LabelStore:
     def __init__(self, folder: Path, answers: Path | None = None) -> None:
         names = find_images(folder).images
         check(bool(names), f"{folder} holds no images")
+        self.is_blind = answers is not None
         for name in TABLES:
             is_hidden = name != LABELS_FILE and answers is None and (folder / name).exists()
             check(not is_hidden, f"{folder} has labels in {name}: save them as {LABELS_FILE} first")
-        files = list(filter(_fits_table, names))
-        self.left_out = [name for name in names if not _fits_table(name)]
+        # A table can name a file without blanks at its ends, and with bytes that are text.
+        files = [name for name in names if name == name.strip() and name.isprintable()]
+        self.left_out = sorted({*names}.difference(files))
         self.folder, self.table = folder, answers or folder / LABELS_FILE
         self.entries = [Entry(number, file, "train") for number, file in enumerate(files)]
         held_out = min(_HELD_OUT, round(len(files) * _SHARE_HELD_OUT))
@@ -70,16 +72,11 @@ class LabelStore:
             self.entries[number] = Entry(number, files[number], ("val", "test")[place % 2])
         if answers is not None:
             self.first = random.Random(SEED).sample(range(len(files)), len(files))
-        self.other_rows: list[tuple[str, str, str]] = []  # of files that are no images here
+        self.other_rows: list[Row] = []  # of files that are no images here
         self.undoable: list[tuple[int, str | None, str]] = []  # image, text before and after
         self.stamp: tuple[int, int] | None = None
         self.lock = threading.Lock()  # of the table
         self._load()
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether texts are written without guesses: answers, beside the folder's labels."""
-        return self.table != self.folder / LABELS_FILE
 
     def entry(self, number: int) -> Entry:
         """Return what is known of an image; UsageError if there is no such number."""
@@ -128,7 +125,9 @@ class LabelStore:
             for entry in entries
             if entry.text is not None
         ]
-        rows += [(file, mark_text(text), split or "train") for file, text, split in self.other_rows]
+        rows += [
+            (row.filename, mark_text(row.text), row.split or "train") for row in self.other_rows
+        ]
         return to_csv([_COLUMNS, *rows]).encode()
 
     def _write(self, number: int, text: str | None) -> Entry:
@@ -144,20 +143,31 @@ class LabelStore:
 
     def _load(self) -> None:
         """Read the table; UsageError if it has what would be lost."""
-        stamp = self._read_stamp()
-        rows = [] if stamp is None else self._read_rows()
+        stamp, rows = self._read_stamp(), []
+        if stamp is not None:
+            header = next(csv.reader(read_text(self.table).splitlines()), [])
+            columns = tuple(name.strip().lower() for name in header)
+            check(
+                columns in (_COLUMNS[:2], _COLUMNS),
+                f"{self.table} has other columns than filename,text,split: name it otherwise, "
+                "and start again",
+            )
+            rows = read_table(self.table)
         names = FileNames(self.folder, None, [entry.file for entry in self.entries])
-        files = {entry.file for entry in self.entries}
         labels: dict[str, Row] = {}
-        other_rows = []
+        other_rows, has_splits = [], False
         for row in rows:
+            place, split = f"{self.table} row {row.number}", split_named(row.split)
+            check(row.problem is None, f"{place}: {row.problem}")
+            is_split = not row.split or split is not None
+            check(is_split, f"{place}: split must be train, val or test, not {row.split!r}")
+            has_splits = has_splits or split in ("val", "test")
             file = names.find(row.filename)
-            if file not in files:
-                other_rows.append((row.filename, row.text, row.split))
+            if file not in names.files:
+                other_rows.append(row)
                 continue
             is_new = labels.setdefault(file, row).text == row.text
             check(is_new, f"{self.table} gives {row.filename} two texts; delete one of the rows")
-        has_splits = any(split_named(row.split) in ("val", "test") for row in rows)
         for number, before in enumerate(self.entries):
             text, split = None, before.split
             if before.file in labels:
@@ -168,28 +178,6 @@ class LabelStore:
             self.entries[number] = Entry(number, before.file, split, text, version)
         self.other_rows, self.stamp = other_rows, stamp
 
-    def _read_rows(self) -> list[Row]:
-        """Return the rows of the table.
-
-        UsageError if it has other columns than filename, text and split.
-        """
-        header = next(csv.reader(read_text(self.table).splitlines()), [])
-        columns = tuple(name.strip().lower() for name in header)
-        check(
-            columns in (_COLUMNS[:2], _COLUMNS),
-            f"{self.table} has other columns than filename,text,split: name it otherwise, "
-            "and start again",
-        )
-        rows = read_table(self.table)
-        for row in rows:
-            place = f"{self.table} row {row.number}"
-            check(row.problem is None, f"{place}: {row.problem}")
-            check(
-                not row.split or split_named(row.split) is not None,
-                f"{place}: split must be train, val or test, not {row.split!r}",
-            )
-        return rows
-
     def _read_stamp(self) -> tuple[int, int] | None:
         """Return what changes when another program writes the table: its time and its inode.
 
@@ -199,11 +187,4 @@ class LabelStore:
             status = os.stat(self.table)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise UsageError(f"{self.table} cannot be read: {error.strerror}") from None
         return status.st_mtime_ns, status.st_ino
-
-
-def _fits_table(file: str) -> bool:
-    """Tell whether a table can name a file: it has no blank at an end, and bytes that are text."""
-    return file == file.strip() and file.isprintable()

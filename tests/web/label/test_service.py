@@ -2,8 +2,21 @@ import io
 
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 
-from ..conftest import HOST
+from captcha_ocr.cli.wording import word_command
+from captcha_ocr.web.http import Address
+from captcha_ocr.web.label.service import guard_labelling
+
+HOST, TOKEN = "127.0.0.1:8001", "secret"
+
+
+@pytest.fixture
+def labelling(session) -> TestClient:
+    """The client of a page that labels."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": f"http://{HOST}"}
+    app = guard_labelling(session, Address("127.0.0.1", 8001, TOKEN), word_command)
+    return TestClient(app, base_url=f"http://{HOST}", headers=headers)
 
 
 def send(client, number=0, text="A", version=0, **headers):
@@ -18,6 +31,8 @@ def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
     assert (answer["saved"]["text"], answer["progress"]["labelled"]) == ("AB", 1)
     assert answer["image"]["number"] != first["image"]["number"]
     assert "AB" in session.store.table.read_text()
+    behind = send(labelling, first["image"]["number"], "B", first["image"]["version"])
+    assert (behind.status_code, ".png" in behind.json()["error"]) == (409, True)
     taken_back = labelling.post("/v1/undo", json={}).json()
     assert (taken_back["image"]["number"], taken_back["image"]["text"]) == (
         first["image"]["number"],
@@ -30,12 +45,6 @@ def test_at_the_end_there_is_no_image(labelling):
         answer = send(labelling, number)
     assert answer.json()["image"] is None
     assert answer.json()["progress"]["commands"][0].startswith("captcha-ocr prepare")
-
-
-def test_a_second_tab_that_is_behind_is_refused(labelling):
-    assert send(labelling).status_code == 200
-    answer = send(labelling, text="B")
-    assert (answer.status_code, "0.png" in answer.json()["error"]) == (409, True)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +62,9 @@ def test_a_second_tab_that_is_behind_is_refused(labelling):
 )
 def test_only_the_page_of_this_server_may_write(labelling, session, headers, status):
     assert send(labelling, **headers).status_code == status
-    assert not session.store.table.exists()
-
-
-def test_a_write_without_an_origin_is_refused(labelling):
     del labelling.headers["Origin"]
     assert send(labelling).status_code == 403
+    assert not session.store.table.exists()
 
 
 @pytest.mark.parametrize(
@@ -79,11 +85,9 @@ def test_a_bad_label_gets_one_sentence(labelling, document):
 
 def test_images_come_by_number_alone(labelling, folder):
     answer = labelling.get("/v1/images/3")
-    shown, there = (
-        Image.open(io.BytesIO(answer.content)),
-        Image.open(folder / "3.png").convert("RGB"),
-    )
-    assert (shown.tobytes(), answer.headers["content-type"]) == (there.tobytes(), "image/png")
+    shown = Image.open(io.BytesIO(answer.content)).tobytes()
+    there = Image.open(folder / "3.png").convert("RGB").tobytes()
+    assert (shown, answer.headers["content-type"]) == (there, "image/png")
     for number in ("99", "..", "3.png", "%2e%2e%2fetc%2fpasswd", "-1"):
         assert labelling.get(f"/v1/images/{number}").status_code in (404, 422)
     del labelling.headers["Authorization"]
@@ -94,38 +98,30 @@ def test_images_come_by_number_alone(labelling, folder):
 def test_markup_in_names_and_labels_stays_text(labelling, session):
     text = "<img src=x onerror=alert(1)>"
     assert send(labelling, text=text).json()["saved"]["text"] == text
-    assert HOST in str(labelling.base_url)
     assert "innerHTML" not in labelling.get("/label.js").text
 
 
-def test_an_image_that_no_browser_shows_comes_as_png(folder, labelling):
+def test_an_image_comes_as_png_and_one_that_is_damaged_or_gone_gets_one_sentence(folder, labelling):
     Image.open(folder / "3.png").save(folder / "3.png", "TIFF")
     assert labelling.get("/v1/images/3").content.startswith(b"\x89PNG")
-
-
-def test_an_image_that_is_gone_or_damaged_gets_one_sentence(folder, labelling):
     (folder / "3.png").write_bytes(b"no image")
-    assert (
-        labelling.get("/v1/images/3").status_code,
-        labelling.get("/v1/images/3/view").status_code,
-    ) == (422, 200)
+    assert labelling.get("/v1/images/3").status_code == 422
+    assert labelling.get("/v1/images/3/view").status_code == 200
     (folder / "3.png").unlink()
     assert labelling.get("/v1/images/3").status_code == 422
 
 
-def test_a_folder_that_may_not_be_written_is_said(labelling, monkeypatch, session):
-    def refused(*_):
-        raise PermissionError(13, "Permission denied", "labels.csv")
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(28, "No space left on device"), "disk is full"),
+        (PermissionError(13, "Permission denied"), "labels.csv: Permission denied"),
+    ],
+)
+def test_a_label_that_cannot_be_written_says_why(labelling, monkeypatch, error, named):
+    def fail(_):
+        raise error
 
-    monkeypatch.setattr("captcha_ocr.web.label.store.write_atomic", refused)
+    monkeypatch.setattr("os.fsync", fail)
     answer = send(labelling)
-    assert (answer.status_code, answer.json()["error"]) == (507, "labels.csv: Permission denied")
-
-
-def test_a_full_disk_is_said(labelling, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    answer = send(labelling)
-    assert (answer.status_code, "disk is full" in answer.json()["error"]) == (507, True)
+    assert (answer.status_code, named in answer.json()["error"]) == (507, True)

@@ -15,12 +15,14 @@ def rows(folder):
         return [tuple(row.values()) for row in csv.DictReader(stream)]
 
 
-def test_a_label_is_on_the_disk_when_it_is_acknowledged(folder):
+def test_a_label_is_on_the_disk_and_the_first_images_validate_and_test(folder):
     store = LabelStore(folder)
     saved = store.save(3, " AB12 ", 0)
     assert (saved.file, saved.text, saved.version) == ("3.png", "AB12", 1)
     assert rows(folder) == [("3.png", "AB12", saved.split)]
-    assert LabelStore(folder).entries[3].text == "AB12"
+    again = LabelStore(folder)
+    assert (again.entries[3].text, again.first) == ("AB12", store.first)
+    assert sorted(store.entries[number].split for number in store.first) == ["test", "val"]
 
 
 def test_prepare_takes_the_table_and_leaves_out_what_nobody_can_read(folder):
@@ -38,15 +40,11 @@ def test_prepare_takes_the_table_and_leaves_out_what_nobody_can_read(folder):
     assert {label.split for label in found.labels} <= {"train", "val", "test"}
 
 
-def test_the_first_images_validate_and_test(folder):
-    store = LabelStore(folder)
-    assert sorted(store.entries[number].split for number in store.first) == ["test", "val"]
-    assert LabelStore(folder).first == store.first
-
-
 def test_undo_takes_one_label_after_the_other_back(folder):
     store = LabelStore(folder)
     store.save(0, "A", 0)
+    with pytest.raises(Conflict, match=r"0\.png"):
+        store.save(0, "B", 0)  # the image changed meanwhile
     store.save(0, "B", 1)
     assert [store.undo().text, store.undo().text] == ["A", None]
     assert rows(folder) == []
@@ -54,54 +52,28 @@ def test_undo_takes_one_label_after_the_other_back(folder):
         store.undo()
 
 
-def test_a_label_for_an_image_that_changed_meanwhile_is_refused(folder):
-    store = LabelStore(folder)
-    store.save(0, "A", 0)
-    with pytest.raises(Conflict, match=r"0\.png"):
-        store.save(0, "B", 0)
-    assert rows(folder)[0][1] == "A"
-
-
 def test_what_another_program_writes_is_noticed_and_kept(folder):
     store = LabelStore(folder)
     store.save(0, "A", 0)
+    store.save(3, "D", 0)  # a row that the other program removes
     (folder / "labels.csv").write_text(
         "filename,text,split\n0.png,Z,train\n1.png,Y,val\nelsewhere/x.png,X,test\n"
     )
     with pytest.raises(Conflict, match=r"labels\.csv"):
         store.save(2, "C", 0)
-    assert (store.entries[0].text, store.entries[0].version, store.entries[1].split) == (
-        "Z",
-        2,
-        "val",
-    )
+    first, second = store.entries[:2]
+    assert (first.text, first.version, second.split) == ("Z", 2, "val")
     store.save(2, "C", 0)
-    assert {row[:2] for row in rows(folder)} == {
-        ("0.png", "Z"),
-        ("1.png", "Y"),
-        ("2.png", "C"),
-        ("elsewhere/x.png", "X"),
-    }
+    texts = {"0.png": "Z", "1.png": "Y", "2.png": "C", "elsewhere/x.png": "X"}
+    assert {file: text for file, text, _ in rows(folder)} == texts
 
 
 def test_labels_of_two_tabs_at_once_are_both_kept(folder):
     store = LabelStore(folder)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda number: store.save(number, f"T{number}", 0), range(6)))
-    assert sorted(row[:2] for row in rows(folder)) == [
-        (f"{number}.png", f"T{number}") for number in range(6)
-    ]
-
-
-def test_a_row_that_another_program_removes_stays_removed(folder):
-    store = LabelStore(folder)
-    store.save(0, "A", 0)
-    store.save(1, "B", 0)
-    (folder / "labels.csv").write_text("filename,text,split\n0.png,A,train\n")
-    with pytest.raises(Conflict):
-        store.save(2, "C", 0)
-    store.save(2, "C", 0)
-    assert [row[:2] for row in rows(folder)] == [("0.png", "A"), ("2.png", "C")]
+    texts = {file: text for file, text, _ in rows(folder)}
+    assert texts == {f"{number}.png": f"T{number}" for number in range(6)}
 
 
 def test_undo_leaves_what_another_program_wrote(folder):
@@ -149,10 +121,12 @@ def test_names_are_understood_as_prepare_does(folder):
     ]
 
 
-def test_another_table_with_labels_is_not_hidden(folder):
+def test_a_folder_without_images_or_with_another_table_is_refused(folder, tmp_path):
     (folder / "labels.json").write_text('{"0.png": "A"}')
-    with pytest.raises(UsageError, match=r"labels\.json"):
-        LabelStore(folder)
+    (tmp_path / "empty").mkdir()
+    for place, named in ((folder, r"labels\.json"), (tmp_path / "empty", "no images")):
+        with pytest.raises(UsageError, match=named):
+            LabelStore(place)
 
 
 def test_names_that_no_table_can_hold_are_left_out(folder):
@@ -186,8 +160,3 @@ def test_a_full_disk_loses_neither_the_table_nor_what_is_known(folder, monkeypat
     assert ([row[1] for row in rows(folder)], store.entries[1].text) == (["A"], None)
     store.save(1, "B", 0)
     assert [row[1] for row in rows(folder)] == ["A", "B"]
-
-
-def test_a_folder_without_images_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no images"):
-        LabelStore(tmp_path)

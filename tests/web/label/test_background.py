@@ -1,13 +1,38 @@
-import shutil
-
 import pytest
 from conftest import draw
 
 from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.options.serving import LabelOptions
+from captcha_ocr.web.label.background import (
+    BackgroundTraining,
+    Guesser,
+    next_milestone,
+    read_point,
+)
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.label.training import BackgroundTraining, read_point
+
+from ..conftest import SAMPLES
+
+
+def test_images_are_read_in_the_background_or_when_asked_for_and_again_by_a_better_model(
+    recognizer,
+):
+    guesser = Guesser(sorted(SAMPLES.glob("*.png")), recognizer)
+    assert (guesser.guess(3).text, set(guesser.guesses)) == ("XLTZ", {3})
+    guesser.start([0, 1])
+    guesser.worker.join()
+    assert [guesser.guesses[number].text for number in (0, 1)] == ["0ZLA", "YTX5"]
+    guesser.start([0], recognizer.limited_to("digits", None, False))
+    guesser.worker.join()
+    assert guesser.guess(0).text.isdigit()
+
+
+@pytest.mark.parametrize(
+    ("labels", "milestone"), [(0, 150), (149, 150), (150, 250), (250, 450), (450, 850)]
+)
+def test_training_begins_at_these_numbers_of_labels(labels, milestone):
+    assert next_milestone(labels) == milestone
 
 
 @pytest.fixture
@@ -19,7 +44,7 @@ def digits(tmp_path):
     return folder, texts
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short(monkeypatch):
     """Train for two epochs."""
     run_command = ChildRuns.run_command
@@ -31,7 +56,7 @@ def short(monkeypatch):
     monkeypatch.setattr(ChildRuns, "run_command", run_shorter)
 
 
-def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, tmp_path):
+def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, short, tmp_path):
     folder, texts = digits
     options = LabelOptions(out=tmp_path / "out", device="cpu")
     session = LabelSession(folder, run, options)
@@ -67,4 +92,3 @@ def test_a_training_is_ended_with_the_page(digits, tmp_path):
     assert (training.is_running, training.problem) == (False, "")
     training.start(table.encode(), 12)
     assert not training.is_running
-    shutil.rmtree(tmp_path / "out", ignore_errors=True)

@@ -1,6 +1,9 @@
+import os
+
 import pytest
 
-from captcha_ocr.system.cgroups import processor_quota
+from captcha_ocr.system import processors
+from captcha_ocr.system.processors import available_workers, processor_quota
 
 HOST = "0::/user.slice/session-1.scope\n"
 OLD = "12:memory:/a\n4:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0::/\n"
@@ -72,3 +75,15 @@ def test_the_quota_of_a_process_is_the_smallest_of_its_control_groups(
 
 def test_a_system_without_control_groups_has_no_quota(tmp_path):
     assert processor_quota(tmp_path / "none", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "quota", "workers"),
+    [(8, None, 8), (8, 2.0, 2), (8, 1.5, 2), (8, 0.1, 1), (2, 64.0, 2), (1, 0.5, 1)],
+)
+def test_there_are_as_many_workers_as_processors_and_quota_allow(
+    monkeypatch, count, quota, workers
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(count)), raising=False)
+    monkeypatch.setattr(processors, "processor_quota", lambda: quota)
+    assert available_workers() == workers

@@ -1,18 +1,72 @@
-"""Training in the background while a person labels: in child processes, at a low priority."""
+"""What goes on while a person labels: a model reads the images, and better models are trained.
+
+Trainings run in child processes, at a low priority.
+"""
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, ImageError
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.learning_curve import Point
-from captcha_ocr.system.files import remove_stale, write_atomic
+from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.run.folder import read_run
 
+_AT_ONCE = 256  # images between two looks at whether to stop
+_NO_GUESS = Reading("", 0.0)
 _FIRST_MILESTONE = 150  # labels
 _FIRST_STEP = 100  # labels from the first to the second; each step is twice the one before
 _NICENESS = 10
+
+
+class Guesser:
+    """Reads images, by their number, in the background, and those that are asked for at once.
+
+    A better model's guesses replace those of an older one bit by bit. problems: why an image cannot
+    be read; its guess is an empty text.
+    """
+
+    def __init__(self, paths: list[Path], recognizer: Recognizer) -> None:
+        self.paths, self.recognizer = paths, recognizer
+        self.guesses: dict[int, Reading] = {}
+        self.problems: dict[int, str] = {}
+        self.worker: threading.Thread | None = None
+        self.is_stopped = False
+
+    def guess(self, number: int) -> Reading:
+        """Return the guess for an image, which is read now if it was not yet."""
+        if number not in self.guesses:
+            self._read([number])
+        return self.guesses[number]
+
+    def start(self, numbers: list[int], recognizer: Recognizer | None = None) -> None:
+        """Read these images in the background, with another model if there is one."""
+        self.stop()
+        self.recognizer, self.is_stopped = recognizer or self.recognizer, False
+        self.worker = threading.Thread(target=self._read_all, args=(numbers,), daemon=True)
+        self.worker.start()
+
+    def stop(self) -> None:
+        """End what runs in the background."""
+        self.is_stopped = True
+        if self.worker is not None:
+            self.worker.join()
+
+    def _read_all(self, numbers: list[int]) -> None:
+        for first in range(0, len(numbers), _AT_ONCE):
+            if self.is_stopped:
+                return
+            self._read(numbers[first : first + _AT_ONCE])
+
+    def _read(self, numbers: list[int]) -> None:
+        results = self.recognizer.read_all([self.paths[number] for number in numbers])
+        for number, result in zip(numbers, results, strict=True):
+            if isinstance(result, ImageError):
+                self.problems[number] = str(result)
+            self.guesses[number] = result if isinstance(result, Reading) else _NO_GUESS
 
 
 def next_milestone(labels: int) -> int:
@@ -61,7 +115,6 @@ class BackgroundTraining:
         """Prepare and train; if that fails, `problem` says why."""
         out = self.out / f"labels-{labels}"
         out.mkdir(parents=True, exist_ok=True)
-        remove_stale(out)
         write_atomic(out / "labels.csv", table)
         shards, run = out / "shards", out / "run"
         of_prepare = {"labels": out / "labels.csv", "out": shards, "force": True}
@@ -75,8 +128,8 @@ class BackgroundTraining:
             self.problem = str(error)
             return
         point = read_point(run, labels)
-        assert point is not None, "the training has ended"
-        self.on_model(run, point)
+        if point is not None:
+            self.on_model(run, point)
 
     def stop(self) -> None:
         """End the training that runs, and begin no more."""
