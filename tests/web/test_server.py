@@ -1,5 +1,6 @@
 """The real server, with real connections; the limits of time are shortened."""
 
+import asyncio
 import http.client
 import json
 import resource
@@ -8,10 +9,15 @@ import socket
 import subprocess
 import sys
 import time
+from inspect import signature
 
+import h11
 import pytest
+import uvicorn
 from hostile import BOMBS
 from starlette.responses import PlainTextResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from captcha_ocr.web import server
 
@@ -48,6 +54,24 @@ def until_closed(connection):
     except ConnectionResetError:
         pass
     return received
+
+
+def test_uvicorn_has_the_inner_parts_that_the_server_overrides():
+    async def make_protocol():
+        config = uvicorn.Config(echo, lifespan="off")
+        return H11Protocol(config, ServerState(), {})
+
+    protocol = asyncio.run(make_protocol())
+    # Methods that are overridden
+    assert list(signature(H11Protocol.connection_made).parameters) == ["self", "transport"]
+    assert list(signature(H11Protocol.data_received).parameters) == ["self", "data"]
+    assert list(signature(H11Protocol.connection_lost).parameters) == ["self", "exc"]
+    # Attributes that are read
+    assert isinstance(protocol.conn, h11.Connection)
+    assert isinstance(protocol.connections, set)
+    assert isinstance(protocol.loop, asyncio.AbstractEventLoop)
+    assert hasattr(protocol, "transport")
+    assert not hasattr(H11Protocol, "deadline")
 
 
 @pytest.mark.parametrize(
