@@ -6,9 +6,9 @@ from PIL import Image
 
 from captcha_ocr.data.labels import (
     Label,
-    compile_pattern,
     find_labels,
     labels_from_pattern,
+    read_journal,
     read_labels,
 )
 from captcha_ocr.errors import UsageError
@@ -55,7 +55,7 @@ def test_a_pattern_with_a_slash_looks_at_the_path():
 )
 def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
     with pytest.raises(UsageError, match="`label_pattern`") as refusal:
-        compile_pattern(pattern)
+        labels_from_pattern([], pattern)
     assert len(str(refusal.value)) < 300
 
 
@@ -351,3 +351,10 @@ def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):
         folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"})
     )
     assert (texts(found), sorted(found.problems)) == ({"a.png": "AB"}, ["b.png", "c.png"])
+
+
+def test_a_journal_is_read_line_by_line(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    assert read_journal(journal) == []
+    journal.write_text('{"file": "a.png", "seconds": 1.5}\n{"file": "b.png", "seconds": null}\n')
+    assert [line["seconds"] for line in read_journal(journal)] == [1.5, None]

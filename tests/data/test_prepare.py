@@ -9,10 +9,12 @@ from conftest import contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
+from captcha_ocr.charset import Charset
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.images import to_array
-from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, choose_preset, prepare_command
+from captcha_ocr.data.labels import Label, read_labels
+from captcha_ocr.data.prepare import STAGING, prepare_command, set_preset
+from captcha_ocr.data.selection import Selection
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
@@ -104,8 +106,10 @@ def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(
 def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
     labels, longest, options, preset
 ):
+    learnt = [Label("a.png", "ab", "train")] * labels
+    selected = Selection(learnt, Charset("ab"), Lengths(2, longest), {})
     kind = ImageKind(height=50, width=150, channels=1)
-    assert choose_preset(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
+    assert set_preset(PrepareConfig(**options), selected, kind).preset == preset
 
 
 # --- labels --------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain, takewhile
+from itertools import chain
+from os.path import commonprefix
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -67,8 +68,7 @@ class NameReader:
     """Find the texts in the names of one folder's images.
 
     stems: all their names, without folders and extensions: what recurs in them, or counts them, is
-    no text.
-    fits: whether the alphabet and the lengths that the user named allow a text; None if they name
+    no text. fits: whether the alphabet and the lengths that the user named allow a text; None if they name
     neither.
     """
 
@@ -76,8 +76,7 @@ class NameReader:
         self.fits = fits
         self.is_text = _make_text_test(stems, 10)
         names = defaultdict[tuple[str, ...], list[list[str]]](list)
-        for stem in stems:
-            parts = _split_parts(stem)
+        for parts in map(_split_parts, stems):
             names[parts.separators].append(parts.values)
         self.rules = {
             separators: _PartRules(separators, values)
@@ -107,12 +106,13 @@ class NameReader:
             return stem.strip("_. ")
         # The name of a copy may have other separators than all names.
         rules = self.rules.get(parts.separators) or _PartRules(parts.separators, [parts.values])
-        possible = rules.find_possible(parts.values)
-        if not possible:
-            content = "no text"
-            if rules.are_numbered:
-                content = "a word and a number, which may count the images"
+        if rules.are_numbered:
+            content = "a word and a number, which may count the images"
             raise LabelError(f"its name holds {content}; {HINT}")
+        values = enumerate(parts.values)
+        possible = [place for place, value in values if value and rules.tests[place](value)]
+        if not possible:
+            raise LabelError(f"its name holds no text; {HINT}")
         clear = [place for place in possible if place in rules.clear] or possible
         texts = self._find_fitting(parts, clear) or self._find_fitting(parts, possible)
         texts = texts or [parts.values[place] for place in clear]
@@ -162,19 +162,14 @@ class _PartRules:
             and all(map(_is_word, others))
             and _are_numbers(columns[candidates[0]])
         )
-        self.clear = set(candidates)
+        self.clear = candidates
         # 0037_7: the text may be 0037 or 7.
-        if any(_may_count(columns[place]) for place in candidates):
-            return
-        for place in candidates:
-            if _counts_copies(columns, place, candidates, separators):
-                self.clear.remove(place)
-
-    def find_possible(self, values: Sequence[str]) -> list[int]:
-        """Return the places of a name's parts that can be its text."""
-        if self.are_numbered:
-            return []
-        return [place for place, value in enumerate(values) if value and self.tests[place](value)]
+        if not any(_may_count(columns[place]) for place in candidates):
+            self.clear = [
+                place
+                for place in candidates
+                if not _counts_copies(columns, place, candidates, separators)
+            ]
 
 
 def _split_parts(stem: str) -> _Parts:
@@ -210,12 +205,9 @@ def _make_text_test(values: Sequence[str], least: int) -> TextTest:
 def _have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
-    pairs = zip(min(distinct), max(distinct), strict=False)
-    common = "".join(first for first, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    word = common.rstrip("0123456789")
+    word = commonprefix(list(distinct)).rstrip("0123456789")  # noqa: RUF071 - of any texts
     fewest = 3 if len(word) > 1 else _FEW_VALUES
-    has_letter = any(map(str.isalnum, word)) and not _SEPARATORS.intersection(word)
-    if not has_letter or len(distinct) < fewest:
+    if not any(map(str.isalnum, word)) or _SEPARATORS.intersection(word) or len(distinct) < fewest:
         return False
     return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
 
@@ -252,14 +244,14 @@ def _counts_copies(
     After a minus, which may belong to a sum (45-7), its values must be few, and the other parts
     have letters.
     """
-    values, others = columns[place], [columns[other] for other in candidates if other != place]
+    values = columns[place]
+    others = [columns[other] for other in candidates if other != place]
     if place == 0 or not others or not _is_short(values):
         return False
     if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
         return False
     are_few = _FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
-    have_letters = not any(map(_are_numbers, others))
-    return "-" not in "".join(separators) or (are_few and have_letters)
+    return "-" not in "".join(separators) or (are_few and not any(map(_are_numbers, others)))
 
 
 def recur_in_folders(files: list[str], stems: list[str]) -> bool:

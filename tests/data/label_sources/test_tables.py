@@ -1,8 +1,9 @@
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.label_sources.tables import Row, detect_encoding, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import Row, excerpt, read_table
 from captcha_ocr.errors import UsageError
+from captcha_ocr.system.files import detect_encoding
 
 WORDS = [("a.png", "AB"), ("b.png", "é 1")]
 CSV = "filename,text\na.png,AB\nb.png,é 1\n"
