@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from captcha_ocr.charset import (
     how_they_differ,
@@ -72,34 +72,23 @@ class Label:
     is_reading: bool = field(default=False, compare=False)
 
 
-class FoundLabels(NamedTuple):
-    """The labels of some images, the reasons why others have none, the sources with their number,
-    and the files used; is_table: whether they are tables.
-    """
-
-    labels: list[Label]
-    problems: Problems
-    sources: dict[str, int]
-    used: frozenset[str] = frozenset()
-    is_table: bool = False
-
-
 @dataclass(frozen=True)
 class Found:
     """What a folder holds.
 
     images: all of them. labels: of those that have one. problems: why files are left out. sources:
-    where the labels come from, and others: kinds of files that are neither images nor labels; both
-    with their number. has_table: whether labels come from a table. hints: what to do with other
-    files.
+    where the labels come from, with their number. used: the files among these. has_table: whether
+    labels come from a table. others: kinds of files that are neither images nor labels, with their
+    number. hints: what to do with these files.
     """
 
     images: list[str]
     labels: list[Label]
     problems: Problems
     sources: dict[str, int]
-    others: dict[str, int]
+    used: frozenset[str] = frozenset()
     has_table: bool = False
+    others: dict[str, int] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
 
     @property
@@ -144,33 +133,35 @@ def find_labels(
     image out.
     """
     if not images.is_dir():
-        advice = Advice("make images with", Command("generate"))
-        raise UsageError(f"{images} is not a folder", advice)
-    exclusive = labels_file is None or config.label_pattern is None
-    check(exclusive, "`labels` and `label_pattern` exclude each other")
+        raise UsageError(
+            f"{images} is not a folder", Advice("make images with", Command("generate"))
+        )
+    check(
+        labels_file is None or config.label_pattern is None,
+        "`labels` and `label_pattern` exclude each other",
+    )
     files = find_images(images)
     others = f", but {count_kinds(files.kinds())}" if files.others else ""
-    nothing = f"{images} holds no PNG, JPEG, GIF, BMP, WEBP or TIFF files{others}"
-    check(bool(files.images), nothing)
+    check(
+        bool(files.images),
+        f"{images} holds no PNG, JPEG, GIF, BMP, WEBP or TIFF files{others}",
+    )
     found = _find_first_labels(images, files, labels_file, config)
     if corrections is not None:
         found = _correct(found, *_read_own_labels(corrections, images, files), corrections.name)
-    has_table = found.is_table or corrections is not None
     unused = [file for file in files.others if file not in found.used]
-    return Found(
-        images=files.images,
+    return replace(
+        found,
         labels=_split_by_folders(sorted(found.labels, key=lambda label: label.file)),
-        problems=found.problems,
-        sources=found.sources,
+        has_table=found.has_table or corrections is not None,
         others=files.kinds(found.used),
-        has_table=has_table,
-        hints=tuple(_list_hints(images, unused, found.is_table)),
+        hints=tuple(_list_hints(images, unused, found.has_table)),
     )
 
 
 def _find_first_labels(
     images: Path, files: ImageFiles, labels_file: Path | None, config: PrepareConfig
-) -> FoundLabels:
+) -> Found:
     if config.label_pattern is not None:
         return labels_from_pattern(files.images, config.label_pattern)
     tables = [labels_file] if labels_file is not None else _find_tables(images, files)
@@ -186,9 +177,7 @@ def _find_first_labels(
     return _labels_from_folders(files.images, fits) or named
 
 
-def _correct(
-    found: FoundLabels, corrected: list[Label], refused: Problems, table: str
-) -> FoundLabels:
+def _correct(found: Found, corrected: list[Label], refused: Problems, table: str) -> Found:
     """Replace labels by those of a table; they keep their splits."""
     old = {label.file: label for label in found.labels}
     new = {label.file: replace(label, split=None) for label in corrected}
@@ -199,7 +188,8 @@ def _correct(
     name = f"{table} (changes {changed:,} of {len(replaced):,} labels)" if replaced else table
     labels = [label for label in found.labels if label.file not in new | refused]
     problems = {file: reason for file, reason in found.problems.items() if file not in new}
-    return found._replace(
+    return replace(
+        found,
         labels=labels + list(new.values()),
         problems=problems | refused,
         sources={**found.sources, name: len(new)},
@@ -207,16 +197,14 @@ def _correct(
 
 
 def _list_hints(images: Path, others: list[str], has_table: bool) -> Iterator[str]:
-    """Yield what to do with the files in a folder that are neither images nor labels."""
     has_few_texts = sum(file.lower().endswith(".txt") for file in others) <= _MANY_TEXT_FILES
     extensions = (*_TABLE_EXTENSIONS, ".txt") if has_few_texts else _TABLE_EXTENSIONS
     table = next((file for file in others if file.lower().endswith(extensions)), None)
     if table is not None and not has_table:
         yield f"if {images / table} has the texts, name it with `labels`"
-    suffixes = {PurePosixPath(file).suffix.lower() for file in others}
-    kinds = sorted(suffixes.intersection(_TO_CONVERT))
+    kinds = {PurePosixPath(file).suffix.lower() for file in others}.intersection(_TO_CONVERT)
     if kinds:
-        yield f"convert {' and '.join(kinds)} to PNG to use these images"
+        yield f"convert {' and '.join(sorted(kinds))} to PNG to use these images"
 
 
 def _find_tables(images: Path, files: ImageFiles) -> list[Path]:
@@ -228,7 +216,7 @@ def _find_tables(images: Path, files: ImageFiles) -> list[Path]:
     return [images / file for file in tables]
 
 
-def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> FoundLabels:
+def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> Found:
     """Read the tables of a folder; an image without a row has no label."""
     labels: list[Label] = []
     problems: Problems = {}
@@ -248,7 +236,7 @@ def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> 
         used.add(name or "")
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")
-    return FoundLabels(labels, problems, sources, frozenset(used), is_table=True)
+    return Found(files.images, labels, problems, sources, frozenset(used), has_table=True)
 
 
 def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list[Label], Problems]:
@@ -256,11 +244,12 @@ def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list
     labels, refused = read_labels(table, images, files.images)
     named = [label.file for label in labels] + list(refused)
     if named and set(files.images).isdisjoint(named):
-        nearest = next((file for file in files.images if look_alike(named[0], file)), None)
-        nearest = nearest or files.images[0]
-        both = f"the first row names {named[0]!r}, and the folder has {nearest!r}"
-        example = both + how_they_differ(named[0], nearest)
-        raise UsageError(f"no row of {table} names an image below {images}: {example}")
+        alike = (file for file in files.images if look_alike(named[0], file))
+        nearest = next(alike, files.images[0])
+        raise UsageError(
+            f"no row of {table} names an image below {images}: the first row names {named[0]!r}, "
+            f"and the folder has {nearest!r}{how_they_differ(named[0], nearest)}"
+        )
     return labels, refused
 
 
@@ -323,7 +312,7 @@ def _label_each(
     return labels, problems
 
 
-def labels_from_pattern(files: list[str], pattern: str) -> FoundLabels:
+def labels_from_pattern(files: list[str], pattern: str) -> Found:
     """Return the label that a pattern finds in each file's name, with a slash in each path.
 
     It is the group `text` of the pattern, its first group, or all that it matches. UsageError if
@@ -332,24 +321,24 @@ def labels_from_pattern(files: list[str], pattern: str) -> FoundLabels:
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
-        why = f"is no regular expression: {error}"
-        raise UsageError(f"`label_pattern` {excerpt(pattern)!r} {why}") from None
+        raise UsageError(
+            f"`label_pattern` {excerpt(pattern)!r} is no regular expression: {error}"
+        ) from None
 
     def find_text(file: str) -> str:
         match = compiled.search(file if "/" in pattern else PurePosixPath(file).name)
         if match is None:
             raise LabelError("`label_pattern` does not match its name")
         group = "text" if "text" in compiled.groupindex else min(1, compiled.groups)
-        text: str | None = match[group]
-        if not text:
-            raise LabelError("`label_pattern` finds no text in its name")
+        text = match[group] or ""
+        check(bool(text), "`label_pattern` finds no text in its name", LabelError)
         return text
 
     labels, problems = _label_each(files, find_text)
-    return FoundLabels(labels, problems, {"`label_pattern`": len(labels)})
+    return Found(files, labels, problems, {"`label_pattern`": len(labels)})
 
 
-def _labels_from_text_files(images: Path, files: ImageFiles) -> FoundLabels | None:
+def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """Return the label in the text file of each image; None if no image has one.
 
     It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder
@@ -367,28 +356,26 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> FoundLabels | No
     owners = Counter(text_of.values())
 
     def find_text(file: str) -> str:
-        if file not in text_of:
-            raise LabelError("it has no text file")
+        check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
         lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
-        if owners[name] > 1:
-            raise LabelError(f"{name} may belong to any of {owners[name]} images")
-        if len(lines) != 1:
-            raise LabelError(f"{name} has {len(lines)} lines instead of a text")
-        if _BOX.fullmatch(lines[0]):
-            raise LabelError(f"{name} holds a box instead of a text")
+        number = owners[name]
+        check(number == 1, f"{name} may belong to any of {number} images", LabelError)
+        check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
+        check(not _BOX.fullmatch(lines[0]), f"{name} holds a box instead of a text", LabelError)
         return lines[0]
 
     labels, problems = _label_each(files.images, find_text)
-    return FoundLabels(labels, problems, {"text files": len(labels)}, frozenset(text_of.values()))
+    used = frozenset(text_of.values())
+    return Found(files.images, labels, problems, {"text files": len(labels)}, used)
 
 
-def labels_from_names(files: list[str], allowed: TextTest | None = None) -> FoundLabels:
+def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:
     """Return the label in each file's name, and the reason why others have none."""
     stems = {file: PurePosixPath(file).stem for file in files}
     if recur_in_folders(files, list(stems.values())):
         reason = f"names recur in the folders, so they hold no texts; {HINT}"
-        return FoundLabels([], dict.fromkeys(files, reason), {})
+        return Found(files, [], dict.fromkeys(files, reason), {})
     reader, ways = NameReader(list(stems.values()), allowed), Counter[str]()
 
     def find_text(file: str) -> str:
@@ -397,7 +384,7 @@ def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Foun
         return text
 
     labels, problems = _label_each(files, find_text)
-    return FoundLabels(labels, problems, dict(ways))
+    return Found(files, labels, problems, dict(ways))
 
 
 def _make_fit_test(config: PrepareConfig) -> TextTest | None:
@@ -422,7 +409,7 @@ def _make_fit_test(config: PrepareConfig) -> TextTest | None:
     return fits
 
 
-def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> FoundLabels | None:
+def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> Found | None:
     """Return the name of each image's folder as its label.
 
     None unless all folders have names that can be texts.
@@ -439,7 +426,7 @@ def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> F
     if not are_certain and len(files) > _IMAGES_OF_A_TEXT * len(distinct):
         return None
     labels, _ = _label_each(files, lambda file: PurePosixPath(file).parent.name)
-    return FoundLabels(labels, {}, {"folder names": len(files)})
+    return Found(files, labels, {}, {"folder names": len(files)})
 
 
 def _split_by_folders(labels: list[Label]) -> list[Label]:
@@ -447,8 +434,7 @@ def _split_by_folders(labels: list[Label]) -> list[Label]:
     splits = [split_named(label.file.rpartition("/")[0].partition("/")[0]) for label in labels]
     if any(label.split for label in labels) or len({*splits} - {None}) < 2:
         return labels
-    pairs = zip(labels, splits, strict=True)
-    return [replace(label, split=split) for label, split in pairs]
+    return [replace(label, split=split) for label, split in zip(labels, splits, strict=True)]
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -160,39 +160,37 @@ def prepare(
     with Workers(max(0, processes - 1)) as workers:  # this process works, too
         if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
             workers.start(_start_up, range(processes - 1))
-        plan = _plan_preparation(images, found, config, options)
+        selected = select_labels(found.labels, config)
+        kind = survey_labelled(images, selected.labels, config.max_bytes)
+        config = set_preset(config, selected, kind)
+        tables = {"labels": options.labels_file, "corrections": options.corrections}
+        paths = {name: printable(table) for name, table in tables.items() if table is not None}
+        manifest = Manifest(
+            charset=selected.charset,
+            lengths=selected.lengths,
+            size=config.input_size(derive_size(kind, selected.lengths.longest)),
+            source=printable(images),
+            labels=paths.get("labels"),
+            options=_collect_options(config),
+            inputs_sha256="",
+            left_out=0,
+            corrections=paths.get("corrections"),
+        )
+        plan = _Plan(
+            images=images,
+            found=found,
+            labels=selected.labels,
+            problems=found.problems | selected.problems,
+            config=config,
+            manifest=manifest,
+        )
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
-                inputs = plan.fingerprint(_hash_files(plan))
-                planned = replace(plan.manifest, inputs_sha256=inputs)
+                planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
                 existing = _find_finished(out, planned, options.force)
                 if existing is not None:
                     return Prepared(existing, found, {}, already_there=True)
             return _carry_out(plan, out, workers, options.progress)
-
-
-def _plan_preparation(
-    images: Path, found: Found, config: PrepareConfig, options: PrepareOptions
-) -> _Plan:
-    """Derive the alphabet, the lengths and the input size from the labels."""
-    selected = select_labels(found.labels, config)
-    kind = survey_labelled(images, selected.labels, config.max_bytes)
-    config = set_preset(config, selected, kind)
-    tables = {"labels": options.labels_file, "corrections": options.corrections}
-    paths = {name: printable(table) for name, table in tables.items() if table is not None}
-    manifest = Manifest(
-        charset=selected.charset,
-        lengths=selected.lengths,
-        size=config.input_size(derive_size(kind, selected.lengths.longest)),
-        source=printable(images),
-        labels=paths.get("labels"),
-        options=_collect_options(config),
-        inputs_sha256="",
-        left_out=0,
-        corrections=paths.get("corrections"),
-    )
-    problems = found.problems | selected.problems
-    return _Plan(images, found, selected.labels, problems, config, manifest)
 
 
 def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallback) -> Prepared:
@@ -212,11 +210,11 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             if image.reason:
                 unreadable[label.file] = image.reason
             readable.append(None if image.reason else image.sha256)
-        kept = drop_copies(labels, readable, manifest.charset)
-        problems = plan.problems | unreadable | kept.problems
-        rows_of = split_rows(kept.rows, labels, plan.config)
+        kept, copies, conflicts = drop_copies(labels, readable, manifest.charset)
+        problems = plan.problems | unreadable | conflicts
+        rows_of = split_rows(kept, labels, plan.config)
         if not rows_of["train"]:
-            usable = counted(len(kept.rows), "usable image")
+            usable = counted(len(kept), "usable image")
             few = f"{usable}, too few for training, validation and test sets"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
@@ -227,7 +225,7 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             left_out=len(problems),
             shards=tuple(_write_shards(staging, pixels, rows_of, plan, workers)),
             reasons=tuple(map(in_one_line, lines)),
-            copies=kept.copies,
+            copies=copies,
         )
         write_manifest(staging, manifest)
         clear(out)
@@ -261,8 +259,8 @@ def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> P
     is_free = config.size is None and config.channels is None
     width = ANY_DESIGN.width_of(kind.width, kind.height)
     is_wide = width >= _MIN_WIDTH_PER_CHARACTER * selected.lengths.longest
-    preset = "finetune" if learnt < FEWEST and is_free and is_wide else "default"
-    return replace(config, preset=preset)
+    is_small = learnt < FEWEST and is_free and is_wide
+    return replace(config, preset="finetune" if is_small else "default")
 
 
 def derive_size(images: ImageKind, longest: int) -> ImageKind:
@@ -272,8 +270,7 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     Small images are enlarged: the network would otherwise have fewer columns than the text has
     characters.
     """
-    budget = _PIXELS_PER_CHARACTER * max(4, longest)
-    scale = math.sqrt(budget / (images.width * images.height))
+    scale = math.sqrt(_PIXELS_PER_CHARACTER * max(4, longest) / (images.width * images.height))
     if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
@@ -330,8 +327,6 @@ def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object
 
 
 def _hash_files(plan: _Plan) -> list[str | None]:
-    """Return the hash of each labelled file, None for one that cannot be opened."""
-
     def hash_of(label: Label) -> str | None:
         try:
             return sha256(read_bytes(plan.images / label.file, plan.config.max_bytes))
@@ -348,8 +343,10 @@ def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None
     for damage.
     """
     is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
-    foreign = f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`"
-    check(is_shards or not force, foreign)
+    check(
+        is_shards or not force,
+        f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+    )
     try:
         existing = read_manifest(out)
         if replace(existing.content, shards=(), left_out=0) == planned.content:
@@ -396,7 +393,6 @@ def clear(out: Path) -> None:
 def _decode_all(
     plan: _Plan, pixels: _PixelsFile, workers: Workers, progress: ProgressCallback
 ) -> list[_DecodedImage]:
-    """Decode every labelled image into its row of the pixels file."""
     pixels.create()
     jobs = []
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
@@ -434,7 +430,6 @@ def _decode_job(job: tuple[Path, list[str], int, _PixelsFile, int]) -> list[_Dec
 def _write_shards(
     out: Path, pixels: _PixelsFile, rows_of: dict[Split, list[int]], plan: _Plan, workers: Workers
 ) -> list[Shard]:
-    """Write the shards of every split; each worker writes whole shards."""
     jobs = []
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):

@@ -43,19 +43,8 @@ _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
 _BMP_RUN_LENGTHS = (1, 2)
 _TIFF_PIXELS = {
-    *range(256, 260),
-    262,
-    266,
-    273,
-    277,
-    278,
-    279,
-    284,
-    *range(317, 326),
-    338,
-    339,
-    347,
-    *range(529, 533),
+    *(*range(256, 260), 262, 266, 273, 277, 278, 279, 284),
+    *(*range(317, 326), 338, 339, 347, *range(529, 533)),
 }
 # Of a value, by its type; others: 1
 _TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
@@ -96,8 +85,11 @@ def is_image(start: bytes) -> bool:
 
 def check_size(size: int, max_bytes: int) -> None:
     """Refuse a file of more bytes."""
-    message = f"larger than {max_bytes:,} bytes; a larger `max_bytes` admits it"
-    check(size <= max_bytes, message, ImageError)
+    check(
+        size <= max_bytes,
+        f"larger than {max_bytes:,} bytes; a larger `max_bytes` admits it",
+        ImageError,
+    )
 
 
 def check_sides(width: int, height: int) -> None:
@@ -110,7 +102,6 @@ def check_sides(width: int, height: int) -> None:
 
 
 def _refuse_parts(most: int = MOST_PARTS) -> ImageError:
-    """Name the limit that an image exceeds."""
     return ImageError(f"damaged image: it has more than {most:,} parts")
 
 

@@ -43,8 +43,9 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     for label in fit:
         unknown = charset.unknown_characters(label.text)
         if unknown:
-            why = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-            problems[label.file] = why
+            problems[label.file] = (
+                f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+            )
     selected = [label for label in fit if label.file not in problems]
     if not selected:
         first = fit[0].file
@@ -65,8 +66,11 @@ def _find_usual_lengths(counts: Counter[int]) -> Lengths:
 
     Others may be typing errors.
     """
-    least = counts.total() / RARE
-    usual = [length for length in counts if counts[length] >= least and length <= MAX_LENGTH]
+    usual = [
+        length
+        for length, count in counts.items()
+        if count * RARE >= counts.total() and length <= MAX_LENGTH
+    ]
     check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
     return Lengths(min(usual), max(usual))
 
@@ -87,18 +91,12 @@ def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | 
     return f"its text {text!r} has {counted(len(characters), 'character')}, {why}"
 
 
-class Deduplicated(NamedTuple):
-    """The rows to keep, the number of copies that were dropped, and the reason for each file that
-    is left out.
-    """
-
-    rows: list[int]
-    copies: int
-    problems: Problems
-
-
-def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset) -> Deduplicated:
+def drop_copies(
+    labels: list[Label], hashes: list[str | None], charset: Charset
+) -> tuple[list[int], int, Problems]:
     """Keep one of each group of byte-identical images; a row without a hash cannot be read.
+
+    Return the rows to keep, the number of copies, and the reason for each file that is left out.
 
     Copies in two splits would test a network on its training images, so a copy in the test set is
     preferred to one in the validation set, and that to one in the training set. Copies with
@@ -119,9 +117,8 @@ def drop_copies(labels: list[Label], hashes: list[str | None], charset: Charset)
         names = " and ".join(files[:_MAX_NAMED])
         if len(files) > _MAX_NAMED:
             names += " and others"
-        reason = f"{names} are byte-identical, but labelled differently"
-        problems |= dict.fromkeys(files, reason)
-    return Deduplicated(sorted(kept), copies, problems)
+        problems |= dict.fromkeys(files, f"{names} are byte-identical, but labelled differently")
+    return sorted(kept), copies, problems
 
 
 def split_rows(
@@ -134,8 +131,9 @@ def split_rows(
     split: dict[Split, list[int]] = {name: [] for name in SPLITS}
     if config.fold is not None:
         fold, folds = config.fold
-        usable = counted(len(order), "usable image")
-        check(folds <= len(order), f"{usable} cannot make {folds} folds")
+        check(
+            folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds"
+        )
         first, last = len(order) * (fold - 1) // folds, len(order) * fold // folds
         split["train"], split["test"] = order[:first] + order[last:], order[first:last]
     elif any(label.split for label in labels):

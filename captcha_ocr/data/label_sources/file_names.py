@@ -45,8 +45,8 @@ class FileNames:
                 return file
         if self.folder is None or "\0" in name:
             return name
-        leads_out = os.path.isabs(name) or ".." in PurePosixPath(name).parts
-        if not leads_out and os.path.exists(self.folder / name):
+        is_inside = not os.path.isabs(name) and ".." not in PurePosixPath(name).parts
+        if is_inside and os.path.exists(self.folder / name):
             return name
         inside = in_folder(self.folder, Path(name))
         # `exists` comes last, so that nothing outside the folder is looked for.

@@ -8,7 +8,7 @@ from os.path import commonprefix
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from captcha_ocr.errors import LabelError
+from captcha_ocr.errors import LabelError, check
 
 TextTest = Callable[[str], bool]
 _WORD = (
@@ -68,8 +68,8 @@ class NameReader:
     """Find the texts in the names of one folder's images.
 
     stems: all their names, without folders and extensions: what recurs in them, or counts them, is
-    no text. fits: whether the alphabet and the lengths that the user named allow a text; None if they name
-    neither.
+    no text. fits: whether the alphabet and the lengths that the user named allow a text; None
+    without both.
     """
 
     def __init__(self, stems: Sequence[str], fits: TextTest | None = None) -> None:
@@ -96,23 +96,26 @@ class NameReader:
         if generated := _GENERATED.fullmatch(stem):
             return generated[1]
         parts = _split_parts(stem)
-        if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
-            raise LabelError(
-                f"its name holds a number, a date or an identifier instead of a text; {HINT}"
-            )
+        check(
+            self.is_text(stem) or (self.fits is not None and "" in parts.values),
+            f"its name holds a number, a date or an identifier instead of a text; {HINT}",
+            LabelError,
+        )
         if allowed:
             return stem
         if not parts.separators:
             return stem.strip("_. ")
         # The name of a copy may have other separators than all names.
         rules = self.rules.get(parts.separators) or _PartRules(parts.separators, [parts.values])
-        if rules.are_numbered:
-            content = "a word and a number, which may count the images"
-            raise LabelError(f"its name holds {content}; {HINT}")
-        values = enumerate(parts.values)
-        possible = [place for place, value in values if value and rules.tests[place](value)]
-        if not possible:
-            raise LabelError(f"its name holds no text; {HINT}")
+        check(
+            not rules.are_numbered,
+            f"its name holds a word and a number, which may count the images; {HINT}",
+            LabelError,
+        )
+        possible = [
+            place for place, value in enumerate(parts.values) if value and rules.tests[place](value)
+        ]
+        check(bool(possible), f"its name holds no text; {HINT}", LabelError)
         clear = [place for place in possible if place in rules.clear] or possible
         texts = self._find_fitting(parts, clear) or self._find_fitting(parts, possible)
         texts = texts or [parts.values[place] for place in clear]
@@ -162,14 +165,11 @@ class _PartRules:
             and all(map(_is_word, others))
             and _are_numbers(columns[candidates[0]])
         )
-        self.clear = candidates
-        # 0037_7: the text may be 0037 or 7.
-        if not any(_may_count(columns[place]) for place in candidates):
-            self.clear = [
-                place
-                for place in candidates
-                if not _counts_copies(columns, place, candidates, separators)
-            ]
+        self.clear = [
+            place
+            for place in candidates
+            if not _counts_copies(columns, place, candidates, separators)
+        ]
 
 
 def _split_parts(stem: str) -> _Parts:
@@ -229,7 +229,6 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _is_short(values: Sequence[str]) -> bool:
-    """Tell whether all values are numbers of one or two digits."""
     return all(value.isdecimal() and len(value) <= _SHORT for value in values)
 
 
@@ -247,6 +246,8 @@ def _counts_copies(
     values = columns[place]
     others = [columns[other] for other in candidates if other != place]
     if place == 0 or not others or not _is_short(values):
+        return False
+    if any(map(_may_count, others)):  # 0037_7: the text may be 0037 or 7
         return False
     if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
         return False

@@ -128,8 +128,8 @@ def _find_columns(names: Mapping[_Key, str]) -> dict[str, _Key]:
         if keys:
             columns[column] = (exact or keys)[0]
     for key, name in normal.items():  # a class beside the text, or a text beside its correction
-        is_other = name.endswith(_OTHER_TEXTS) and name not in _COLUMN_NAMES["text"]
-        if "text" in columns and is_other:
+        is_known = "text" not in columns or name in _COLUMN_NAMES["text"]
+        if name.endswith(_OTHER_TEXTS) and not is_known:
             both = f"{names[columns['text']]!r} and {names[key]!r}"
             raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
     return columns
