@@ -22,6 +22,7 @@ def labels(*texts):
         ("ABC", {"lengths": Lengths(2, 2)}, ("'ABC'", "3", "`lengths` is 2")),
         ("A" * 65, {}, ("65", "64")),
         ("A\u200b", {}, ("'A\\u200b'",)),
+        ("A\tB", {}, (r"'\t'",)),
         ("AX", {"charset": "AB"}, ("'AX'", "'X'")),
         ("ABCDE", {}, ("'ABCDE'", "5", "`lengths`")),  # a length that 1 in 1,000 texts have
     ],
