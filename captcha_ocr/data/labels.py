@@ -403,8 +403,9 @@ def _make_fit_test(config: PrepareConfig) -> TextTest | None:
 
     def fits(text: str) -> bool:
         characters = split_characters(standard_form(text))
-        has_length = config.lengths is None or len(characters) in config.lengths
-        return has_length and (known is None or known.issuperset(characters))
+        return (config.lengths is None or len(characters) in config.lengths) and (
+            known is None or known.issuperset(characters)
+        )
 
     return fits
 

@@ -134,14 +134,6 @@ class _PixelsFile(NamedTuple):
     def shape(self) -> tuple[int, int, int, int]:
         return self.images, self.size.channels, self.size.height, self.size.width
 
-    def create(self) -> None:
-        """Create the file at its full size; CaptchaOcrError if the disk is full."""
-        size = math.prod(self.shape)
-        with room_for(self.path, size), open(self.path, "wb") as stream:
-            stream.truncate(size)
-            if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
-                os.posix_fallocate(stream.fileno(), 0, size)
-
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
         """Map the file as an array, whose rows take less time than those of a memmap."""
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
@@ -259,8 +251,8 @@ def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> P
     is_free = config.size is None and config.channels is None
     width = ANY_DESIGN.width_of(kind.width, kind.height)
     is_wide = width >= _MIN_WIDTH_PER_CHARACTER * selected.lengths.longest
-    is_small = learnt < FEWEST and is_free and is_wide
-    return replace(config, preset="finetune" if is_small else "default")
+    are_few = learnt < FEWEST and is_free and is_wide
+    return replace(config, preset="finetune" if are_few else "default")
 
 
 def derive_size(images: ImageKind, longest: int) -> ImageKind:
@@ -393,7 +385,11 @@ def clear(out: Path) -> None:
 def _decode_all(
     plan: _Plan, pixels: _PixelsFile, workers: Workers, progress: ProgressCallback
 ) -> list[_DecodedImage]:
-    pixels.create()
+    size = math.prod(pixels.shape)
+    with room_for(pixels.path, size), open(pixels.path, "wb") as stream:
+        stream.truncate(size)
+        if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
+            os.posix_fallocate(stream.fileno(), 0, size)
     jobs = []
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]

@@ -126,25 +126,11 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
         assert prepared.manifest.shards == read_manifest(shards).shards
 
 
-def test_a_pattern_is_used_instead_of_the_labels_file_of_the_folder(images, tmp_path):
-    assert prepare(
-        images, tmp_path / "out", tiny(label_pattern=r"-(\d)")
-    ).manifest.lengths == Lengths(1, 1)
-
-
 def test_a_labels_file_that_links_to_nothing_is_not_a_missing_one(own, tmp_path):
     (own / "labels.csv").unlink()
     (own / "labels.csv").symlink_to(tmp_path / "gone.csv")
     with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         prepare(own, tmp_path / "out")
-
-
-def test_labels_of_both_cases_are_folded_unless_case_is_kept(prepare_rows):
-    rows = [(0, "Ab"), (1, "aB"), (2, "bb")]
-    charset = prepare_rows(rows).manifest.charset
-    assert (charset.characters, charset.case) == ("ab", "lower")
-    config = replace(SMALL, case_sensitive=True)
-    assert prepare_rows(rows, config, force=True).manifest.charset.characters == "ABab"
 
 
 def test_corrections_replace_every_other_label_keep_the_split_and_name_images_without_a_label(
@@ -175,16 +161,6 @@ def test_a_damaged_file_is_named_and_left_out_and_the_others_keep_their_labels(
     found = {sample for split in SPLITS for sample in samples(tmp_path / "out", split)}
     assert len(found) == 58
     assert found < {sample for split in SPLITS for sample in samples(shards, split)}
-
-
-def test_a_row_without_its_file_and_a_file_without_its_row_are_reported(own, tmp_path):
-    files = sorted(path.name for path in own.glob("*.png"))
-    (own / files[0]).unlink()
-    lines = (own / "labels.csv").read_text().splitlines(keepends=True)
-    (own / "labels.csv").write_text("".join(line for line in lines if files[1] not in line))
-    problems = prepare(own, tmp_path / "out").problems
-    assert sorted(problems) == files[:2]
-    assert "labels.csv" in problems[files[1]]
 
 
 def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_path):

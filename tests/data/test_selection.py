@@ -56,6 +56,8 @@ def test_the_alphabet_and_the_lengths_are_those_of_the_labels():
         Lengths(2, 3),
         {},
     )
+    both = select_labels(labels("Ab", "aB", "bb"), PrepareConfig(case_sensitive=True)).charset
+    assert (selected.charset.case, both.characters, both.case) == ("lower", "ABab", None)
     rare = select_labels(
         labels(*["abcd", "1bcd"] * 250, *["abcde"] * 300, "a" * 9), PrepareConfig()
     )

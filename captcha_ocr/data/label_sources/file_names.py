@@ -24,10 +24,12 @@ class FileNames:
         self.folder, self.files = folder, set(files)
         self.beside = None if beside == "." else beside
         self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = list(map(without_extension, self.composed))
-        counts = Counter(stems)
-        pairs = zip(stems, self.composed.values(), strict=True)
-        self.by_stem = {stem: file for stem, file in pairs if counts[stem] == 1}
+        counts = Counter(map(without_extension, self.composed))
+        self.by_stem = {
+            without_extension(name): file
+            for name, file in self.composed.items()
+            if counts[without_extension(name)] == 1
+        }
 
     def find(self, name: str) -> str:
         """Return the file that a name means; the name, with slashes, if there is none.

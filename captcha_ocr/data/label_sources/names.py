@@ -214,14 +214,16 @@ def _have_same_word(values: Sequence[str]) -> bool:
 
 def _is_word(values: Sequence[str]) -> bool:
     """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
-    names = all(NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values)
-    return names or (len(set(values)) == 1 and values[0].isalpha())
+    return (len(set(values)) == 1 and values[0].isalpha()) or all(
+        NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values
+    )
 
 
 def _may_count(values: Sequence[str]) -> bool:
     """Tell whether values may be numbers that count the images, some of which are elsewhere."""
-    are_long = all(value.isdecimal() and len(value) > _SHORT for value in values)
-    return are_long and len(set(values)) == len(values)
+    return (
+        _are_numbers(values) and min(map(len, values)) > _SHORT and len(set(values)) == len(values)
+    )
 
 
 def _are_numbers(values: Sequence[str]) -> bool:
@@ -266,8 +268,6 @@ def recur_in_folders(files: list[str], stems: list[str]) -> bool:
 
 def describe_place(stem: str, text: str) -> str:
     """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
-    place = 0 if stem.startswith(text) else stem.rfind(text)
-    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
-    start = f"anything{before}" if before else ""
-    end = f"{after}anything" if after else ""
-    return f"{start}TEXT{end}"
+    before, _, after = stem.partition(text) if stem.startswith(text) else stem.rpartition(text)
+    start = f"anything{before[-1]}" if before else ""
+    return f"{start}TEXT{after[0]}anything" if after else f"{start}TEXT"
