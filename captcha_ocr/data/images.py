@@ -115,19 +115,17 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
 
     None if none can be read.
     """
-    sizes, kept = [], []
+    kinds = []
     for source in images:
         with suppress(ImageError):
             image = open_image(source, max_bytes)
-            kept.append(_measure_grey_contrast(image))
-            sizes.append(image.size)
-    if not sizes:
+            kinds.append((*image.size, _measure_grey_contrast(image)))
+    if not kinds:
         return None
-    widths, heights = zip(*sizes, strict=True)
-    kept.sort()
+    widths, heights, kept = map(sorted, zip(*kinds, strict=True))
+    middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
-    middle = (len(sizes) - 1) // 2
-    return ImageKind(sorted(heights)[middle], sorted(widths)[middle], 3 if colour_tells else 1)
+    return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1)
 
 
 def _measure_grey_contrast(image: Image.Image) -> float:
@@ -260,9 +258,8 @@ def _join_lines(encoded: bytes) -> bytes:
     text = b"".join(lines)
     parts = text.split(b" ")
     are_lines = len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1
-    if b"+" in text or are_lines or (len(text) % 4 > 0 and sum(map(len, parts)) % 4 == 0):
-        return b"".join(parts)
-    return b"+".join(parts)
+    fits_without = len(text) % 4 > 0 and sum(map(len, parts)) % 4 == 0
+    return (b"" if b"+" in text or are_lines or fits_without else b"+").join(parts)
 
 
 def name_source(source: ImageSource) -> str:
@@ -443,13 +440,16 @@ def find_images(folder: Path) -> ImageFiles:
     others: list[str] = []
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))
         real = os.path.realpath(parent)
         if real in seen:  # a link to a folder that was searched, or to one around it
             folders.clear()
             continue
         seen.add(real)
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        # Links come last: what lies behind them may be found without them.
+        folders[:] = sorted(
+            (name for name in folders if not name.startswith(".")),
+            key=lambda name: (os.path.islink(os.path.join(parent, name)), name),
+        )
         below = Path(parent).relative_to(folder)
         prefix = "" if below == Path() else below.as_posix() + "/"
         for name in names:

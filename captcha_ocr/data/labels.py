@@ -280,17 +280,15 @@ def read_labels(
 
 def _find_problem(row: Row, label: Label, has_splits: bool) -> str | None:
     """Return why a row is no label: a value is missing, or the file is outside the folder."""
-    if row.problem is not None:
-        return row.problem
-    if not row.filename:
-        return "the row has no file name"
-    if _LEADS_OUT.match(label.file):
-        return "the file name leads out of the folder"
-    if not row.text:
-        return "its label is empty"
-    if has_splits and label.split is None:
-        return f"its split is {row.split!r}; only train, val and test are known"
-    return None
+    problems = {
+        "the row has no file name": not row.filename,
+        "the file name leads out of the folder": _LEADS_OUT.match(label.file),
+        "its label is empty": not row.text,
+        f"its split is {row.split!r}; only train, val and test are known": (
+            has_splits and label.split is None
+        ),
+    }
+    return row.problem or next((text for text, applies in problems.items() if applies), None)
 
 
 def split_named(name: str) -> Split | None:
@@ -419,9 +417,11 @@ def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> F
     all, or each is a character.
     """
     distinct = {PurePosixPath(file).parent.name for file in files}
-    if len(distinct) < 2 or "" in distinct or any(map(split_named, distinct)):
-        return None
-    if any(NO_TEXT.fullmatch(name) or _NO_TEXT_FOLDER.fullmatch(name) for name in distinct):
+    have_no_text = any(
+        split_named(name) or NO_TEXT.fullmatch(name) or _NO_TEXT_FOLDER.fullmatch(name)
+        for name in distinct
+    )
+    if len(distinct) < 2 or "" in distinct or have_no_text:
         return None
     are_certain = all(map(allowed or (lambda text: len(text) == 1), distinct))
     if not are_certain and len(files) > _IMAGES_OF_A_TEXT * len(distinct):

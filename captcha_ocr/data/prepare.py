@@ -9,7 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -278,7 +278,7 @@ def printable(path: Path) -> str:
 
 def _collect_options(config: PrepareConfig) -> dict[str, object]:
     """Return the options of a preparation as JSON types, for the manifest."""
-    options = asdict(config) | {
+    options = config.to_dict() | {
         "length": config.lengths and str(config.lengths),
         "split": list(config.split),
         "fold": config.fold and list(config.fold),
@@ -286,8 +286,6 @@ def _collect_options(config: PrepareConfig) -> dict[str, object]:
     # The manifest has the size itself.
     for name in ("preset", "size", "channels", "lengths"):
         del options[name]
-    if config.max_bytes == MAX_BYTES:  # of which older manifests know nothing
-        del options["max_bytes"]
     return options
 
 

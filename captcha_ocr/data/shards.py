@@ -83,12 +83,14 @@ class Manifest:
     copies: int = 0
 
     def __post_init__(self) -> None:
-        tables = self.labels or "", self.corrections or ""
-        for text in (self.source, self.inputs_sha256, *tables, *self.reasons):
-            check(isinstance(text, str), f"{text!r} must be a text")
-        check(isinstance(self.options, dict), "options is malformed")
-        for number in (self.left_out, self.copies):
-            check(is_int(number, 0, 10**12), f"{number!r} cannot be a number of files")
+        texts = [self.source, self.inputs_sha256, self.labels or "", self.corrections or ""]
+        are_texts = all(isinstance(text, str) for text in [*texts, *self.reasons])
+        check(are_texts, "what is written for people must be texts")
+        are_counts = is_int(self.left_out, 0, 10**12) and is_int(self.copies, 0, 10**12)
+        check(
+            isinstance(self.options, dict) and are_counts,
+            "options, left_out or copies is malformed",
+        )
         # Bytes a sample
         size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
         for shard in self.shards:

@@ -247,9 +247,8 @@ def _counts_copies(
     """
     values = columns[place]
     others = [columns[other] for other in candidates if other != place]
-    if place == 0 or not others or not _is_short(values):
-        return False
-    if any(map(_may_count, others)):  # 0037_7: the text may be 0037 or 7
+    # 0037_7: the text may be 0037 or 7.
+    if place == 0 or not others or not _is_short(values) or any(map(_may_count, others)):
         return False
     if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
         return False

@@ -174,35 +174,28 @@ def _read_csv(text: str) -> Iterator[Row]:
     else:
         lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]
     lines = [(number, fields) for number, fields in lines if any(fields)]
-    columns, has_header = _read_header(lines[0][1] if lines else [])
-    if not columns:
-        raise ValueError(
-            "it needs a first line with filename,text (and, if wanted, split), or rows of a file "
-            f"name and a text; its first line is {excerpt(first)!r}"
-        )
-    width = len(lines[0][1])
+    head = lines[0][1] if lines else []
+    columns = _find_columns(dict(enumerate(head)))
+    has_header = {"filename", "text"} <= columns.keys()
+    if not has_header:
+        files = [place for place, field in enumerate(head) if _FILE_NAME.fullmatch(field)]
+        if len(head) != 2 or len(files) != 1:
+            raise ValueError(
+                "it needs a first line with filename,text (and, if wanted, split), or rows of a "
+                f"file name and a text; its first line is {excerpt(first)!r}"
+            )
+        columns = {"filename": files[0], "text": 1 - files[0]}
     for number, fields in lines[has_header:]:
-        if len(fields) > width:
+        if len(fields) > len(head):
             yield Row(
                 number,
                 fields[columns["filename"]],
-                problem=f"it has {len(fields)} fields instead of {width}: "
+                problem=f"it has {len(fields)} fields instead of {len(head)}: "
                 f"put a text that contains {separator!r} in quotes",
             )
         else:
-            fields += [""] * (width - len(fields))
+            fields += [""] * (len(head) - len(fields))
             values = {column: fields[place] for column, place in columns.items()}
             if marked := _EXCEL_TEXT.fullmatch(values["text"]):
                 values["text"] = marked[1] or marked[2] or ""
             yield _make_row(number, values)
-
-
-def _read_header(fields: list[str]) -> tuple[dict[str, int], bool]:
-    """Return each column's place by a table's first line, and whether that is a header."""
-    columns = _find_columns(dict(enumerate(fields)))
-    if {"filename", "text"} <= columns.keys():
-        return columns, True
-    files = [place for place, field in enumerate(fields) if _FILE_NAME.fullmatch(field)]
-    if len(fields) == 2 and len(files) == 1:
-        return {"filename": files[0], "text": 1 - files[0]}, False
-    return {}, False
