@@ -138,8 +138,9 @@ def _measure_grey_contrast(image: Image.Image) -> float:
     pixels -= pixels.mean(0)
     covariance = (pixels.T @ pixels).astype(np.float64) / len(pixels)
     grey = np.array(LUMINANCE)
-    variance, most = grey @ covariance @ grey / (grey @ grey), np.linalg.eigvalsh(covariance)[-1]
-    return float(np.sqrt(variance / most)) if most > 1 else 1.0
+    along_grey = grey @ covariance @ grey / (grey @ grey)
+    along_main = np.linalg.eigvalsh(covariance)[-1]
+    return float(np.sqrt(along_grey / along_main)) if along_main > 1 else 1.0
 
 
 def open_image(source: ImageSource, max_bytes: int = MAX_BYTES) -> Image.Image:
@@ -236,14 +237,14 @@ def _unescape(text: bytes) -> bytes:
     escaped text.
     """
 
-    def character(found: re.Match[bytes]) -> bytes:
-        in_hex, in_decimal, letter = found.groups()
+    def decode_escape(match: re.Match[bytes]) -> bytes:
+        in_hex, in_decimal, letter = match.groups()
         if letter:
             return b"/" if letter == b"/" else b"\n"
         return bytes([int(in_hex, 16) if in_hex else int(in_decimal) % 256])
 
     for _ in range(2):
-        text = _ESCAPE.sub(character, text)
+        text = _ESCAPE.sub(decode_escape, text)
     return text
 
 
@@ -310,18 +311,18 @@ def _choose_frame(image: ImageFile, orientation: int) -> Image.Image:
     Its `info` has the number of frames that were looked at: as many as have the area of the largest
     image.
     """
-    best, most, frames = _load_pixels(image, orientation), None, 1
+    best, frames = _load_pixels(image, orientation), 1
     if image.format in _ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
         best = best.copy()  # which also frees a decoder's memory
         # EOFError after the last frame; a damaged one ends it, too
         with suppress(*_DECODING_ERRORS, ImageError):
+            contrast = _measure_contrast(best)
             while frames < _MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
                 image.seek(frames)
                 frame = _load_pixels(image, orientation)
                 frames += 1
-                most = _measure_contrast(best) if most is None else most
-                if (ink := _measure_contrast(frame)) > most:
-                    best, most = frame.copy(), ink
+                if (ink := _measure_contrast(frame)) > contrast:
+                    best, contrast = frame.copy(), ink
     best.info["frames"] = frames
     return best
 

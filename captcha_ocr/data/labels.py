@@ -342,12 +342,12 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     It lies beside the image, a.txt, a.gt.txt or a.png.txt, or in a folder labels beside the folder
     images.
     """
-    others, text_of = set(files.others), dict[str, str]()
+    other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
         stem = without_extension(image)
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
         for name in (f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt", f"{elsewhere}.txt"):
-            if name in others:
+            if name in other_files:
                 text_of.setdefault(image, name)
     if not text_of:
         return None

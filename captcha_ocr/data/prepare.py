@@ -317,13 +317,13 @@ def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object
 
 
 def _hash_files(plan: _Plan) -> list[str | None]:
-    def hash_of(label: Label) -> str | None:
+    def hash_file(label: Label) -> str | None:
         try:
             return sha256(read_bytes(plan.images / label.file, plan.config.max_bytes))
         except ImageError:
             return None
 
-    return list(map_in_threads(lambda some: [hash_of(label) for label in some], plan.labels))
+    return list(map_in_threads(lambda part: [hash_file(label) for label in part], plan.labels))
 
 
 def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None:
@@ -397,7 +397,7 @@ def _decode_all(
         lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)
     )
     progress(total, total)
-    return [image for some in results for image in some]
+    return [image for part in results for image in part]
 
 
 def _start_up(number: int) -> None:

@@ -160,10 +160,10 @@ def _keep_jpeg(data: bytes) -> _Kept:
     """
     kept, exif, place = [data[:2]], b"", 2
     for _ in range(MOST_PARTS):
-        found = _JPEG_SEGMENT.search(data, place)
-        if found is None:
+        match = _JPEG_SEGMENT.search(data, place)
+        if match is None:
             raise ImageError("damaged image: it has no pixels")
-        place, marker = found.start(), found[1][0]
+        place, marker = match.start(), match[1][0]
         if marker == _JPEG_SCAN[1]:
             end = data.find(_JPEG_END, place)
             pixels = data[place : end + 2] if end >= 0 else data[place:].rstrip(b"\xff")
@@ -176,7 +176,7 @@ def _keep_jpeg(data: bytes) -> _Kept:
                 ImageError,
             )
             return [b"".join([*kept, pixels, fill]) for fill in fills], exif
-        segment = data[place : place + 2 + int.from_bytes(found[2])]
+        segment = data[place : place + 2 + int.from_bytes(match[2])]
         if segment[4:10] == b"Exif\0\0":
             exif = exif or segment[10:]
         elif marker in _JPEG_PIXELS:

@@ -304,6 +304,6 @@ def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
 
 
 def check_shard_refs(refs: Iterable[ShardRef]) -> None:
-    """Do the same as `check_shards` for shards of several folders."""
+    """Raise DamagedError unless each of these shards, of any folder, has its sha256."""
     for folder, _, shard in refs:
         check_shards(folder, [shard])

@@ -217,16 +217,13 @@ def detect_encoding(start: bytes, default: str = "utf-8") -> str:
     return next(encodings, default)
 
 
-def read_text(path: str | os.PathLike[str], max_bytes: int | None = None) -> str:
+def read_text(path: Path) -> str:
     """Read a text file in UTF-8, or in the encoding of its byte-order mark.
 
-    UsageError for any other file, and for one with more than `max_bytes`.
+    UsageError for any other file.
     """
     try:
         with open_regular(path) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if max_bytes is not None:
-                check(size <= max_bytes, f"{path} has more than {max_bytes:,} bytes")
             data = stream.read()
         text = data.decode(detect_encoding(data))
     except OSError as error:
@@ -236,6 +233,8 @@ def read_text(path: str | os.PathLike[str], max_bytes: int | None = None) -> str
         if data.startswith(b"PK"):
             what = "is a spreadsheet: save it as CSV"
         raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
-    no_text = f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8"
-    check("\0" not in text, no_text)
+    check(
+        "\0" not in text,
+        f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8",
+    )
     return text
