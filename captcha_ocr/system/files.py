@@ -16,6 +16,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
 _MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
+MAX_TEXT_BYTES = 2**30  # of a text file that people hand in
 _ENCODINGS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -217,13 +218,15 @@ def detect_encoding(start: bytes, default: str = "utf-8") -> str:
     return next(encodings, default)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | os.PathLike[str]) -> str:
     """Read a text file in UTF-8, or in the encoding of its byte-order mark.
 
-    UsageError for any other file.
+    UsageError for any other file, and for one of more than 1 GiB.
     """
     try:
         with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            check(size <= MAX_TEXT_BYTES, f"{path} has more than {MAX_TEXT_BYTES:,} bytes")
             data = stream.read()
         text = data.decode(detect_encoding(data))
     except OSError as error:
