@@ -81,10 +81,10 @@ class DamagedError(CaptchaOcrError):
     exit_code = 3
 
 
-def check(condition: bool, message: str) -> None:
-    """Raise UsageError with `message` unless `condition` is true."""
+def check(condition: bool, message: str, error: type[CaptchaOcrError] = UsageError) -> None:
+    """Raise an error with `message` unless `condition` is true."""
     if not condition:
-        raise UsageError(message)
+        raise error(message)
 
 
 def is_int(value: object, low: int, high: int) -> bool:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from captcha_ocr.data.answers import ANSWERS_FILE, ANSWERS_JOURNAL, read_journal
 from captcha_ocr.data.label_sources.tables import read_table
-from captcha_ocr.data.labels import Label
+from captcha_ocr.data.labels import ANSWERS_FILE, ANSWERS_JOURNAL, Label, read_journal
 from captcha_ocr.errors import check
 from captcha_ocr.scores import wilson_interval
 

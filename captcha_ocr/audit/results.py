@@ -1,6 +1,5 @@
 """What an audit found: the values of its page, and of `audit --json`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from captcha_ocr.audit.images.shortcuts import Shortcuts
 from captcha_ocr.audit.solvers.knob_trainings import KnobResults
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate
 from captcha_ocr.audit.verdict import TARGETS, Attack, Verdict, best_attack
+from captcha_ocr.system.documents import finite
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,4 @@ class Results:
             "verdict": asdict(self.verdict),
             **asdict(self.session),
         }
-        return {key: _finite(value) for key, value in values.items()}
-
-
-def _finite(value: Any) -> Any:
-    """Return JSON types without infinities."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return {key: finite(value) for key, value in values.items()}

@@ -1,5 +1,6 @@
 """Shards for a K-fold cross-validation."""
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
@@ -27,10 +28,13 @@ def prepare_folds(
         f"{out} holds shards that are no folds; choose another `out`",
     )
     present = list_folds(out)
-    way_out = "choose another `out`, or replace them with `force`"
+    are_same = len(present) <= folds
+    for number, folder in enumerate(present, 1):
+        with suppress(CaptchaOcrError):  # `prepare` completes it, or reports that it is damaged
+            are_same = are_same and read_manifest(folder).options.get("fold") == [number, folds]
     check(
-        options.force or _match_folds(present, folds),
-        f"{out} holds {len(present)} folds; {way_out}",
+        options.force or are_same,
+        f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
     )
     with writing_to(out):
         prepared = [
@@ -45,20 +49,6 @@ def prepare_folds(
                 f"{folder} holds files that prepare did not write; move them elsewhere",
             )
     return prepared
-
-
-def _match_folds(present: list[Path], folds: int) -> bool:
-    """Tell whether these folders can be the first of `folds` folds; some may be unfinished."""
-    for number, folder in enumerate(present, 1):
-        try:
-            fold = read_manifest(folder).options.get("fold")
-        except (
-            CaptchaOcrError
-        ):  # unfinished or damaged: `prepare` completes it or reports the damage
-            continue
-        if fold != [number, folds]:
-            return False
-    return len(present) <= folds
 
 
 def list_folds(folder: Path) -> list[Path]:

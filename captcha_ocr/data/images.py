@@ -29,7 +29,7 @@ from captcha_ocr.data.sanitize import (
     open_sanitized,
     read_orientation,
 )
-from captcha_ocr.errors import ImageError
+from captcha_ocr.errors import ImageError, check
 from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.options.limits import MAX_AREA, MAX_BYTES
 from captcha_ocr.system.files import open_regular
@@ -47,18 +47,10 @@ ImageSource = (
 )
 
 _IMAGE_EXTENSIONS = (
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".jpe",
-    ".jfif",
-    ".gif",
-    ".bmp",
-    ".dib",
-    ".webp",
-    ".tif",
-    ".tiff",
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif"),
+    *(".bmp", ".dib", ".webp", ".tif", ".tiff"),
 )
+LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601, as in Pillow
 _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
@@ -113,11 +105,9 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
 
 def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
     """Return an image (C, H, W) uint8 at another width."""
-    planes = [
-        Image.fromarray(plane).resize((width, pixels.shape[1]), Image.Resampling.BILINEAR)
-        for plane in pixels
-    ]
-    return np.stack([np.asarray(plane) for plane in planes])
+    sides = width, pixels.shape[1]
+    planes = (Image.fromarray(plane).resize(sides, Image.Resampling.BILINEAR) for plane in pixels)
+    return np.stack(list(map(np.asarray, planes)))
 
 
 def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind | None:
@@ -125,19 +115,17 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
 
     None if none can be read.
     """
-    sizes, kept = [], []
+    kinds = []
     for source in images:
         with suppress(ImageError):
             image = open_image(source, max_bytes)
-            kept.append(_measure_grey_contrast(image))
-            sizes.append(image.size)
-    if not sizes:
+            kinds.append((*image.size, _measure_grey_contrast(image)))
+    if not kinds:
         return None
-    widths, heights = zip(*sizes, strict=True)
-    kept.sort()
+    widths, heights, kept = map(sorted, zip(*kinds, strict=True))
+    middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
-    height, width = (sorted(sides)[(len(sides) - 1) // 2] for sides in (heights, widths))
-    return ImageKind(height, width, 3 if colour_tells else 1)
+    return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1)
 
 
 def _measure_grey_contrast(image: Image.Image) -> float:
@@ -149,9 +137,10 @@ def _measure_grey_contrast(image: Image.Image) -> float:
         return 1.0
     pixels -= pixels.mean(0)
     covariance = (pixels.T @ pixels).astype(np.float64) / len(pixels)
-    grey = np.array([0.299, 0.587, 0.114])  # as Pillow weighs them
-    variance, most = grey @ covariance @ grey / (grey @ grey), np.linalg.eigvalsh(covariance)[-1]
-    return float(np.sqrt(variance / most)) if most > 1 else 1.0
+    grey = np.array(LUMINANCE)
+    along_grey = grey @ covariance @ grey / (grey @ grey)
+    along_main = np.linalg.eigvalsh(covariance)[-1]
+    return float(np.sqrt(along_grey / along_main)) if along_main > 1 else 1.0
 
 
 def open_image(source: ImageSource, max_bytes: int = MAX_BYTES) -> Image.Image:
@@ -172,10 +161,7 @@ def read_source(
         encoded = decode_text(source, max_bytes)
         return read_bytes(source, max_bytes) if encoded is None else encoded
     if is_file(source) and not isinstance(source, io.TextIOBase):
-        # It may be base64, which is a third longer
-        stream, source = source, _read_stream(source, 2 * max_bytes)
-        if not source and _find_position(stream):
-            raise ImageError("the file was read to its end before; rewind it with seek(0)")
+        source = _read_stream(source, 2 * max_bytes)  # it may be base64, which is a third longer
     if not isinstance(source, (bytes, bytearray, memoryview)):
         raise TypeError(
             "an image is a path, a file opened in binary mode, its bytes or pixels, "
@@ -193,7 +179,7 @@ def is_file(source: object) -> TypeGuard[Readable]:
 
 def _read_stream(stream: Readable, most: int) -> bytes:
     """Read at most `most` bytes of an open file; a raw file or a pipe returns a part at a time."""
-    data = bytearray()
+    data, position = bytearray(), 0
     try:
         while len(data) < most and (part := stream.read(most - len(data))):
             if not isinstance(part, (bytes, bytearray, memoryview)):
@@ -204,15 +190,11 @@ def _read_stream(stream: Readable, most: int) -> bytes:
             data += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
+    if not data:
+        with suppress(AttributeError, OSError, TypeError, ValueError):  # a pipe cannot tell
+            position = int(stream.tell())  # type: ignore[attr-defined]
+    check(position == 0, "the file was read to its end before; rewind it with seek(0)", ImageError)
     return bytes(data)
-
-
-def _find_position(stream: Readable) -> int:
-    """Return how many bytes of an open file were read; 0 for a pipe, which cannot tell."""
-    try:
-        return int(stream.tell())  # type: ignore[attr-defined]
-    except (AttributeError, OSError, ValueError, TypeError):
-        return 0
 
 
 def decode_text(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes | None:
@@ -255,14 +237,14 @@ def _unescape(text: bytes) -> bytes:
     escaped text.
     """
 
-    def character(found: re.Match[bytes]) -> bytes:
-        in_hex, in_decimal, letter = found.groups()
+    def decode_escape(match: re.Match[bytes]) -> bytes:
+        in_hex, in_decimal, letter = match.groups()
         if letter:
             return b"/" if letter == b"/" else b"\n"
         return bytes([int(in_hex, 16) if in_hex else int(in_decimal) % 256])
 
     for _ in range(2):
-        text = _ESCAPE.sub(character, text)
+        text = _ESCAPE.sub(decode_escape, text)
     return text
 
 
@@ -285,18 +267,16 @@ def name_source(source: ImageSource) -> str:
     """Return the name of an image for a message: its path, or an empty text."""
     if is_file(source):
         source = str(getattr(source, "name", ""))
-    try:
-        is_path = isinstance(source, (str, os.PathLike)) and decode_text(source) is None
-    except ImageError:  # base64 of too large an image
-        is_path = False
-    name = str(source) if is_path else ""
+    name = ""
+    with suppress(ImageError):  # base64 of too large an image
+        if isinstance(source, (str, os.PathLike)) and decode_text(source) is None:
+            name = str(source)
     return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
 
 
 def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `max_bytes`."""
-    if not os.fspath(source):  # Path("") is the current folder
-        raise ImageError("no path")
+    check(bool(os.fspath(source)), "no path", ImageError)  # Path("") is the current folder
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
@@ -305,12 +285,9 @@ def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> by
     except IsADirectoryError:
         raise ImageError("a folder, not an image") from None
     except OSError as error:
-        why = (
-            "neither a path nor base64 of an image"
-            if error.errno == errno.ENAMETOOLONG
-            else error.strerror
-        )
-        raise ImageError(why or str(error)) from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise ImageError("neither a path nor base64 of an image") from None
+        raise ImageError(error.strerror or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
 
@@ -322,8 +299,8 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
         images, orientation = open_sanitized(data)
         first = _choose_frame(next(images), orientation)
         for other in images:
-            if ImageChops.difference(first, _load_pixels(other, orientation)).getbbox():
-                raise ImageError("damaged image: it is truncated")
+            difference = ImageChops.difference(first, _load_pixels(other, orientation))
+            check(difference.getbbox() is None, "damaged image: it is truncated", ImageError)
         return first
 
 
@@ -334,18 +311,18 @@ def _choose_frame(image: ImageFile, orientation: int) -> Image.Image:
     Its `info` has the number of frames that were looked at: as many as have the area of the largest
     image.
     """
-    best, most, frames = _load_pixels(image, orientation), None, 1
+    best, frames = _load_pixels(image, orientation), 1
     if image.format in _ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
         best = best.copy()  # which also frees a decoder's memory
         # EOFError after the last frame; a damaged one ends it, too
         with suppress(*_DECODING_ERRORS, ImageError):
+            contrast = _measure_contrast(best)
             while frames < _MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
                 image.seek(frames)
                 frame = _load_pixels(image, orientation)
                 frames += 1
-                most = _measure_contrast(best) if most is None else most
-                if (ink := _measure_contrast(frame)) > most:
-                    best, most = frame.copy(), ink
+                if (ink := _measure_contrast(frame)) > contrast:
+                    best, contrast = frame.copy(), ink
     best.info["frames"] = frames
     return best
 
@@ -368,8 +345,11 @@ def _load_pixels(image: Image.Image, orientation: int = 1) -> Image.Image:
     check_sides(*image.size)
     with _translate_errors():
         image.load()
-        if image.mode == "P" and image.palette is None:
-            raise ImageError("damaged image: it has no palette")
+        check(
+            image.mode != "P" or image.palette is not None,
+            "damaged image: it has no palette",
+            ImageError,
+        )
         return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
 
 
@@ -387,11 +367,11 @@ def _convert_array(pixels: np.ndarray) -> Image.Image:
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     has_shape = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
-    if pixels.dtype != np.uint8 or not has_shape or 0 in pixels.shape:
-        raise ImageError(
-            "an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, "
-            f"not {pixels.shape} {pixels.dtype}"
-        )
+    check(
+        pixels.dtype == np.uint8 and has_shape and 0 not in pixels.shape,
+        f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}",
+        ImageError,
+    )
     check_sides(pixels.shape[1], pixels.shape[0])
     return Image.fromarray(pixels)
 
@@ -416,9 +396,7 @@ def flatten(image: Image.Image, mode: str) -> Image.Image:
             image = Image.fromarray((wide if is_8_bit else wide // 257).astype(np.uint8))
         if image.has_transparency_data:
             background = Image.new("RGBA", image.size, _choose_background(image))
-            image = Image.alpha_composite(
-                background, image if image.mode == "RGBA" else image.convert("RGBA")
-            )
+            image = Image.alpha_composite(background, image.convert("RGBA"))
         return image if image.mode == mode else image.convert(mode)
 
 
@@ -427,16 +405,13 @@ def _choose_background(image: Image.Image) -> str:
     for white text.
     """
     step = 1 + image.width * image.height // _MAX_SAMPLED
-    image = image.resize((-(-image.width // step), image.height), Image.Resampling.NEAREST).convert(
-        "RGBA"
-    )
+    sides = -(-image.width // step), image.height
+    image = image.resize(sides, Image.Resampling.NEAREST).convert("RGBA")
     if image.getchannel("A").getextrema()[0] == 255:  # nothing is transparent
         return "white"
+    grounds = [Image.new("RGBA", sides, colour) for colour in ("white", "black")]
     on_white, on_black = (
-        _measure_contrast(
-            Image.alpha_composite(Image.new("RGBA", image.size, colour), image).convert("L")
-        )
-        for colour in ("white", "black")
+        _measure_contrast(Image.alpha_composite(ground, image).convert("L")) for ground in grounds
     )
     return "black" if on_black > 2 * on_white else "white"
 
@@ -466,28 +441,27 @@ def find_images(folder: Path) -> ImageFiles:
     others: list[str] = []
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))
         real = os.path.realpath(parent)
         if real in seen:  # a link to a folder that was searched, or to one around it
             folders.clear()
             continue
         seen.add(real)
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        # Links come last: what lies behind them may be found without them.
+        folders[:] = sorted(
+            (name for name in folders if not name.startswith(".")),
+            key=lambda name: (os.path.islink(os.path.join(parent, name)), name),
+        )
         below = Path(parent).relative_to(folder)
         prefix = "" if below == Path() else below.as_posix() + "/"
         for name in names:
             if not name.startswith("."):
-                is_image = name.lower().endswith(_IMAGE_EXTENSIONS) or _starts_as_image(
-                    os.path.join(parent, name)
-                )
+                is_image = name.lower().endswith(_IMAGE_EXTENSIONS)
+                is_image = is_image or _starts_as_image(os.path.join(parent, name))
                 (images if is_image else others).append(prefix + name)
     return ImageFiles(sorted(images), sorted(others))
 
 
 def _starts_as_image(path: str) -> bool:
-    """Tell whether the first bytes of a file are those of an image."""
-    try:
-        with open_regular(path) as stream:
-            return is_image(stream.read(START) or b"")
-    except OSError:
-        return False
+    with suppress(OSError), open_regular(path) as stream:
+        return is_image(stream.read(START) or b"")
+    return False

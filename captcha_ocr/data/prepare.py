@@ -9,7 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
-from captcha_ocr.data.selection import Selection, select_labels
+from captcha_ocr.data.selection import Selection, drop_copies, select_labels, split_rows
 from captcha_ocr.data.shards import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -30,11 +30,9 @@ from captcha_ocr.data.shards import (
     write_manifest,
     write_shard,
 )
-from captcha_ocr.data.splits import drop_copies, split_rows
-from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, in_one_line
+from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
 from captcha_ocr.options.limits import MAX_BYTES
-from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.options.training import ANY_DESIGN, FEWEST
 from captcha_ocr.system.console import counted, in_groups
@@ -52,7 +50,7 @@ from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
 # Called with the number of decoded images and the total
 ProgressCallback = Callable[[int, int], None]
 
-_PIXELS_FILE, STAGING = "pixels", "new" + TEMPORARY
+STAGING = "new" + TEMPORARY  # a folder
 IMAGES_PER_JOB = 250
 _MAX_REASONS, _MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
@@ -107,10 +105,9 @@ class _Plan:
 
     def fingerprint(self, hashes: list[str | None]) -> str:
         """Return a hash of the inputs: the names, contents, texts and splits of the images."""
-        rows = zip(self.labels, hashes, strict=True)
         lines = [
             f"{label.file}\t{file_sha256}\t{label.text}\t{label.split}"
-            for label, file_sha256 in rows
+            for label, file_sha256 in zip(self.labels, hashes, strict=True)
         ]
         return sha256("\n".join(lines + sorted(self.problems)).encode("utf-8", "surrogateescape"))
 
@@ -126,32 +123,19 @@ class _DecodedImage(NamedTuple):
     oddities: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _PixelsFile:
+class _PixelsFile(NamedTuple):
     """The temporary file of decoded images: (N, C, H, W) uint8, written by many processes."""
 
     path: Path
-    count: int
+    images: int
     size: InputSize
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(N, C, H, W)."""
-        return self.count, self.size.channels, self.size.height, self.size.width
-
-    def create(self) -> None:
-        """Create the file at its full size; CaptchaOcrError if the disk is full."""
-        size = math.prod(self.shape)
-        with room_for(self.path, size), open(self.path, "wb") as stream:
-            stream.truncate(size)
-            if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
-                os.posix_fallocate(stream.fileno(), 0, size)
+        return self.images, self.size.channels, self.size.height, self.size.width
 
     def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
-        """Map the file for reading and writing, or for reading.
-
-        As an array, whose rows take less time.
-        """
+        """Map the file as an array, whose rows take less time than those of a memmap."""
         return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
 
 
@@ -168,41 +152,37 @@ def prepare(
     with Workers(max(0, processes - 1)) as workers:  # this process works, too
         if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
             workers.start(_start_up, range(processes - 1))
-        plan = _plan_preparation(images, found, config, options)
+        selected = select_labels(found.labels, config)
+        kind = survey_labelled(images, selected.labels, config.max_bytes)
+        config = set_preset(config, selected, kind)
+        tables = {"labels": options.labels_file, "corrections": options.corrections}
+        paths = {name: printable(table) for name, table in tables.items() if table is not None}
+        manifest = Manifest(
+            charset=selected.charset,
+            lengths=selected.lengths,
+            size=config.input_size(derive_size(kind, selected.lengths.longest)),
+            source=printable(images),
+            labels=paths.get("labels"),
+            options=_collect_options(config),
+            inputs_sha256="",
+            left_out=0,
+            corrections=paths.get("corrections"),
+        )
+        plan = _Plan(
+            images=images,
+            found=found,
+            labels=selected.labels,
+            problems=found.problems | selected.problems,
+            config=config,
+            manifest=manifest,
+        )
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
-                inputs = plan.fingerprint(_hash_files(plan))
-                existing = _find_finished(
-                    out, replace(plan.manifest, inputs_sha256=inputs), options.force
-                )
+                planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
+                existing = _find_finished(out, planned, options.force)
                 if existing is not None:
-                    return Prepared(existing, plan.found, {}, already_there=True)
+                    return Prepared(existing, found, {}, already_there=True)
             return _carry_out(plan, out, workers, options.progress)
-
-
-def _plan_preparation(
-    images: Path, found: Found, config: PrepareConfig, options: PrepareOptions
-) -> _Plan:
-    """Derive the alphabet, the lengths and the input size from the labels."""
-    selected = select_labels(found.labels, config)
-    kind = survey_labelled(images, selected.labels, config.max_bytes)
-    config = set_preset(config, selected, kind)
-    tables = {"labels": options.labels_file, "corrections": options.corrections}
-    paths = {name: printable(table) for name, table in tables.items() if table is not None}
-    manifest = Manifest(
-        charset=selected.charset,
-        lengths=selected.lengths,
-        size=config.input_size(derive_size(kind, selected.lengths.longest)),
-        source=printable(images),
-        labels=paths.get("labels"),
-        options=_collect_options(config),
-        inputs_sha256="",
-        left_out=0,
-        corrections=paths.get("corrections"),
-    )
-    return _Plan(
-        images, found, selected.labels, found.problems | selected.problems, config, manifest
-    )
 
 
 def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallback) -> Prepared:
@@ -214,7 +194,7 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
     staging = out / STAGING
     staging.mkdir()
     try:
-        pixels = _PixelsFile(staging / _PIXELS_FILE, len(labels), manifest.size)
+        pixels = _PixelsFile(staging / "pixels", len(labels), manifest.size)
         decoded = _decode_all(plan, pixels, workers, progress)
         unreadable: Problems = {}
         readable: list[str | None] = []
@@ -222,24 +202,26 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
             if image.reason:
                 unreadable[label.file] = image.reason
             readable.append(None if image.reason else image.sha256)
-        kept = drop_copies(labels, readable, manifest.charset)
-        problems = plan.problems | unreadable | kept.problems
-        rows_of = split_rows(kept.rows, labels, plan.config)
+        kept, copies, conflicts = drop_copies(labels, readable, manifest.charset)
+        problems = plan.problems | unreadable | conflicts
+        rows_of = split_rows(kept, labels, plan.config)
         if not rows_of["train"]:
-            usable = counted(len(kept.rows), "usable image")
+            usable = counted(len(kept), "usable image")
             few = f"{usable}, too few for training, validation and test sets"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
-        shards = _write_shards(staging, pixels, rows_of, plan, workers)
-        inputs = plan.fingerprint([image.sha256 for image in decoded])
-        reasons = tuple(
-            in_one_line(line[:_MAX_REASON]) for line in in_groups(problems)[:_MAX_REASONS]
+        lines = [line[:_MAX_REASON] for line in in_groups(problems)[:_MAX_REASONS]]
+        manifest = replace(
+            manifest,
+            inputs_sha256=plan.fingerprint([image.sha256 for image in decoded]),
+            left_out=len(problems),
+            shards=tuple(_write_shards(staging, pixels, rows_of, plan, workers)),
+            reasons=tuple(map(in_one_line, lines)),
+            copies=copies,
         )
-        manifest = replace(manifest, left_out=len(problems), reasons=reasons, copies=kept.copies)
-        manifest = replace(manifest, inputs_sha256=inputs, shards=tuple(shards))
         write_manifest(staging, manifest)
         clear(out)
-        for file in (*(shard.file for shard in shards), MANIFEST_FILE):
+        for file in (*(shard.file for shard in manifest.shards), MANIFEST_FILE):
             os.replace(staging / file, out / file)  # which needs no disk space
         sync_folder(out)
     finally:
@@ -259,22 +241,18 @@ def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageK
 
 
 def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
-    """Return a copy with the preset whose input size to use, if it names none."""
-    if config.preset is not None:
-        return config
-    learnt = sum(label.split != "test" for label in selected.labels)
-    return replace(config, preset=choose_preset(config, learnt, selected.lengths, kind))
-
-
-def choose_preset(config: PrepareConfig, labels: int, lengths: Lengths, kind: ImageKind) -> str:
-    """Return the preset whose input size to use.
+    """Return a copy with the preset whose input size to use, if it names none.
 
     Few images train from the model in the package, if it fits them.
     """
+    if config.preset is not None:
+        return config
+    learnt = sum(label.split != "test" for label in selected.labels)
     is_free = config.size is None and config.channels is None
     width = ANY_DESIGN.width_of(kind.width, kind.height)
-    is_wide = width >= _MIN_WIDTH_PER_CHARACTER * lengths.longest
-    return "finetune" if labels < FEWEST and is_free and is_wide else "default"
+    is_wide = width >= _MIN_WIDTH_PER_CHARACTER * selected.lengths.longest
+    are_few = learnt < FEWEST and is_free and is_wide
+    return replace(config, preset="finetune" if are_few else "default")
 
 
 def derive_size(images: ImageKind, longest: int) -> ImageKind:
@@ -284,8 +262,7 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     Small images are enlarged: the network would otherwise have fewer columns than the text has
     characters.
     """
-    budget = _PIXELS_PER_CHARACTER * max(4, longest)
-    scale = math.sqrt(budget / (images.width * images.height))
+    scale = math.sqrt(_PIXELS_PER_CHARACTER * max(4, longest) / (images.width * images.height))
     if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
@@ -301,18 +278,15 @@ def printable(path: Path) -> str:
 
 def _collect_options(config: PrepareConfig) -> dict[str, object]:
     """Return the options of a preparation as JSON types, for the manifest."""
-    options = asdict(config)
-    # The manifest has the size itself.
-    for name in ("preset", "size", "channels", "lengths"):
-        del options[name]
-    if config.max_bytes == MAX_BYTES:  # of which older manifests know nothing
-        del options["max_bytes"]
-    return {
-        **options,
+    options = config.to_dict() | {
         "length": config.lengths and str(config.lengths),
         "split": list(config.split),
         "fold": config.fold and list(config.fold),
     }
+    # The manifest has the size itself.
+    for name in ("preset", "size", "channels", "lengths"):
+        del options[name]
+    return options
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
@@ -343,15 +317,13 @@ def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object
 
 
 def _hash_files(plan: _Plan) -> list[str | None]:
-    """Return the hash of each labelled file, None for one that cannot be opened."""
-
-    def hash_of(label: Label) -> str | None:
+    def hash_file(label: Label) -> str | None:
         try:
             return sha256(read_bytes(plan.images / label.file, plan.config.max_bytes))
         except ImageError:
             return None
 
-    return list(map_in_threads(lambda some: [hash_of(label) for label in some], plan.labels))
+    return list(map_in_threads(lambda part: [hash_file(label) for label in part], plan.labels))
 
 
 def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None:
@@ -360,9 +332,11 @@ def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None
     Otherwise return None with `force`; without it UsageError for another preparation, DamagedError
     for damage.
     """
-    path = out / MANIFEST_FILE
-    if force and not is_ours(path, MANIFEST_FORMAT):
-        raise UsageError(f"{path} was not written by prepare; choose another `out`")
+    is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
+    check(
+        is_shards or not force,
+        f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+    )
     try:
         existing = read_manifest(out)
         if replace(existing.content, shards=(), left_out=0) == planned.content:
@@ -371,9 +345,7 @@ def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None
     except DamagedError as error:
         if force:
             return None
-        way_out = "choose another `out`"
-        if is_ours(path, MANIFEST_FORMAT):
-            way_out = "make the shards again with `force`"
+        way_out = "make the shards again with `force`" if is_shards else "choose another `out`"
         raise DamagedError(f"{error}; {way_out}") from None
     if force:
         return None
@@ -382,11 +354,10 @@ def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None
         before, after = existing.options.get(name), planned.options.get(name)
         if before != after:
             changed.append(f"`{name}`: {_show_value(before)} -> {_show_value(after)}")
-    # Other options choose other labels.
-    other_inputs = not changed and existing.inputs_sha256 != planned.inputs_sha256
+    is_same = not changed  # else other options choose other labels
     if existing.size != planned.size:
         changed.append(f"input size: {existing.size} -> {planned.size}")
-    if other_inputs:
+    if is_same and existing.inputs_sha256 != planned.inputs_sha256:
         changed.append("the images or labels differ")
     raise UsageError(
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
@@ -412,8 +383,11 @@ def clear(out: Path) -> None:
 def _decode_all(
     plan: _Plan, pixels: _PixelsFile, workers: Workers, progress: ProgressCallback
 ) -> list[_DecodedImage]:
-    """Decode every labelled image into its row of the pixels file."""
-    pixels.create()
+    size = math.prod(pixels.shape)
+    with room_for(pixels.path, size), open(pixels.path, "wb") as stream:
+        stream.truncate(size)
+        if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
+            os.posix_fallocate(stream.fileno(), 0, size)
     jobs = []
     for first in range(0, len(plan.labels), IMAGES_PER_JOB):
         files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
@@ -423,7 +397,7 @@ def _decode_all(
         lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)
     )
     progress(total, total)
-    return [image for some in results for image in some]
+    return [image for part in results for image in part]
 
 
 def _start_up(number: int) -> None:
@@ -431,29 +405,25 @@ def _start_up(number: int) -> None:
 
 
 def _decode_job(job: tuple[Path, list[str], int, _PixelsFile, int]) -> list[_DecodedImage]:
-    """Decode some files into their rows of the pixels file."""
     images, files, max_bytes, pixels, first = job
     rows = pixels.open("r+")
     results = []
     for row, file in enumerate(files, first):
-        file_sha256 = reason = None
-        oddities: tuple[str, ...] = ()
+        file_sha256 = None
         try:
             data = read_bytes(os.path.join(images, file), max_bytes)
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
             rows[row] = fit_to_input(image, pixels.size)
-            oddities = tuple(describe_oddities(image))
+            results.append(_DecodedImage(file_sha256, None, tuple(describe_oddities(image))))
         except ImageError as error:
-            reason = str(error)
-        results.append(_DecodedImage(file_sha256, reason, oddities))
+            results.append(_DecodedImage(file_sha256, str(error)))
     return results
 
 
 def _write_shards(
     out: Path, pixels: _PixelsFile, rows_of: dict[Split, list[int]], plan: _Plan, workers: Workers
 ) -> list[Shard]:
-    """Write the shards of every split; each worker writes whole shards."""
     jobs = []
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
@@ -465,6 +435,5 @@ def _write_shards(
 
 
 def _shard_job(job: tuple[Path, Split, _PixelsFile, list[int], np.ndarray]) -> Shard:
-    """Write one shard from its rows of the pixels file."""
     path, split, pixels, rows, labels = job
     return write_shard(path, split, pixels.open("r")[rows], labels)

@@ -10,6 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Literal
 
 from PIL.BmpImagePlugin import BmpImageFile
@@ -20,7 +21,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from captcha_ocr.errors import ImageError
+from captcha_ocr.errors import ImageError, check
 from captcha_ocr.options.limits import MAX_AREA
 
 _MAX_SIDE = 4096
@@ -42,19 +43,8 @@ _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
 _BMP_RUN_LENGTHS = (1, 2)
 _TIFF_PIXELS = {
-    *range(256, 260),
-    262,
-    266,
-    273,
-    277,
-    278,
-    279,
-    284,
-    *range(317, 326),
-    338,
-    339,
-    347,
-    *range(529, 533),
+    *(*range(256, 260), 262, 266, 273, 277, 278, 279, 284),
+    *(*range(317, 326), 338, 339, 347, *range(529, 533)),
 }
 # Of a value, by its type; others: 1
 _TIFF_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
@@ -95,20 +85,23 @@ def is_image(start: bytes) -> bool:
 
 def check_size(size: int, max_bytes: int) -> None:
     """Refuse a file of more bytes."""
-    if size > max_bytes:
-        raise ImageError(f"larger than {max_bytes:,} bytes; a larger `max_bytes` admits it")
+    check(
+        size <= max_bytes,
+        f"larger than {max_bytes:,} bytes; a larger `max_bytes` admits it",
+        ImageError,
+    )
 
 
 def check_sides(width: int, height: int) -> None:
     """Refuse an image whose sides or area, in pixels, are out of bounds."""
-    if not (0 < width <= _MAX_SIDE and 0 < height <= _MAX_SIDE and width * height <= MAX_AREA):
-        raise ImageError(
-            f"{width}x{height} pixels; at most {_MAX_SIDE} a side and {MAX_AREA:,} in all are read"
-        )
+    check(
+        0 < width <= _MAX_SIDE and 0 < height <= _MAX_SIDE and width * height <= MAX_AREA,
+        f"{width}x{height} pixels; at most {_MAX_SIDE} a side and {MAX_AREA:,} in all are read",
+        ImageError,
+    )
 
 
 def _refuse_parts(most: int = MOST_PARTS) -> ImageError:
-    """Name the limit that an image exceeds."""
     return ImageError(f"damaged image: it has more than {most:,} parts")
 
 
@@ -116,17 +109,17 @@ def _keep_png(data: bytes) -> _Kept:
     """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
     first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf"), b""), [], 8
     for _ in range(MOST_PARTS):
-        kind, end = (
-            data[place + 4 : place + 8],
-            place + 12 + int.from_bytes(data[place : place + 4]),
-        )
+        end = place + 12 + int.from_bytes(data[place : place + 4])
         chunk = data[place:end]
+        kind = chunk[4:8]
         if kind in (b"IEND", b""):
             break
         intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
-        # Pillow finds out whether a cut file lacks pixels
-        if kind == b"IDAT" and not intact and end <= len(data):
-            raise ImageError("damaged image: the checksum of its pixels is wrong")
+        check(
+            kind != b"IDAT" or intact or end > len(data),  # Pillow knows if a cut file lacks pixels
+            "damaged image: the checksum of its pixels is wrong",
+            ImageError,
+        )
         if kind == b"IDAT" or (intact and kind in _PNG_FRAMES):
             pixels.append(chunk)
         elif intact and kind in first and not first[kind]:
@@ -167,22 +160,23 @@ def _keep_jpeg(data: bytes) -> _Kept:
     """
     kept, exif, place = [data[:2]], b"", 2
     for _ in range(MOST_PARTS):
-        found = _JPEG_SEGMENT.search(data, place)
-        if found is None:
+        match = _JPEG_SEGMENT.search(data, place)
+        if match is None:
             raise ImageError("damaged image: it has no pixels")
-        place, marker = found.start(), found[1][0]
+        place, marker = match.start(), match[1][0]
         if marker == _JPEG_SCAN[1]:
             end = data.find(_JPEG_END, place)
-            fills: tuple[bytes, ...] = (b"",)
-            pixels = data[place : end + 2]
-            if end < 0:
-                pixels, fills = data[place:].rstrip(b"\xff"), _JPEG_FILLS
+            pixels = data[place : end + 2] if end >= 0 else data[place:].rstrip(b"\xff")
+            fills = (b"",) if end >= 0 else _JPEG_FILLS
             if pixels.count(_JPEG_SCAN) > MOST_SCANS:
                 raise _refuse_parts(MOST_SCANS)
-            if sum(map(len, kept)) > MOST_TABLES:
-                raise ImageError(f"damaged image: it has more than {MOST_TABLES:,} bytes of tables")
+            check(
+                sum(map(len, kept)) <= MOST_TABLES,
+                f"damaged image: it has more than {MOST_TABLES:,} bytes of tables",
+                ImageError,
+            )
             return [b"".join([*kept, pixels, fill]) for fill in fills], exif
-        segment = data[place : place + 2 + int.from_bytes(found[2])]
+        segment = data[place : place + 2 + int.from_bytes(match[2])]
         if segment[4:10] == b"Exif\0\0":
             exif = exif or segment[10:]
         elif marker in _JPEG_PIXELS:
@@ -207,15 +201,12 @@ def _keep_gif(data: bytes) -> _Kept:
         elif byte == 0x21:
             start, place = place, place + 2
         elif byte == 0x2C:
-            screen, frame = (
-                struct.unpack_from("<2H", data, 6),
-                struct.unpack_from("<4H", data, place + 1),
-            )
-            right, bottom = max(screen[0], frame[0] + frame[2]), max(screen[1], frame[1] + frame[3])
+            x, y, width, height = struct.unpack_from("<4H", data, place + 1)
+            right = max(int.from_bytes(data[6:8], "little"), x + width)
+            bottom = max(int.from_bytes(data[8:10], "little"), y + height)
             check_sides(right, bottom)
-            return [
-                header + control + data[place : _find_end_of_frames(data, place, right, bottom)]
-            ], b""
+            end = _find_end_of_frames(data, place, right, bottom)
+            return [header + control + data[place:end]], b""
         else:
             place += 1
     raise _refuse_parts()
@@ -240,11 +231,8 @@ def _find_end_of_frames(data: bytes, first: int, right: int, bottom: int) -> int
             x, y, width, height, flags = struct.unpack_from("<4HB", data, place + 1)
             if x + width > right or y + height > bottom:
                 return place
-            start, place, in_blocks = (
-                place,
-                place + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0),
-                True,
-            )
+            start, in_blocks = place, True
+            place += 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
         elif byte == 0x3B:
             return place + 1
         else:
@@ -258,10 +246,11 @@ def _keep_bmp(data: bytes) -> _Kept:
     """Keep the whole file: it contains nothing but pixels."""
     if data[14] > 12:  # the oldest kind of header has no compression
         width, height, compression = struct.unpack_from("<ii4xI", data, 18)
-        if compression in _BMP_RUN_LENGTHS and abs(width * height) + len(data) > _MOST_RUNS:
-            raise ImageError(
-                "a run-length encoded BMP that takes too long to decode; save it as PNG"
-            )
+        check(
+            compression not in _BMP_RUN_LENGTHS or abs(width * height) + len(data) <= _MOST_RUNS,
+            "a run-length encoded BMP that takes too long to decode; save it as PNG",
+            ImageError,
+        )
     return [data], b""
 
 
@@ -270,12 +259,10 @@ def _keep_webp(data: bytes) -> _Kept:
     kept, exif, place = dict[bytes, list[bytes]](), b"", 12
     for _ in range(MOST_PARTS):
         if place >= len(data):
-            body = data[8:12] + b"".join(chunk for chunks in kept.values() for chunk in chunks)
+            body = data[8:12] + b"".join(chain.from_iterable(kept.values()))
             return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
-        kind, end = (
-            data[place : place + 4],
-            place + 8 + int.from_bytes(data[place + 4 : place + 8], "little"),
-        )
+        kind = data[place : place + 4]
+        end = place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
         if kind == b"EXIF":
             exif = exif or data[place + 8 : end]
         elif kind in _WEBP_PIXELS and end <= len(data) and (kind == b"ANMF" or kind not in kept):
@@ -294,36 +281,25 @@ def _keep_tiff(data: bytes) -> _Kept:
     (count,) = struct.unpack_from(f"{order}H", data, place)
     if count > _MOST_TAGS:
         raise _refuse_parts(_MOST_TAGS)
-    tags = [data[start : start + 12] for start in range(place + 2, place + 2 + 12 * count, 12)]
-    kept = [
-        tag
-        for tag in tags
-        if len(tag) == 12 and struct.unpack_from(f"{order}H", tag)[0] in _TIFF_PIXELS
-    ]
-    for tag in kept:
-        number, kind, values, start = struct.unpack_from(f"{order}HHII", tag)
+    entries = data[place + 2 : place + 2 + 12 * count]
+    tags = struct.iter_unpack(f"{order}HHII", entries[: len(entries) // 12 * 12])
+    kept = [tag for tag in tags if tag[0] in _TIFF_PIXELS]
+    tile: list[int] = []
+    for number, kind, values, start in kept:
         if values > MOST_PARTS:  # strips of pixels
             raise _refuse_parts()
         size = _TIFF_BYTES.get(kind, 1) * values
-        # Pillow warns
         if (size > 4 and start + size > len(data)) or (values != 1 and number in _TIFF_SINGLE):
-            raise ImageError("damaged image: its tags are damaged")
-    tile = [
-        _read_tiff_number(tag, order)
-        for tag in kept
-        if struct.unpack_from(f"{order}H", tag)[0] in _TIFF_TILE
-    ]
+            raise ImageError("damaged image: its tags are damaged")  # Pillow warns
+        if number in _TIFF_TILE:  # a number of 16 bits, at the beginning of the field, or of 32
+            field = struct.pack(f"{order}I", start)
+            tile += struct.unpack_from(f"{order}{'H' if kind == 3 else 'I'}", field)
     if tile:  # the decoder holds a whole tile, however small the image is
         check_sides(*tile)
-    entries = struct.pack(f"{order}H", len(kept)) + b"".join(kept) + bytes(4)
-    orientation = b"".join([data[:4], struct.pack(f"{order}IH", 8, len(tags)), *tags])
-    return [data[:place] + entries + data[place + len(entries) :]], orientation
-
-
-def _read_tiff_number(tag: bytes, order: Literal["<", ">"]) -> int:
-    """Return the value of a tag that has one 16-bit or 32-bit number."""
-    is_short = struct.unpack_from(f"{order}H", tag, 2)[0] == 3
-    return int(struct.unpack_from(f"{order}{'H' if is_short else 'I'}", tag, 8)[0])
+    body = b"".join(struct.pack(f"{order}HHII", *tag) for tag in kept) + bytes(4)
+    body = struct.pack(f"{order}H", len(kept)) + body
+    orientation = data[:4] + struct.pack(f"{order}IH", 8, count) + entries
+    return [data[:place] + body + data[place + len(body) :]], orientation
 
 
 def read_orientation(exif: bytes) -> int:

@@ -1,15 +1,18 @@
-"""Select the labels that a network can learn, with their alphabet and lengths."""
+"""Select the labels that a network can learn, with alphabet and lengths, and split the images."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import NamedTuple
+
+import numpy as np
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
 from captcha_ocr.data.labels import Label, Problems
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.model import MAX_LENGTH, Lengths
-from captcha_ocr.options.preparation import RARE, PrepareConfig
+from captcha_ocr.options.preparation import RARE, SPLITS, PrepareConfig, Split
 from captcha_ocr.system.console import counted
+
+_MAX_NAMED = 3  # files of a group of copies, in messages
 
 
 class Selection(NamedTuple):
@@ -26,45 +29,56 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
 
     UsageError if there is nothing to learn.
     """
-    lengths = config.lengths or find_usual_lengths(
-        len(split_characters(label.text)) for label in labels
-    )
-    problems = {
-        label.file: reason
-        for label in labels
-        if (reason := _explain_unfit(label.text, lengths, config))
-    }
+    counts = Counter(len(split_characters(label.text)) for label in labels)
+    lengths = config.lengths or _find_usual_lengths(counts)
+    problems: Problems = {}
+    for label in labels:
+        reason = _explain_unfit(label.text, lengths, config)
+        if reason is not None:
+            problems[label.file] = reason
     fit = [label for label in labels if label.file not in problems]
     if not fit:
         raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    selected = []
     for label in fit:
         unknown = charset.unknown_characters(label.text)
         if unknown:
             problems[label.file] = (
                 f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
             )
-        else:
-            selected.append(label)
+    selected = [label for label in fit if label.file not in problems]
     if not selected:
         first = fit[0].file
         raise UsageError(f"no label fits the alphabet {charset}; {first}: {problems[first]}")
-    if len(selected) > 1 and len({charset.normalize(label.text) for label in selected}) == 1:
-        raise UsageError(
-            f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
-            "to learn; name the texts with `label_pattern` or labels.csv"
-        )
-    found = {len(split_characters(label.text)) for label in selected}
-    return Selection(selected, charset, config.lengths or Lengths(min(found), max(found)), problems)
+    check(
+        len(selected) == 1 or len({charset.normalize(label.text) for label in selected}) > 1,
+        f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
+        "to learn; name the texts with `label_pattern` or labels.csv",
+    )
+    if config.lengths is None:
+        used = {len(split_characters(label.text)) for label in selected}
+        lengths = Lengths(min(used), max(used))
+    return Selection(selected, charset, lengths, problems)
+
+
+def _find_usual_lengths(counts: Counter[int]) -> Lengths:
+    """Return the range of the lengths that at least 1 in `RARE` texts have.
+
+    Others may be typing errors.
+    """
+    usual = [
+        length
+        for length, count in counts.items()
+        if count * RARE >= counts.total() and length <= MAX_LENGTH
+    ]
+    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
+    return Lengths(min(usual), max(usual))
 
 
 def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
     """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     characters = split_characters(text)
-    unreadable = "".join(
-        dict.fromkeys(character for character in characters if not can_be_read(character))
-    )
+    unreadable = "".join(dict.fromkeys(c for c in characters if not can_be_read(c)))
     if unreadable:
         return f"its text {text!r} has {unreadable!r}: {UNREADABLE}"
     if len(characters) in lengths:
@@ -77,16 +91,67 @@ def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | 
     return f"its text {text!r} has {counted(len(characters), 'character')}, {why}"
 
 
-def find_usual_lengths(lengths: Iterable[int]) -> Lengths:
-    """Return the range of the lengths that at least 1 in `RARE` texts have.
+def drop_copies(
+    labels: list[Label], hashes: list[str | None], charset: Charset
+) -> tuple[list[int], int, Problems]:
+    """Keep one of each group of byte-identical images; a row without a hash cannot be read.
 
-    Others may be typing errors.
+    Return the rows to keep, the number of copies, and the reason for each file that is left out.
+
+    Copies in two splits would test a network on its training images, so a copy in the test set is
+    preferred to one in the validation set, and that to one in the training set. Copies with
+    different texts are all left out, since the correct text is unknown.
     """
-    counts = Counter(lengths)
-    usual = [
-        length
-        for length, count in counts.items()
-        if count * RARE >= counts.total() and length <= MAX_LENGTH
-    ]
-    check(bool(usual), f"no label has {MAX_LENGTH} characters or less")
-    return Lengths(min(usual), max(usual))
+    rows_of: dict[str, list[int]] = {}
+    for row, file_sha256 in enumerate(hashes):
+        if file_sha256 is not None:
+            rows_of.setdefault(file_sha256, []).append(row)
+    kept: list[int] = []
+    copies, problems = 0, dict[str, str]()
+    for rows in rows_of.values():
+        files = [labels[row].file for row in rows]
+        if len({charset.normalize(labels[row].text) for row in rows}) == 1:
+            kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
+            copies += len(rows) - 1
+            continue
+        names = " and ".join(files[:_MAX_NAMED])
+        if len(files) > _MAX_NAMED:
+            names += " and others"
+        problems |= dict.fromkeys(files, f"{names} are byte-identical, but labelled differently")
+    return sorted(kept), copies, problems
+
+
+def split_rows(
+    rows: list[int], labels: list[Label], config: PrepareConfig
+) -> dict[Split, list[int]]:
+    """Return the rows of each split, in a random order that depends on the seed: by the labels,
+    else at random.
+    """
+    order = np.random.default_rng(config.seed).permutation(np.array(rows, np.int64)).tolist()
+    split: dict[Split, list[int]] = {name: [] for name in SPLITS}
+    if config.fold is not None:
+        fold, folds = config.fold
+        check(
+            folds <= len(order), f"{counted(len(order), 'usable image')} cannot make {folds} folds"
+        )
+        first, last = len(order) * (fold - 1) // folds, len(order) * fold // folds
+        split["train"], split["test"] = order[:first] + order[last:], order[first:last]
+    elif any(label.split for label in labels):
+        for row in order:
+            split[labels[row].split or "train"].append(row)
+    else:
+        _, val_percent, test_percent = config.split
+        split["train"] = order
+        split["test"] = _take_last(order, len(rows) * test_percent / 100)
+        split["val"] = _take_last(order, len(rows) * val_percent / 100)
+    if not split["val"]:
+        split["val"] = _take_last(split["train"], len(split["train"]) / 10)
+    return split
+
+
+def _take_last(rows: list[int], number: float) -> list[int]:
+    """Remove and return the last `number` rows, rounded, at least one."""
+    count = max(1, round(number))
+    taken = rows[-count:]
+    del rows[-count:]
+    return taken

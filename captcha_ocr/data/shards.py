@@ -63,6 +63,7 @@ class Shard:
 class Manifest:
     """The content of a folder of shards; `options` and `inputs_sha256` identify the preparation.
 
+    Its attributes are the keys of the JSON document.
     source, labels, corrections: the folder of images and the tables that were given, for people.
     reasons, copies: why files are left out, a line for each reason, and how many byte-identical
     images, for people. Manifests of older versions lack corrections, reasons and copies.
@@ -82,32 +83,23 @@ class Manifest:
     copies: int = 0
 
     def __post_init__(self) -> None:
-        texts = (
-            self.source,
-            self.inputs_sha256,
-            self.labels or "",
-            self.corrections or "",
-            *self.reasons,
-        )
+        texts = [self.source, self.inputs_sha256, self.labels or "", self.corrections or ""]
+        are_texts = all(isinstance(text, str) for text in [*texts, *self.reasons])
+        check(are_texts, "what is written for people must be texts")
+        are_counts = is_int(self.left_out, 0, 10**12) and is_int(self.copies, 0, 10**12)
         check(
-            all(isinstance(text, str) for text in texts), "what is written for people must be texts"
+            isinstance(self.options, dict) and are_counts,
+            "options, left_out or copies is malformed",
         )
-        check(
-            isinstance(self.options, dict) and is_int(self.left_out, 0, 10**12),
-            "options or left_out is malformed",
-        )
-        check(is_int(self.copies, 0, 10**12), "copies is malformed")
         # Bytes a sample
         size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
         for shard in self.shards:
-            limit = shard.count * size + _MAX_HEADER_BYTES
             check(
-                is_int(shard.payload_bytes, 1, limit),
+                is_int(shard.payload_bytes, 1, shard.count * size + _MAX_HEADER_BYTES),
                 f"{shard.file} cannot have {shard.payload_bytes} bytes",
             )
-        check(
-            len({shard.file for shard in self.shards}) == len(self.shards), "a shard is named twice"
-        )
+        files = {shard.file for shard in self.shards}
+        check(len(files) == len(self.shards), "a shard is named twice")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON types.
@@ -153,11 +145,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
-            for name, word in (
-                ("charset", "alphabet"),
-                ("lengths", "text length"),
-                ("size", "input size"),
-            ):
+            words = {"charset": "alphabet", "lengths": "text length", "size": "input size"}
+            for name, word in words.items():
                 first, other = getattr(self, name), getattr(manifest, name)
                 differ = f"the {word} is {first} in {self.folders[0]} and {other} in {folder}"
                 differ += how_they_differ(str(first), str(other))
@@ -196,10 +185,9 @@ class Dataset:
 
     def of_split(self, split: Split) -> list[ShardRef]:
         """Return the shards of one split, folder by folder."""
-        folders = zip(self.folders, self.manifests, strict=True)
         return [
             ShardRef(folder, manifest, shard)
-            for folder, manifest in folders
+            for folder, manifest in zip(self.folders, self.manifests, strict=True)
             for shard in manifest.of_split(split)
         ]
 
@@ -219,22 +207,23 @@ def read_dataset(folders: Iterable[Path]) -> Dataset:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json, which makes the folder a finished one."""
-    document = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION, **manifest.to_dict()}
-    write_atomic(folder / MANIFEST_FILE, sealed(document))
+    head = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION}
+    write_atomic(folder / MANIFEST_FILE, sealed(head | manifest.to_dict()))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read manifest.json; UsageError if there is none, DamagedError if it is damaged."""
     path = folder / MANIFEST_FILE
-    if not path.exists() and (folder / "fold-1" / MANIFEST_FILE).exists():
-        raise UsageError(
-            f"{folder} holds folds; train `cross_validate` takes all of them, "
-            f"`data` {folder}/fold-1 one"
-        )
     if not path.exists():
+        check(
+            not (folder / "fold-1" / MANIFEST_FILE).exists(),
+            f"{folder} holds folds; train `cross_validate` takes all of them, "
+            f"`data` {folder}/fold-1 one",
+        )
         if folder.is_dir() and find_images(folder).images:
-            advice = Advice("make shards with", Command("prepare", (folder,)))
-            raise UsageError(f"{folder} holds images", advice)
+            raise UsageError(
+                f"{folder} holds images", Advice("make shards with", Command("prepare", (folder,)))
+            )
         raise UsageError(
             f"{folder} holds no finished shards; prepare makes them from a folder of images"
         )
@@ -273,44 +262,39 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     DamagedError unless the file and its arrays match the manifest.
     """
     path = folder / shard.file
-    payload = _decompress(
-        path, read_checked(path, shard.sha256, shard.max_bytes), shard.payload_bytes
-    )
-    size = manifest.size
-    image_shape = (shard.count, size.channels, size.height, size.width)
-    try:
-        tensors = safetensors.numpy.load(payload)
-        images, labels = tensors["images"], tensors["labels"]
-    except (
-        SafetensorError,
-        KeyError,
-        ValueError,
-    ) as error:  # ValueError: a shape that numpy refuses
-        raise DamagedError(f"{path} does not hold images and labels ({error})") from None
-    fits = images.shape == image_shape and labels.shape == (shard.count, manifest.lengths.longest)
-    if not fits or images.dtype != np.uint8 or labels.dtype != np.int16:
-        raise DamagedError(f"{path} does not hold the arrays that the manifest names")
-    if labels.min() < 0 or labels.max() > len(manifest.charset):
-        raise DamagedError(f"{path} holds labels outside the alphabet")
-    is_character = labels < len(manifest.charset)
-    gaps = bool((is_character[:, 1:] & ~is_character[:, :-1]).any())
-    if gaps or is_character.sum(1).min() < manifest.lengths.shortest:
-        raise DamagedError(f"{path} holds texts that do not have {manifest.lengths} characters")
-    return images, labels
-
-
-def _decompress(path: Path, data: bytes, payload_bytes: int) -> bytes:
-    """Decompress a gzip file; DamagedError unless the result has exactly `payload_bytes` bytes."""
+    data = read_checked(path, shard.sha256, shard.max_bytes)
     stream = zlib.decompressobj(wbits=31)
     try:
-        payload = stream.decompress(data, payload_bytes + 1)
+        payload = stream.decompress(data, shard.payload_bytes + 1)
+        check(
+            len(payload) == shard.payload_bytes and stream.eof,
+            f"{path} does not decompress to {shard.payload_bytes} bytes, as the manifest says",
+            DamagedError,
+        )
+        tensors = safetensors.numpy.load(payload)
+        images, labels = tensors["images"], tensors["labels"]
     except zlib.error as error:
         raise DamagedError(f"{path} is not a gzip file ({error})") from None
-    if len(payload) != payload_bytes or not stream.eof:
-        raise DamagedError(
-            f"{path} does not decompress to the {payload_bytes} bytes that the manifest names"
-        )
-    return payload
+    except (SafetensorError, KeyError, ValueError) as error:  # ValueError: of a shape, by numpy
+        raise DamagedError(f"{path} does not hold images and labels ({error})") from None
+    size, lengths, characters = manifest.size, manifest.lengths, len(manifest.charset)
+    shapes = images.shape, labels.shape
+    expected = (shard.count, size.channels, size.height, size.width), (shard.count, lengths.longest)
+    check(
+        shapes == expected and images.dtype == np.uint8 and labels.dtype == np.int16,
+        f"{path} does not hold the arrays that the manifest names",
+        DamagedError,
+    )
+    is_known = labels.min() >= 0 and labels.max() <= characters
+    check(bool(is_known), f"{path} holds labels outside the alphabet", DamagedError)
+    is_character = labels < characters
+    gaps = is_character[:, 1:] & ~is_character[:, :-1]
+    check(
+        not gaps.any() and bool(is_character.sum(1).min() >= lengths.shortest),
+        f"{path} holds texts that do not have {lengths} characters",
+        DamagedError,
+    )
+    return images, labels
 
 
 def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
@@ -320,6 +304,6 @@ def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
 
 
 def check_shard_refs(refs: Iterable[ShardRef]) -> None:
-    """Do the same as `check_shards` for shards of several folders."""
+    """Raise DamagedError unless each of these shards, of any folder, has its sha256."""
     for folder, _, shard in refs:
         check_shards(folder, [shard])

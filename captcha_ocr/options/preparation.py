@@ -62,7 +62,9 @@ class PrepareConfig(Options):
         parse=parse_numbers("/"),
     )
     fold: tuple[int, int] | None = option(None)
-    max_bytes: int = option(MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9)
+    max_bytes: int = option(
+        MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9, is_newer=True
+    )
     seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
 
     def __post_init__(self) -> None:

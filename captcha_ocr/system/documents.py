@@ -22,9 +22,13 @@ def to_json(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def finite(value: float | None) -> float | None:
-    """Return `value`, or None for nan and infinity, which JSON does not have."""
-    return None if value is None or not math.isfinite(value) else value
+def finite(value: Any) -> Any:
+    """Return JSON types with None for nan and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def seal(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Write files atomically, lock folders, and read files with limits and hashes."""
 
+import codecs
 import contextlib
 import errno
 import itertools
@@ -10,10 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
 
 TEMPORARY, LOCK_FILE = ".captcha-ocr.tmp", ".captcha-ocr.lock"
 _MAX_FILE_BYTES = 2**32  # of a file that captcha-ocr wrote, if no closer limit is known
+MAX_TEXT_BYTES = 2**30  # of a text file that people hand in
+_ENCODINGS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 def sha256(data: bytes) -> str:
@@ -199,3 +208,37 @@ def remove_files(paths: Iterable[Path]) -> None:
     """Remove those of `paths` that exist."""
     for path in paths:
         path.unlink(missing_ok=True)
+
+
+def detect_encoding(start: bytes, default: str = "utf-8") -> str:
+    """Return the encoding that the byte-order mark at the start of a file names.
+
+    The default without a mark.
+    """
+    encodings = (name for mark, name in _ENCODINGS.items() if start.startswith(mark))
+    return next(encodings, default)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a text file in UTF-8, or in the encoding of its byte-order mark.
+
+    UsageError for any other file, and for one of more than 1 GiB.
+    """
+    try:
+        with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            check(size <= MAX_TEXT_BYTES, f"{path} has more than {MAX_TEXT_BYTES:,} bytes")
+            data = stream.read()
+        text = data.decode(detect_encoding(data))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        what = f"is not text in UTF-8: byte {error.start} is {data[error.start]:#x}"
+        if data.startswith(b"PK"):
+            what = "is a spreadsheet: save it as CSV"
+        raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
+    check(
+        "\0" not in text,
+        f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8",
+    )
+    return text

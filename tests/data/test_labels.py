@@ -1,4 +1,5 @@
 import unicodedata
+from pathlib import PurePath
 
 import pytest
 from conftest import naming
@@ -6,9 +7,9 @@ from PIL import Image
 
 from captcha_ocr.data.labels import (
     Label,
-    compile_pattern,
     find_labels,
     labels_from_pattern,
+    read_journal,
     read_labels,
 )
 from captcha_ocr.errors import UsageError
@@ -31,11 +32,18 @@ def read(tmp_path):
 
 @pytest.mark.parametrize(
     ("pattern", "text"),
-    [(r"(\d+)_(?P<text>\w+)\.png", "R865"), (r"7_([A-Z]+)(\d+)", "R"), (r"[A-Z]\d+", "R865")],
-    ids=["group text", "first group", "whole match"],
+    [
+        *((r"(\d+)_(?P<text>\w+)\.png", "R865"), (r"7_([A-Z]+)(\d+)", "R")),
+        *((r"[A-Z]\d+", "R865"), ("([A-Z]+)/", "AB")),
+    ],
+    ids=["group text", "first group", "whole match", "the path"],
 )
-def test_a_pattern_finds_the_text(pattern, text):
-    assert labels_from_pattern(["x/7_R865.png"], pattern).labels == [Label("x/7_R865.png", text)]
+def test_a_pattern_finds_the_text(folder, pattern, text):
+    assert labels_from_pattern(["AB/7_R865.png"], pattern).labels == [Label("AB/7_R865.png", text)]
+    raw = folder("AB/7_R865.png", files={"labels.csv": "AB/7_R865.png,no"})
+    assert texts(find_labels(raw, config=PrepareConfig(label_pattern=pattern))) == {
+        "AB/7_R865.png": text
+    }
 
 
 @pytest.mark.parametrize("pattern", ["nothing", "(x?)7", "7|(x)"])
@@ -45,17 +53,12 @@ def test_a_name_without_a_match_is_reported(pattern):
     assert "`label_pattern`" in found.problems["7_R865.png"]
 
 
-def test_a_pattern_with_a_slash_looks_at_the_path():
-    found = labels_from_pattern(["AB/1.png", "CD/2.png"], "([A-Z]+)/")
-    assert [label.text for label in found.labels] == ["AB", "CD"]
-
-
 @pytest.mark.parametrize(
     "pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000, "a{" + "9" * 5000 + "}"]
 )
 def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
     with pytest.raises(UsageError, match="`label_pattern`") as refusal:
-        compile_pattern(pattern)
+        labels_from_pattern([], pattern)
     assert len(str(refusal.value)) < 300
 
 
@@ -227,13 +230,23 @@ def test_names_in_another_unicode_form_mean_the_same_image(folder):
 
 @pytest.mark.parametrize(
     "files",
-    [{"labels.csv": "1.png,AB\n"}, {"1.txt": "AB"}, {"metadata.csv": "file_name,text\n1.png,AB\n"}],
+    [
+        *({"labels.csv": "1.png,AB\n"}, {"1.txt": "AB"}),
+        {"metadata.csv": "file_name,text\n1.png,AB\n"},
+        {"labels.csv": "gone.png,XY\n1.png,AB\n"},
+    ],
 )
-def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_not_named_after_its_file(
+def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_so_is_a_row_without_its_image(
     folder, files
 ):
     found = find_labels(folder("1.png", "CD_2.png", "EF.png", files=files))
-    assert (texts(found), sorted(found.problems)) == ({"1.png": "AB"}, ["CD_2.png", "EF.png"])
+    assert texts(found) == {"1.png": "AB"}
+    gone = ["gone.png"] if "gone" in str(files) else []
+    assert sorted(found.problems) == ["CD_2.png", "EF.png", *gone]
+    assert all(
+        PurePath(next(iter(files))).stem in why or "text file" in why
+        for why in found.problems.values()
+    )
 
 
 def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(folder, tmp_path):
@@ -340,14 +353,21 @@ def test_a_table_of_another_name_is_proposed(folder, table):
         find_labels(folder(*names, files={table: "x"})).check()
 
 
-def test_a_text_file_that_holds_a_box_or_may_belong_to_two_images_is_reported(folder):
-    box, texts_of_box = {"a.txt": "0 0.5 0.5 0.9 0.2", "b.txt": "AB"}, {}
-    found = find_labels(folder("a.png", "b.png", "b.jpg", files=box))
-    assert (texts(found), sorted(found.problems)) == (texts_of_box, ["a.png", "b.jpg", "b.png"])
+def test_a_text_file_without_one_text_for_one_image_is_reported(folder):
+    files = {
+        "a.txt": "0 0.5 0.5 0.9 0.2",
+        "b.txt": "AB",
+        "c.txt": "A\nB",
+        "d.txt": "\n",
+        "e.txt": "E",
+    }
+    found = find_labels(folder("a.png", "b.png", "b.jpg", "c.png", "d.png", "e.png", files=files))
+    assert texts(found) == {"e.png": "E"}
+    assert sorted(found.problems) == ["a.png", "b.jpg", "b.png", "c.png", "d.png"]
 
 
-def test_a_text_file_with_more_than_a_text_or_none_is_reported(folder):
-    found = find_labels(
-        folder("a.png", "b.png", "c.png", files={"a.txt": "AB", "b.txt": "A\nB", "c.txt": "\n"})
-    )
-    assert (texts(found), sorted(found.problems)) == ({"a.png": "AB"}, ["b.png", "c.png"])
+def test_a_journal_is_read_line_by_line(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    assert read_journal(journal) == []
+    journal.write_text('{"file": "a.png", "seconds": 1.5}\n{"file": "b.png", "seconds": null}\n')
+    assert [line["seconds"] for line in read_journal(journal)] == [1.5, None]

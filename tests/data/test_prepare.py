@@ -9,10 +9,12 @@ from conftest import contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
+from captcha_ocr.charset import Charset
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.images import to_array
-from captcha_ocr.data.labels import read_labels
-from captcha_ocr.data.prepare import STAGING, choose_preset, prepare_command
+from captcha_ocr.data.labels import Label, read_labels
+from captcha_ocr.data.prepare import STAGING, prepare_command, set_preset
+from captcha_ocr.data.selection import Selection
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
@@ -104,8 +106,10 @@ def test_without_a_size_of_the_preset_the_input_size_follows_from_the_images(
 def test_few_labels_take_the_input_of_the_model_in_the_package_if_it_fits(
     labels, longest, options, preset
 ):
+    learnt = [Label("a.png", "ab", "train")] * labels
+    selected = Selection(learnt, Charset("ab"), Lengths(2, longest), {})
     kind = ImageKind(height=50, width=150, channels=1)
-    assert choose_preset(PrepareConfig(**options), labels, Lengths(2, longest), kind) == preset
+    assert set_preset(PrepareConfig(**options), selected, kind).preset == preset
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -122,25 +126,11 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
         assert prepared.manifest.shards == read_manifest(shards).shards
 
 
-def test_a_pattern_is_used_instead_of_the_labels_file_of_the_folder(images, tmp_path):
-    assert prepare(
-        images, tmp_path / "out", tiny(label_pattern=r"-(\d)")
-    ).manifest.lengths == Lengths(1, 1)
-
-
 def test_a_labels_file_that_links_to_nothing_is_not_a_missing_one(own, tmp_path):
     (own / "labels.csv").unlink()
     (own / "labels.csv").symlink_to(tmp_path / "gone.csv")
     with pytest.raises(CaptchaOcrError, match=r"labels\.csv"):
         prepare(own, tmp_path / "out")
-
-
-def test_labels_of_both_cases_are_folded_unless_case_is_kept(prepare_rows):
-    rows = [(0, "Ab"), (1, "aB"), (2, "bb")]
-    charset = prepare_rows(rows).manifest.charset
-    assert (charset.characters, charset.case) == ("ab", "lower")
-    config = replace(SMALL, case_sensitive=True)
-    assert prepare_rows(rows, config, force=True).manifest.charset.characters == "ABab"
 
 
 def test_corrections_replace_every_other_label_keep_the_split_and_name_images_without_a_label(
@@ -173,16 +163,6 @@ def test_a_damaged_file_is_named_and_left_out_and_the_others_keep_their_labels(
     assert found < {sample for split in SPLITS for sample in samples(shards, split)}
 
 
-def test_a_row_without_its_file_and_a_file_without_its_row_are_reported(own, tmp_path):
-    files = sorted(path.name for path in own.glob("*.png"))
-    (own / files[0]).unlink()
-    lines = (own / "labels.csv").read_text().splitlines(keepends=True)
-    (own / "labels.csv").write_text("".join(line for line in lines if files[1] not in line))
-    problems = prepare(own, tmp_path / "out").problems
-    assert sorted(problems) == files[:2]
-    assert "labels.csv" in problems[files[1]]
-
-
 def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_path):
     images = labelled(tmp_path / "images", [(0, "abc"), (1, "a"), (2, "ba"), (3, "aa")])
     Image.new("RGB", (1, 1), "red").save(images / "0.png")
@@ -196,22 +176,13 @@ def test_texts_of_several_lengths_are_kept_and_so_is_an_image_of_one_pixel(tmp_p
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "named"),
-    [
-        ("abc", {}, ("'abc'", "`lengths`")),  # one text in 101 has three characters
-        ("abc", {"lengths": Lengths(1, 2)}, ("'abc'", "`lengths`", "1-2")),
-        ("ax", {"charset": "ab"}, ("'x'",)),
-        ("a\tb", {}, (r"'\t'",)),
-        ("a\u200bb", {}, (r"'\u200b'",)),
-    ],
-)
-def test_a_text_that_does_not_fit_is_left_out_with_a_reason(prepare_rows, text, options, named):
-    prepared = prepare_rows([(200, text), *numbered(100)], replace(SMALL, **options))
-    assert list(prepared.problems) == ["0.png"]
-    assert re.search(naming(*named), prepared.problems["0.png"])
-    assert (prepared.manifest.charset.characters, prepared.manifest.left_out) == ("ab", 1)
-    assert prepared.manifest.lengths == options.get("lengths", Lengths(2, 2))
+def test_a_text_that_does_not_fit_is_left_out_with_a_reason(prepare_rows):
+    rows = [(200, "abc"), (201, "ax"), *numbered(100)]
+    prepared = prepare_rows(rows, replace(SMALL, charset="ab"))
+    assert list(prepared.problems) == ["0.png", "1.png"]
+    assert all(map(re.search, (naming("'abc'", "`lengths`"), "'x'"), prepared.problems.values()))
+    assert (prepared.manifest.charset.characters, prepared.manifest.left_out) == ("ab", 2)
+    assert prepared.manifest.lengths == Lengths(2, 2)
 
 
 # --- running it again ----------------------------------------------------------------------------

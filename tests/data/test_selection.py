@@ -1,11 +1,15 @@
+import re
+
 import pytest
 from conftest import naming
 
 from captcha_ocr.data.labels import Label
-from captcha_ocr.data.selection import find_usual_lengths, select_labels
-from captcha_ocr.errors import UsageError
+from captcha_ocr.data.selection import select_labels
+from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig
+
+from .conftest import counts, numbered, prepare, samples, tiny
 
 
 def labels(*texts):
@@ -18,6 +22,7 @@ def labels(*texts):
         ("ABC", {"lengths": Lengths(2, 2)}, ("'ABC'", "3", "`lengths` is 2")),
         ("A" * 65, {}, ("65", "64")),
         ("A\u200b", {}, ("'A\\u200b'",)),
+        ("A\tB", {}, (r"'\t'",)),
         ("AX", {"charset": "AB"}, ("'AX'", "'X'")),
         ("ABCDE", {}, ("'ABCDE'", "5", "`lengths`")),  # a length that 1 in 1,000 texts have
     ],
@@ -51,7 +56,67 @@ def test_the_alphabet_and_the_lengths_are_those_of_the_labels():
         Lengths(2, 3),
         {},
     )
+    both = select_labels(labels("Ab", "aB", "bb"), PrepareConfig(case_sensitive=True)).charset
+    assert (selected.charset.case, both.characters, both.case) == ("lower", "ABab", None)
+    rare = select_labels(
+        labels(*["abcd", "1bcd"] * 250, *["abcde"] * 300, "a" * 9), PrepareConfig()
+    )
+    assert (rare.lengths, len(rare.problems)) == (Lengths(4, 5), 1)
 
 
-def test_rare_lengths_are_not_usual():
-    assert find_usual_lengths([4] * 500 + [5] * 300 + [9]) == Lengths(4, 5)
+def greys(folder, split):
+    """The grey values of flat images in one split, sorted."""
+    return sorted(pixels[0] for pixels, _ in samples(folder, split))
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"), [((50, 30, 20), [30, 18, 12]), ((98, 1, 1), [58, 1, 1])]
+)
+def test_other_percentages_are_kept_and_no_split_is_empty(images, tmp_path, split, expected):
+    prepare(images, tmp_path, tiny(split=split))
+    assert counts(tmp_path) == expected
+
+
+def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none(
+    prepare_rows, tmp_path
+):
+    out = tmp_path / "out"
+    prepare_rows(numbered(12, lambda number: SPLITS[number % 3]))
+    assert [greys(out, split) for split in SPLITS] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    prepare_rows(numbered(50, lambda number: "train" if number < 40 else "test"), force=True)
+    train, val, test = (greys(out, split) for split in SPLITS)
+    assert (len(val), sorted(train + val), test) == (4, list(range(40)), list(range(40, 50)))
+    prepare_rows(numbered(10, lambda number: "val" if number == 9 else "train"), force=True)
+    assert counts(out) == [9, 1, 0]  # no test set is drawn
+
+
+def test_three_images_are_enough_and_two_are_not(prepare_rows, tmp_path):
+    with pytest.raises(CaptchaOcrError, match="2"):
+        prepare_rows(numbered(2))
+    assert not (tmp_path / "out").exists()
+    prepare_rows(numbered(3))
+    assert counts(tmp_path / "out") == [1, 1, 1]
+
+
+def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(
+    prepare_rows, tmp_path
+):
+    rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
+    prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
+    assert prepared.manifest.copies == 2
+    assert sum(counts(tmp_path / "out")) == 5
+    assert list(prepared.problems) == ["3.png", "4.png"]
+    assert all(re.search(naming("3.png", "4.png"), reason) for reason in prepared.problems.values())
+
+
+@pytest.mark.parametrize(
+    "splits", [SPLITS, SPLITS[::-1], ("val", "test", "train"), ("train", "val")]
+)
+def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_path, splits):
+    prepare_rows(
+        [*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])]
+    )
+    last = max(splits, key=SPLITS.index)
+    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [
+        split == last for split in SPLITS
+    ]

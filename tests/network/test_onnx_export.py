@@ -27,7 +27,7 @@ from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 @pytest.fixture(scope="module")
 def labels(images):
-    return labels_from_names(sorted(path.name for path in images.glob("*.png")))[0]
+    return labels_from_names(sorted(path.name for path in images.glob("*.png"))).labels
 
 
 @pytest.fixture

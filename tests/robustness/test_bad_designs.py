@@ -132,7 +132,7 @@ CASES = {  # a design -> what the sentence names
     "canvas = = 5": "TOML line 1",
     "a = 1\na = 2": "TOML",
     f"a = {'[' * 3000}": "TOML",
-    "\0": "TOML line 1",
+    "\0": "text UTF-16 UTF-8",
     "{}": "TOML line 1",
 }
 NAMELESS = (

@@ -173,7 +173,7 @@ def _lines_of_stdin() -> Iterator[str]:
     """Yield the paths on standard input, one a line, in the encoding of the terminal or of a
     byte-order mark.
     """
-    from captcha_ocr.data.label_sources.tables import detect_encoding
+    from captcha_ocr.system.files import detect_encoding
 
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
         encoding = detect_encoding(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)

@@ -21,46 +21,40 @@ class FileNames:
     """
 
     def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
-        self.folder, self.beside, self.files = folder, beside, set(files)
+        self.folder, self.files = folder, set(files)
+        self.beside = None if beside == "." else beside
         self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = [without_extension(composed) for composed in self.composed]
-        counts = Counter(stems)
-        pairs = zip(stems, self.composed.values(), strict=True)
-        self.by_stem = {stem: file for stem, file in pairs if counts[stem] == 1}
+        counts = Counter(map(without_extension, self.composed))
+        self.by_stem = {
+            without_extension(name): file
+            for name, file in self.composed.items()
+            if counts[without_extension(name)] == 1
+        }
 
     def find(self, name: str) -> str:
-        """Return the file that a name means; the name, with slashes, if there is none."""
-        if self.beside in (None, ".") and name in self.files:
+        """Return the file that a name means; the name, with slashes, if there is none.
+
+        An absolute name, or one from the current folder, may lead into the folder.
+        """
+        if self.beside is None and name in self.files:
             return name
         name = PurePosixPath(name.replace("\\", "/")).as_posix()
-        paths = [name] if self.beside in (None, ".") else [f"{self.beside}/{name}", name]
-        for path in paths:
-            if path in self.files:
-                return path
+        for path in [name] if self.beside is None else [f"{self.beside}/{name}", name]:
             composed = unicodedata.normalize("NFC", path)
-            file = self.composed.get(composed) or self.by_stem.get(composed)
+            file = path if path in self.files else self.composed.get(composed)
+            file = file or self.by_stem.get(composed)
             if file is not None:
                 return file
-        return name if self.folder is None else file_in_folder(self.folder, name)
+        if self.folder is None or "\0" in name:
+            return name
+        is_inside = not os.path.isabs(name) and ".." not in PurePosixPath(name).parts
+        if is_inside and os.path.exists(self.folder / name):
+            return name
+        inside = in_folder(self.folder, Path(name))
+        # `exists` comes last, so that nothing outside the folder is looked for.
+        return name if inside is None or not os.path.exists(name) else inside
 
 
 def without_extension(file: str) -> str:
     """Return a file's path without its extension."""
     return posixpath.splitext(file)[0]
-
-
-def file_in_folder(folder: Path | None, file: str) -> str:
-    """Return a file name relative to `folder` if it is an absolute one, or one from the current
-    folder, in `folder`.
-    """
-    path = Path(file)
-    is_relative = not path.is_absolute() and ".." not in path.parts
-    if folder is None or "\0" in file or (is_relative and os.path.exists(folder / file)):
-        return file
-    path, inside = Path(os.path.abspath(file)), os.path.abspath(folder)
-    # `exists` comes last, so that nothing outside the folder is looked for.
-    return (
-        path.relative_to(inside).as_posix()
-        if path.is_relative_to(inside) and os.path.exists(path)
-        else file
-    )

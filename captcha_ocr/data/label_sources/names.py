@@ -3,11 +3,12 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain, takewhile
+from itertools import chain
+from os.path import commonprefix
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from captcha_ocr.errors import LabelError
+from captcha_ocr.errors import LabelError, check
 
 TextTest = Callable[[str], bool]
 _WORD = (
@@ -67,17 +68,15 @@ class NameReader:
     """Find the texts in the names of one folder's images.
 
     stems: all their names, without folders and extensions: what recurs in them, or counts them, is
-    no text.
-    fits: whether the alphabet and the lengths that the user named allow a text; None if they name
-    neither.
+    no text. fits: whether the alphabet and the lengths that the user named allow a text; None
+    without both.
     """
 
     def __init__(self, stems: Sequence[str], fits: TextTest | None = None) -> None:
         self.fits = fits
         self.is_text = _make_text_test(stems, 10)
         names = defaultdict[tuple[str, ...], list[list[str]]](list)
-        for stem in stems:
-            parts = _split_parts(stem)
+        for parts in map(_split_parts, stems):
             names[parts.separators].append(parts.values)
         self.rules = {
             separators: _PartRules(separators, values)
@@ -97,22 +96,26 @@ class NameReader:
         if generated := _GENERATED.fullmatch(stem):
             return generated[1]
         parts = _split_parts(stem)
-        if not self.is_text(stem) and not (self.fits is not None and "" in parts.values):
-            raise LabelError(
-                f"its name holds a number, a date or an identifier instead of a text; {HINT}"
-            )
+        check(
+            self.is_text(stem) or (self.fits is not None and "" in parts.values),
+            f"its name holds a number, a date or an identifier instead of a text; {HINT}",
+            LabelError,
+        )
         if allowed:
             return stem
         if not parts.separators:
             return stem.strip("_. ")
         # The name of a copy may have other separators than all names.
         rules = self.rules.get(parts.separators) or _PartRules(parts.separators, [parts.values])
-        possible = rules.find_possible(parts.values)
-        if not possible:
-            content = "no text"
-            if rules.are_numbered:
-                content = "a word and a number, which may count the images"
-            raise LabelError(f"its name holds {content}; {HINT}")
+        check(
+            not rules.are_numbered,
+            f"its name holds a word and a number, which may count the images; {HINT}",
+            LabelError,
+        )
+        possible = [
+            place for place, value in enumerate(parts.values) if value and rules.tests[place](value)
+        ]
+        check(bool(possible), f"its name holds no text; {HINT}", LabelError)
         clear = [place for place in possible if place in rules.clear] or possible
         texts = self._find_fitting(parts, clear) or self._find_fitting(parts, possible)
         texts = texts or [parts.values[place] for place in clear]
@@ -162,19 +165,11 @@ class _PartRules:
             and all(map(_is_word, others))
             and _are_numbers(columns[candidates[0]])
         )
-        self.clear = set(candidates)
-        # 0037_7: the text may be 0037 or 7.
-        if any(_may_count(columns[place]) for place in candidates):
-            return
-        for place in candidates:
-            if _counts_copies(columns, place, candidates, separators):
-                self.clear.remove(place)
-
-    def find_possible(self, values: Sequence[str]) -> list[int]:
-        """Return the places of a name's parts that can be its text."""
-        if self.are_numbered:
-            return []
-        return [place for place, value in enumerate(values) if value and self.tests[place](value)]
+        self.clear = [
+            place
+            for place in candidates
+            if not _counts_copies(columns, place, candidates, separators)
+        ]
 
 
 def _split_parts(stem: str) -> _Parts:
@@ -210,26 +205,25 @@ def _make_text_test(values: Sequence[str], least: int) -> TextTest:
 def _have_same_word(values: Sequence[str]) -> bool:
     """Tell whether different values begin with the same word: im0 … im11, label=0412, [0412]."""
     distinct = set(values)
-    pairs = zip(min(distinct), max(distinct), strict=False)
-    common = "".join(first for first, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    word = common.rstrip("0123456789")
+    word = commonprefix(list(distinct)).rstrip("0123456789")  # noqa: RUF071 - of any texts
     fewest = 3 if len(word) > 1 else _FEW_VALUES
-    has_letter = any(map(str.isalnum, word)) and not _SEPARATORS.intersection(word)
-    if not has_letter or len(distinct) < fewest:
+    if not any(map(str.isalnum, word)) or _SEPARATORS.intersection(word) or len(distinct) < fewest:
         return False
     return not word.isalnum() or all(value[len(word) :].isdecimal() for value in distinct)
 
 
 def _is_word(values: Sequence[str]) -> bool:
     """Tell whether values that recur are a word, or all are usual names of cameras and programs."""
-    names = all(NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values)
-    return names or (len(set(values)) == 1 and values[0].isalpha())
+    return (len(set(values)) == 1 and values[0].isalpha()) or all(
+        NO_TEXT.fullmatch(value) and not value[0].isdecimal() for value in values
+    )
 
 
 def _may_count(values: Sequence[str]) -> bool:
     """Tell whether values may be numbers that count the images, some of which are elsewhere."""
-    are_long = all(value.isdecimal() and len(value) > _SHORT for value in values)
-    return are_long and len(set(values)) == len(values)
+    return (
+        _are_numbers(values) and min(map(len, values)) > _SHORT and len(set(values)) == len(values)
+    )
 
 
 def _are_numbers(values: Sequence[str]) -> bool:
@@ -237,7 +231,6 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _is_short(values: Sequence[str]) -> bool:
-    """Tell whether all values are numbers of one or two digits."""
     return all(value.isdecimal() and len(value) <= _SHORT for value in values)
 
 
@@ -252,14 +245,15 @@ def _counts_copies(
     After a minus, which may belong to a sum (45-7), its values must be few, and the other parts
     have letters.
     """
-    values, others = columns[place], [columns[other] for other in candidates if other != place]
-    if place == 0 or not others or not _is_short(values):
+    values = columns[place]
+    others = [columns[other] for other in candidates if other != place]
+    # 0037_7: the text may be 0037 or 7.
+    if place == 0 or not others or not _is_short(values) or any(map(_may_count, others)):
         return False
     if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
         return False
     are_few = _FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
-    have_letters = not any(map(_are_numbers, others))
-    return "-" not in "".join(separators) or (are_few and have_letters)
+    return "-" not in "".join(separators) or (are_few and not any(map(_are_numbers, others)))
 
 
 def recur_in_folders(files: list[str], stems: list[str]) -> bool:
@@ -273,8 +267,6 @@ def recur_in_folders(files: list[str], stems: list[str]) -> bool:
 
 def describe_place(stem: str, text: str) -> str:
     """Return how a text stands in a name: TEXT, TEXT_anything, anything-TEXT …"""
-    place = 0 if stem.startswith(text) else stem.rfind(text)
-    before, after = stem[:place][-1:], stem[place + len(text) :][:1]
-    start = f"anything{before}" if before else ""
-    end = f"{after}anything" if after else ""
-    return f"{start}TEXT{end}"
+    before, _, after = stem.partition(text) if stem.startswith(text) else stem.rpartition(text)
+    start = f"anything{before[-1]}" if before else ""
+    return f"{start}TEXT{after[0]}anything" if after else f"{start}TEXT"

@@ -1,6 +1,5 @@
 """Read tables of file names and texts that people and other programs write: CSV, JSON, lists."""
 
-import codecs
 import csv
 import io
 import json
@@ -11,40 +10,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.system.files import open_regular
+from captcha_ocr.system.files import read_text
 
-_ENCODINGS = {  # byte-order mark -> encoding; the mark of UTF-32 begins as that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 _COLUMN_NAMES = {  # the usual names of a column, in one word
     "filename": {
-        "filename",
-        "filepath",
-        "file",
-        "path",
-        "image",
-        "imagename",
-        "imagepath",
-        "images",
-    }
-    | {"img", "id", "name"},
+        *("filename", "filepath", "file", "path"),
+        *("image", "imagename", "imagepath", "images", "img", "id", "name"),
+    },
     "text": {
-        "text",
-        "label",
-        "labels",
-        "word",
-        "words",
-        "transcription",
-        "code",
-        "captcha",
-        "solution",
-        "answer",
-    }
-    | {"target", "groundtruth", "gt"},
+        *("text", "label", "labels", "word", "words", "transcription", "code", "captcha"),
+        *("solution", "answer", "target", "groundtruth", "gt"),
+    },
     "split": {"split", "subset", "set"},
     "confidence": {"confidence"},  # in a table that `eval` wrote
 }
@@ -81,39 +57,6 @@ def excerpt(text: str) -> str:
     return text if len(text) <= _MAX_EXCERPT else text[:_MAX_EXCERPT] + "…"
 
 
-def detect_encoding(start: bytes, default: str = "utf-8") -> str:
-    """Return the encoding that the byte-order mark at the start of a file names.
-
-    The default without a mark.
-    """
-    return next(
-        (encoding for mark, encoding in _ENCODINGS.items() if start.startswith(mark)), default
-    )
-
-
-def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, or in the encoding of its byte-order mark.
-
-    UsageError for any other file.
-    """
-    try:
-        with open_regular(path) as stream:
-            data = stream.read()
-        text = data.decode(detect_encoding(data))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        what = (
-            "is a spreadsheet: save it as CSV"
-            if data.startswith(b"PK")
-            else f"is not text in UTF-8 ({error.reason})"
-        )
-        raise UsageError(f"{path} {what}; save it as text in UTF-8") from None
-    if "\0" in text:
-        raise UsageError(f"{path} is no text, or UTF-16 without its mark; save it as text in UTF-8")
-    return text
-
-
 def read_table(path: Path) -> list[Row]:
     """Read the rows of a table; UsageError, with its first line, if it is not understood.
 
@@ -123,10 +66,9 @@ def read_table(path: Path) -> list[Row]:
     """
     text = read_text(path)
     try:
-        rows = list(_read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_csv(text))
+        return list(_read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as a labels file: {error}") from None
-    return rows
 
 
 def _read_json(text: str) -> Iterator[Row]:
@@ -185,11 +127,11 @@ def _find_columns(names: Mapping[_Key, str]) -> dict[str, _Key]:
             raise ValueError(f"its columns {both} both mean the {column}")
         if keys:
             columns[column] = (exact or keys)[0]
-    others = [key for key, name in normal.items() if name.endswith(_OTHER_TEXTS)]
-    others = [key for key in others if normal[key] not in _COLUMN_NAMES["text"]]
-    if "text" in columns and others:  # a class beside the text, or a text beside its correction
-        both = f"{names[columns['text']]!r} and {names[others[0]]!r}"
-        raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
+    for key, name in normal.items():  # a class beside the text, or a text beside its correction
+        is_known = "text" not in columns or name in _COLUMN_NAMES["text"]
+        if name.endswith(_OTHER_TEXTS) and not is_known:
+            both = f"{names[columns['text']]!r} and {names[key]!r}"
+            raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
     return columns
 
 
@@ -199,11 +141,8 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
     is_reading = values.pop("confidence", None) is not None
     for column, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
-            return Row(
-                number,
-                excerpt(str(values.get("filename", ""))),
-                problem=f"its {column} is no text: {excerpt(str(value))}",
-            )
+            problem = f"its {column} is no text: {excerpt(str(value))}"
+            return Row(number, excerpt(str(values.get("filename", ""))), problem=problem)
         words[column] = "" if value is None else str(value).strip().strip(_INVISIBLE).strip()
     return Row(number, **words, is_reading=is_reading)
 
@@ -216,16 +155,8 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def mark_text(text: str) -> str:
-    """Return a text as a field of CSV that `_unmark_text` returns unchanged."""
+    """Return a text as a field of CSV that `read_table` returns unchanged."""
     return f'="{text}"' if _EXCEL_TEXT.fullmatch(text) else text
-
-
-def _unmark_text(field: str) -> str:
-    """Return the text in a field of CSV, without the marks that keep a spreadsheet from changing
-    it.
-    """
-    found = _EXCEL_TEXT.fullmatch(field)
-    return (found[1] or found[2] or "") if found else field
 
 
 def _read_csv(text: str) -> Iterator[Row]:
@@ -243,33 +174,28 @@ def _read_csv(text: str) -> Iterator[Row]:
     else:
         lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]
     lines = [(number, fields) for number, fields in lines if any(fields)]
-    columns, has_header = _read_header(lines[0][1] if lines else [])
-    if not columns:
-        raise ValueError(
-            "it needs a first line with filename,text (and, if wanted, split), or rows of a file "
-            f"name and a text; its first line is {excerpt(first)!r}"
-        )
-    width = len(lines[0][1])
+    head = lines[0][1] if lines else []
+    columns = _find_columns(dict(enumerate(head)))
+    has_header = {"filename", "text"} <= columns.keys()
+    if not has_header:
+        files = [place for place, field in enumerate(head) if _FILE_NAME.fullmatch(field)]
+        if len(head) != 2 or len(files) != 1:
+            raise ValueError(
+                "it needs a first line with filename,text (and, if wanted, split), or rows of a "
+                f"file name and a text; its first line is {excerpt(first)!r}"
+            )
+        columns = {"filename": files[0], "text": 1 - files[0]}
     for number, fields in lines[has_header:]:
-        if len(fields) > width:
+        if len(fields) > len(head):
             yield Row(
                 number,
                 fields[columns["filename"]],
-                problem=f"it has {len(fields)} fields instead of {width}: "
+                problem=f"it has {len(fields)} fields instead of {len(head)}: "
                 f"put a text that contains {separator!r} in quotes",
             )
         else:
-            fields += [""] * (width - len(fields))
+            fields += [""] * (len(head) - len(fields))
             values = {column: fields[place] for column, place in columns.items()}
-            yield _make_row(number, {**values, "text": _unmark_text(values["text"])})
-
-
-def _read_header(fields: list[str]) -> tuple[dict[str, int], bool]:
-    """Return each column's place by a table's first line, and whether that is a header."""
-    columns = _find_columns(dict(enumerate(fields)))
-    if {"filename", "text"} <= columns.keys():
-        return columns, True
-    files = [place for place, field in enumerate(fields) if _FILE_NAME.fullmatch(field)]
-    if len(fields) == 2 and len(files) == 1:
-        return {"filename": files[0], "text": 1 - files[0]}, False
-    return {}, False
+            if marked := _EXCEL_TEXT.fullmatch(values["text"]):
+                values["text"] = marked[1] or marked[2] or ""
+            yield _make_row(number, values)

@@ -31,13 +31,12 @@ from captcha_ocr.generation.operators.values import (
 )
 from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.system.files import open_regular
+from captcha_ocr.system.files import read_text
 
 OPERATOR_MODULES = (glyphs, marks, under, whole_image)  # importing them fills OPERATORS
 DESIGNS = files("captcha_ocr.generation.designs")
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
-MAX_FILE_BYTES = 2**30
 ARITHMETIC = "0123456789+-*/=?"
 LONGEST_SUM = Lengths(4, 7)  # 1+2= to 12+34=?
 
@@ -379,7 +378,7 @@ def read_document(name: str) -> dict[str, Any]:
             f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}"
         )
     try:
-        return tomllib.loads(_read_file(name))
+        return tomllib.loads(read_text(name))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not a TOML file: {error}") from None
 
@@ -390,7 +389,7 @@ def read_saved(path: str) -> list[dict[str, Any]]:
     UsageError that names the file and the line.
     """
     documents = []
-    for number, line in enumerate(_read_file(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
@@ -404,19 +403,3 @@ def read_saved(path: str) -> list[dict[str, Any]]:
     # The others are parsed when they are needed, since they may be many.
     parse_design(documents[0], f"{path}, line 1")
     return documents
-
-
-def _read_file(path: str) -> str:
-    try:
-        with open_regular(path) as stream:
-            check(
-                os.fstat(stream.fileno()).st_size <= MAX_FILE_BYTES,
-                f"{path} has more than {MAX_FILE_BYTES:,} bytes",
-            )
-            return stream.read().decode()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#x}"
-        ) from None

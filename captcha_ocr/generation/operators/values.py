@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from captcha_ocr.data.images import LUMINANCE
 from captcha_ocr.errors import UsageError
 
 Draw = Callable[[random.Random], Any]
 RGB = tuple[int, int, int]
 
-_LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 _EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
 
 
@@ -201,7 +201,7 @@ def color_of_luminance(hue: float, saturation: float, luminance: float) -> RGB:
     sector = hue / 60 % 6
     pure = [min(1.0, max(0.0, abs((sector - shift) % 6 - 3) - 1)) for shift in (0.0, 2.0, 4.0)]
     mixed = [1 - saturation + saturation * channel for channel in pure]
-    light = sum(weight * channel for weight, channel in zip(_LUMINANCE, mixed, strict=True))
+    light = sum(weight * channel for weight, channel in zip(LUMINANCE, mixed, strict=True))
     target = luminance / 255
     if target <= light:
         channels = [channel * target / light for channel in mixed]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from captcha_ocr.data.images import LUMINANCE
 from captcha_ocr.generation.operators.registry import Mask, Pixels
 
 _MIN_INK_LEFT = 0.65  # of a glyph's own ink: the rest is clipped, or covered by other glyphs
@@ -17,7 +18,7 @@ _MIN_COLOR_GAP = 60.0  # between their colours, if the luminance is the same
 _MIN_STROKE = 6  # pixels of ink that a glyph needs
 _STEP = 2  # every other row and column is looked at
 _MARGIN = 2  # of these around a glyph that count as what surrounds it
-_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+_LUMINANCE = np.array(LUMINANCE, np.float32)
 
 
 def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from captcha_ocr.data.images import LUMINANCE
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
@@ -18,7 +19,7 @@ from captcha_ocr.generation.operators.values import RGB
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
 from captcha_ocr.options.drawing import MIN_SIDE
 
-_LUMINANCE = np.array([19595, 38470, 7471])  # of red, green and blue, in 65536ths, as in Pillow
+_LUMINANCE = np.rint(65536 * np.array(LUMINANCE)).astype(int)  # as Pillow computes
 _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
 
 

@@ -9,8 +9,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from captcha_ocr.data.answers import ANSWERS_FILE, ANSWERS_JOURNAL, read_journal
-from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.data.labels import (
+    ANSWERS_FILE,
+    ANSWERS_JOURNAL,
+    Label,
+    find_labels,
+    read_journal,
+)
 from captcha_ocr.errors import Command
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook

@@ -14,12 +14,12 @@ from pathlib import Path
 from captcha_ocr.charset import standard_form
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.file_names import FileNames
-from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, read_text, to_csv
+from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.options.model import MAX_LENGTH
 from captcha_ocr.options.preparation import Split
-from captcha_ocr.system.files import write_atomic
+from captcha_ocr.system.files import read_text, write_atomic
 
 SEED = 0
 _HELD_OUT = 100  # images drawn at random before all others: half of them validate, half test

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from captcha_ocr.data.label_sources.file_names import FileNames, file_in_folder
+from captcha_ocr.data.label_sources.file_names import FileNames
 from captcha_ocr.data.labels import Label, read_labels
 
 
@@ -26,8 +26,9 @@ def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
         monkeypatch.chdir(tmp_path / start)
         folder = Path(os.path.relpath(folder))
     outside = os.path.join(folder, "..", "beside", "a.png")
-    assert file_in_folder(folder, str(folder / "sub" / "a.png")) == "sub/a.png"
-    assert file_in_folder(folder, outside) == outside
+    names = FileNames(folder, None, [])
+    assert names.find(str(folder / "sub" / "a.png")) == "sub/a.png"
+    assert names.find(outside) == outside
     (tmp_path / "codes.csv").write_text(
         f"filename,text,confidence\n{folder / 'sub' / 'a.png'},AB,0.5\n"
     )
@@ -38,4 +39,4 @@ def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
     "name", ["a" * 300 + ".png", "/" + "a" * 300, "a\0.png", "b/" * 3000 + "a.png"]
 )
 def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
-    assert file_in_folder(tmp_path, name) == name
+    assert FileNames(tmp_path, None, []).find(name) == name

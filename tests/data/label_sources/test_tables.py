@@ -1,8 +1,9 @@
 import pytest
 from conftest import naming
 
-from captcha_ocr.data.label_sources.tables import Row, detect_encoding, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import Row, excerpt, read_table
 from captcha_ocr.errors import UsageError
+from captcha_ocr.system.files import detect_encoding
 
 WORDS = [("a.png", "AB"), ("b.png", "é 1")]
 CSV = "filename,text\na.png,AB\nb.png,é 1\n"
@@ -26,12 +27,9 @@ def words(rows):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding, end):
-    assert words(read(CSV.replace("\n", end).encode(encoding))) == WORDS
-
-
-def test_the_mark_of_big_endian_utf_16_is_known(read):
+def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding):
+    for end in ("\n", "\r\n", "\r"):
+        assert words(read(CSV.replace("\n", end).encode(encoding))) == WORDS
     assert words(read(b"\xfe\xff" + CSV.encode("utf-16-be"))) == WORDS
     assert [detect_encoding(b"a"), detect_encoding(b"a", "cp1252")] == ["utf-8", "cp1252"]
 
@@ -173,8 +171,4 @@ def test_rows_have_the_number_of_their_line(read):
         Row(2, "a.png", "AB"),
         Row(4, "b.png", "CD"),
     ]
-
-
-def test_an_excerpt_is_short():
-    assert excerpt("short") == "short"
-    assert len(excerpt("x" * 1000)) < 150
+    assert (excerpt("short"), len(excerpt("x" * 1000)) < 150) == ("short", True)

@@ -10,13 +10,13 @@ from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import (
     ARITHMETIC,
     LONGEST_SUM,
-    MAX_FILE_BYTES,
     design_names,
     parse_design,
     read_document,
     read_saved,
 )
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.system.files import MAX_TEXT_BYTES
 
 
 def texts(document, count=300):
@@ -199,6 +199,6 @@ def test_a_damaged_file_of_designs_is_refused_with_its_line(tmp_path, data, name
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "huge.jsonl"
     with open(path, "wb") as stream:
-        stream.truncate(MAX_FILE_BYTES + 1)
+        stream.truncate(MAX_TEXT_BYTES + 1)
     with pytest.raises(UsageError, match=naming("huge.jsonl", "1,073,741,824")):
         read_saved(str(path))
