@@ -3,15 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from captcha_ocr.audit.images.generators import ImageGenerator
-from captcha_ocr.audit.solvers.judge import judge
 from captcha_ocr.audit.solvers.knobs import (
     MOST_ALONE,
     Effect,
     Knobs,
-    Setting,
     confounded,
     effects_alone,
     effects_together,
@@ -19,9 +16,10 @@ from captcha_ocr.audit.solvers.knobs import (
     where_to_compare,
 )
 from captcha_ocr.audit.solvers.time_budget import TimeBudget
-from captcha_ocr.audit.solvers.trainings import DRAWS, SIZES, Training
+from captcha_ocr.audit.solvers.trainings import DRAWS, SIZES, LabelPool, Training
 from captcha_ocr.audit.statistics import Curve, Reached
 from captcha_ocr.data.labels import find_labels
+from captcha_ocr.experiments.judge import judge
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
 
@@ -53,45 +51,28 @@ class KnobResults:
     confounded: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Variants:
-    """Settings of the knobs to draw. images: where their folders go. seed: of the audit."""
-
-    generator: ImageGenerator
-    knobs: Knobs
-    images: Path
-    seed: int
-
-    def place(self, setting: Setting, start: str, size: int, draw: int) -> Training:
-        """Return a training without its labels."""
-        folder = self.images / f"{setting.name}-{size}-{draw}"
-        return Training(folder, (), (), start, size, draw, self.seed, setting.name)
-
-    def draw(self, training: Training, setting: Setting) -> tuple[Training, int]:
-        """Draw its images; return the training with its labels, and how many images failed."""
-        seed = 1000 * self.seed + training.draw + 1
-        images = training.size + _TESTED
-        failures = self.generator.draw(training.images, images, seed, setting.levels)
-        labels = tuple(find_labels(training.images).check().labels)
-        learned, tested = labels[: training.size], labels[training.size :]
-        return replace(training, labels=learned, tested=tested), failures
-
-
 class KnobMeasurement:
-    """Trains for each setting, with the same texts and seeds. largest: the most labels.
+    """Trains for each setting, with the same texts and seeds.
 
     All settings begin with the same number of labels; one that is read less than half then gets
     more, as far as the budget goes: where a solver reads next to nothing, the labels that it needs
-    cannot be compared. failures: images that could not be drawn. notes: why nothing was measured.
+    cannot be compared. base: the labels of the audit; the settings' images go beside its own.
+    largest: the most labels. failures: images that could not be drawn.
     """
 
-    def __init__(self, variants: Variants, budget: TimeBudget, largest: int) -> None:
+    def __init__(
+        self,
+        generator: ImageGenerator,
+        knobs: Knobs,
+        base: LabelPool,
+        budget: TimeBudget,
+        largest: int,
+    ) -> None:
         self.failures = 0
-        self.notes: list[str] = []
-        self._variants, self._budget, self._largest = variants, budget, largest
-        self._settings = list_settings(variants.knobs)
-        self._is_alone = len(variants.knobs) <= MOST_ALONE
-        self._fewest = _FEWEST_DRAWS if self._is_alone else 1
+        self._generator, self._knobs, self._base = generator, knobs, base
+        self._budget, self._largest = budget, largest
+        self._settings = list_settings(knobs)
+        self._fewest = _FEWEST_DRAWS if len(knobs) <= MOST_ALONE else 1
         self._start = ""
         self._draw_s = 0.0  # seconds that an image takes to draw
 
@@ -118,7 +99,7 @@ class KnobMeasurement:
 
     def _leave_out(self, reason: str) -> None:
         note = f"{KNOBS_LEFT_OUT}{reason}."
-        self.notes.append(note)
+        self._budget.notes.append(note)
         say(f"left out   {note}", self._budget.quiet)
 
     def _train_with_enough_labels(self, row: list[Training]) -> list[Training]:
@@ -142,8 +123,11 @@ class KnobMeasurement:
 
         Trainings that have finished take no time.
         """
-        draws = range(draw, max(draw + 1, self._fewest))
-        seconds = sum(self._expected_s(sizes, number) for number in draws)
+        seconds = 0.0
+        for number in range(draw, max(draw + 1, self._fewest)):
+            new = self._budget.unfinished(self._place(sizes, number))
+            images = sum(training.size + _TESTED for training in new)
+            seconds += self._budget.expected_s(new) + self._draw_s * images
         if seconds <= self._budget.left:
             return True
         labels = f"draw {draw + 1} of the knobs with up to {max(sizes):,} labels"
@@ -152,26 +136,27 @@ class KnobMeasurement:
         say(f"left out   {what}", self._budget.quiet)
         return False
 
-    def _expected_s(self, sizes: Sequence[int], draw: int) -> float:
-        """Return how long the trainings of a draw take, with drawing."""
-        new = self._budget.unfinished(self._place(sizes, draw))
-        images = sum(training.size + _TESTED for training in new)
-        return self._budget.expected_s(new) + self._draw_s * images
-
     def _place(self, sizes: Sequence[int], draw: int) -> list[Training]:
         """Return the trainings of a draw without their labels."""
-        pairs = zip(self._settings, sizes, strict=True)
-        return [self._variants.place(setting, self._start, size, draw) for setting, size in pairs]
+        trainings = []
+        for setting, size in zip(self._settings, sizes, strict=True):
+            folder = self._base.images.parent / f"{setting.name}-{size}-{draw}"
+            pool = LabelPool(folder, (), (), self._base.seed, setting.name)
+            trainings.append(Training(pool, self._start, size, draw))
+        return trainings
 
     def _train(self, sizes: Sequence[int], draw: int) -> list[Training]:
         """Draw the images of all settings, and train on them; return the trainings."""
         started, images, row = time.monotonic(), 0, []
-        for setting, place in zip(self._settings, self._place(sizes, draw), strict=True):
-            if not place.images.exists():
-                images += place.size + _TESTED
-            training, failures = self._variants.draw(place, setting)
-            self.failures += failures
-            row.append(training)
+        for setting, training in zip(self._settings, self._place(sizes, draw), strict=True):
+            pool, count = training.pool, training.size + _TESTED
+            if not pool.images.exists():
+                images += count
+            seed = 1000 * pool.seed + draw + 1
+            self.failures += self._generator.draw(pool.images, count, seed, setting.levels)
+            labels = tuple(find_labels(pool.images).check().labels)
+            learned, tested = labels[: training.size], labels[training.size :]
+            row.append(replace(training, pool=replace(pool, labels=learned, tested=tested)))
         if images:
             self._draw_s = (time.monotonic() - started) / images
         self._budget.run(row)
@@ -179,30 +164,30 @@ class KnobMeasurement:
 
     def _compare(self, curve: Curve, draws: list[list[Training]]) -> KnobResults:
         """Return what the knobs do. draws: (draws, settings)."""
-        knobs = self._variants.knobs
-        reached = [[self._reach(training) for training in row] for row in zip(*draws, strict=True)]
-        if self._is_alone:
-            effects, pairs = effects_alone(knobs, curve, reached), []
-        else:
-            effects, pairs = effects_together(knobs, curve, reached), confounded(knobs)
+        reached: list[list[Reached]] = []
         settings = []
         fixed = self._judge_unchanged(draws)
-        for setting, row, share in zip(self._settings, reached, fixed, strict=True):
-            shares = [draw.share for draw in row]
-            settings.append(SettingResult(setting.label, row[0].labels, shares, share))
+        for number, setting in enumerate(self._settings):
+            size = draws[0][number].size
+            results = [self._budget.trained[row[number].name] for row in draws]
+            shares = [result.right / result.tested for result in results]
+            reached.append([Reached(size, share) for share in shares])
+            settings.append(SettingResult(setting.label, size, shares, fixed[number]))
+        pairs: list[str] = []
+        if len(self._knobs) <= MOST_ALONE:
+            effects = effects_alone(self._knobs, curve, reached)
+        else:
+            effects, pairs = effects_together(self._knobs, curve, reached), confounded(self._knobs)
         return KnobResults(self._start, len(draws), settings, effects, pairs)
-
-    def _reach(self, training: Training) -> Reached:
-        result = self._budget.trained[training.name]
-        return Reached(training.size, result.right / result.tested)
 
     def _judge_unchanged(self, draws: list[list[Training]]) -> list[float]:
         """Return how much of each setting the solvers read that learned the base."""
         means = [0.0] * len(self._settings)
         for row in draws:
-            reader = Recognizer(self._budget.runner.folder(row[0]))
+            reader = Recognizer(self._budget.run_folder(row[0]))
             for number, training in enumerate(row):
-                judged = judge(reader, training.images, training.tested)
-                right = sum(is_right for _, is_right in judged)
-                means[number] += right / len(judged) / len(draws)
+                pool = training.pool
+                answers = [judged.answer for judged in judge(reader, pool.images, pool.tested)]
+                right = sum(is_right for _, is_right in answers)
+                means[number] += right / len(answers) / len(draws)
         return means

@@ -4,16 +4,20 @@ import heapq
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.audit.solvers.trainings import Runner, Trained, Training
-from captcha_ocr.errors import check
-from captcha_ocr.system.console import duration, say
+from captcha_ocr.audit.solvers.trainings import Trained, Training, read_result
+from captcha_ocr.errors import DamagedError, check
+from captcha_ocr.experiments.child_run import ChildRuns
+from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import write_atomic
+from captcha_ocr.system.parallel import available_workers
 
-_STATE_FILE = "audit.json"
+_STATE_FILE, _RUNS = "audit.json", "runs"
 _RESERVED = 0.05  # of the budget, for reading images and for the page
 _OVERHEAD_S = 8.0  # of a training: two processes start, and decode images
 _MARGIN = 1.1  # by which a block may take longer than it seems
@@ -23,27 +27,30 @@ class TimeBudget:
     """Runs trainings as long as the budget lasts; the time of earlier sessions counts.
 
     identity: what must not change when an audit goes on; UsageError if `out` holds another one.
+    trained: what each gave, by its name. notes: what was not measured, and why; a sentence each.
     """
 
-    def __init__(
-        self, out: Path, runner: Runner, budget_s: float, identity: dict[str, Any], quiet: bool
-    ) -> None:
-        self.runner, self.budget_s, self.quiet = runner, budget_s, quiet
+    def __init__(self, out: Path, budget_s: float, identity: dict[str, Any], quiet: bool) -> None:
+        self.budget_s, self.quiet = budget_s, quiet
+        self.workers = available_workers()
+        self.notes: list[str] = []
         self.trained: dict[str, Trained] = {}
         self.rates: dict[str, float] = {}  # seconds for each image that a training shows
-        self._path = out / _STATE_FILE
+        self._out = out
         self._identity = json.loads(json.dumps(identity))
-        self._spent_before, self._started = 0.0, time.monotonic()
-        if self._path.exists():
-            state = read_json(self._path)
+        self._started = time.monotonic()  # less what was spent before
+        if (out / _STATE_FILE).exists():
+            state = read_json(out / _STATE_FILE)
             what = f"{out} holds another audit (its images, seed or knobs differ)"
             check(state.get("options") == self._identity, f"{what}; choose another `out`")
-            self._spent_before = float(state["spent"])
+            self._started -= float(state["spent"])
+        processors = counted(self.workers, "processor")
+        say(f"budget     {duration(budget_s)} in all, on {processors}", quiet)
 
     @property
     def spent(self) -> float:
         """Seconds since the first start; those between sessions do not count."""
-        return self._spent_before + time.monotonic() - self._started
+        return time.monotonic() - self._started
 
     @property
     def left(self) -> float:
@@ -53,15 +60,29 @@ class TimeBudget:
     def save(self) -> None:
         """Keep the time that was spent."""
         state = {"options": self._identity, "spent": self.spent}
-        write_atomic(self._path, to_json(state), durable=False)
+        write_atomic(self._out / _STATE_FILE, to_json(state), durable=False)
+
+    def run_folder(self, training: Training) -> Path:
+        """Return the folder of the run of a training."""
+        return self._out / _RUNS / training.name / "run"
+
+    def result(self, training: Training) -> Trained | None:
+        """Return what a training gave; None if it has not finished."""
+        return self.trained.get(training.name) or read_result(self.run_folder(training))
+
+    def unfinished(self, trainings: Sequence[Training]) -> list[Training]:
+        """Return the trainings that have no result yet."""
+        return [training for training in trainings if self.result(training) is None]
 
     def expected_s(self, trainings: Sequence[Training]) -> float:
-        """Return how long trainings take, side by side, by the speed of those that have ended."""
-        ends = [0.0] * self.runner.workers
-        for training in self._sort_slowest_first(trainings):
-            if training.name not in self.trained:
-                seconds = training.cost * self.rates[training.start] + _OVERHEAD_S
-                heapq.heapreplace(ends, ends[0] + seconds)
+        """Return how long trainings take, side by side, by the speed of those that have ended.
+
+        Those that have finished take no time.
+        """
+        ends = [0.0] * self.workers
+        for training in self._sort_slowest_first(self.unfinished(trainings)):
+            seconds = training.cost * self.rates[training.start] + _OVERHEAD_S
+            heapq.heapreplace(ends, ends[0] + seconds)
         return _MARGIN * max(ends)
 
     def _sort_slowest_first(self, trainings: Sequence[Training]) -> list[Training]:
@@ -71,25 +92,37 @@ class TimeBudget:
         )
 
     def fits(self, trainings: Sequence[Training]) -> bool:
-        """Tell whether trainings end within the budget; those that have finished take no time."""
-        return self.expected_s(self.unfinished(trainings)) <= self.left
+        """Tell whether trainings end within the budget."""
+        return self.expected_s(trainings) <= self.left
 
-    def unfinished(self, trainings: Sequence[Training]) -> list[Training]:
-        """Return the trainings that have no result yet."""
-        return [training for training in trainings if self.runner.result(training) is None]
+    def run(self, trainings: Sequence[Training]) -> None:
+        """Run trainings side by side; CaptchaOcrError if one fails.
 
-    def run(self, trainings: Sequence[Training]) -> list[Trained]:
-        """Run trainings, and return what each gave, in their order."""
-        try:
-            self.runner.run(self._sort_slowest_first(trainings), self._keep)
-        finally:
-            self.save()  # an interruption, too: the time until then counts
-        return [self.trained[training.name] for training in trainings]
+        One that has finished is not repeated. Whatever ends this ends those that run, too.
+        """
+        children = ChildRuns()
+        with ExitStack() as stack:
+            stack.callback(self.save)  # an interruption, too: the time until then counts
+            pool = stack.enter_context(ThreadPoolExecutor(self.workers))
+            stack.callback(children.stop)  # then the pool waits for no training
+            jobs = {
+                pool.submit(self._train, training, children): training
+                for training in self._sort_slowest_first(trainings)
+            }
+            for job in as_completed(jobs):
+                training, result = jobs[job], job.result()
+                self.rates[training.start] = result.seconds / training.cost
+                if training.name not in self.trained:
+                    scores = f"{result.right:,} of {result.tested:,}, {duration(result.seconds)}"
+                    say(f"{training.name:32} {scores}", self.quiet)
+                self.trained[training.name] = result
+                self.save()
 
-    def _keep(self, training: Training, result: Trained) -> None:
-        self.rates[training.start] = result.seconds / training.cost
-        if training.name not in self.trained:
-            scores = f"{result.right:,} of {result.tested:,}, {duration(result.seconds)}"
-            say(f"{training.name:32} {scores}", self.quiet)
-        self.trained[training.name] = result
-        self.save()
+    def _train(self, training: Training, children: ChildRuns) -> Trained:
+        """Train, unless that was done before."""
+        if self.result(training) is None:
+            training.run(self.run_folder(training).parent, children)
+        result = self.result(training)
+        if result is None:
+            raise DamagedError(f"{self.run_folder(training)} has no score after training")
+        return result

@@ -1,12 +1,9 @@
-"""The trainings of an audit: which there are, and several side by side.
+"""The trainings of an audit: which there are, and how one is carried out.
 
-Each is `prepare` and `train` in processes of their own, on one thread, in a folder of its own. One
-that has finished is not repeated.
+Each is `prepare` and `train` in processes of their own, on one thread, in a folder of its own.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,46 +22,64 @@ _VALIDATION = 10  # one in so many labels validates
 
 
 @dataclass(frozen=True)
-class Training:
-    """Training on so many labels: the draw's first ones, of the images that are not tested.
+class LabelPool:
+    """A folder of images, the labels from which trainings draw, and those to test on.
 
-    images, labels, tested: a folder, the labels from which to draw, those to test on. setting: the
-    name of the knobs' levels. seed: of the draw, and of the training.
+    seed: of the draws, and of the trainings. setting: the name of the knobs' levels.
     """
 
     images: Path
     labels: tuple[Label, ...]
     tested: tuple[Label, ...]
+    seed: int
+    setting: str = "base"
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training on so many labels of a pool: the draw's first ones."""
+
+    pool: LabelPool
     start: str
     size: int
     draw: int
-    seed: int
-    setting: str = "base"
 
     @property
     def name(self) -> str:
         """A name for its folder."""
-        return f"{self.setting}-{self.start}-{self.size}-{self.draw}"
+        return f"{self.pool.setting}-{self.start}-{self.size}-{self.draw}"
 
     @property
     def cost(self) -> float:
         """How many images it shows to the network, about."""
         preset = PRESETS[STARTS[self.start]]
         labels = self.size - self.size // _VALIDATION
-        return labels * (derive_epochs(preset.training, labels) or preset.max_epochs or 1)
+        return labels * (derive_epochs(preset.training, labels) or preset.max_epochs)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return the table of labels: file name, text, split.
 
         Smaller draws are part of larger ones.
         """
-        rng = random.Random(f"draw-{self.seed}-{self.draw}")
-        drawn = rng.sample(self.labels, len(self.labels))[: self.size]
+        rng = random.Random(f"draw-{self.pool.seed}-{self.draw}")
+        drawn = rng.sample(self.pool.labels, len(self.pool.labels))[: self.size]
         validation = self.size // _VALIDATION
-        splits = {"val": drawn[:validation], "train": drawn[validation:], "test": self.tested}
+        splits = {"val": drawn[:validation], "train": drawn[validation:], "test": self.pool.tested}
         return [
             (label.file, label.text, split) for split, labels in splits.items() for label in labels
         ]
+
+    def run(self, folder: Path, children: ChildRuns) -> None:
+        """Prepare and train in a folder: the run folder is `run` in it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        table, shards = folder / LABELS_FILE, folder / "shards"
+        write_table(table, ("filename", "text", "split"), self.rows())
+        preset = {"preset": STARTS[self.start]}
+        preparation = {"labels": table, "out": shards, **preset, "workers": 1, "force": True}
+        children.run_command("prepare", [self.pool.images], preparation)
+        seed = self.pool.seed * 1000 + self.draw
+        recipe = {"data": shards, "out": folder / "run", **preset, "seed": seed, "threads": 1}
+        children.run_command("train", [], recipe)
 
 
 @dataclass(frozen=True)
@@ -77,60 +92,6 @@ class Trained:
     right: int
     tested: int
     seconds: float
-
-
-class Runner:
-    """Runs trainings side by side."""
-
-    def __init__(self, out: Path, workers: int) -> None:
-        self.out, self.workers = out, workers
-
-    def run(
-        self, trainings: Sequence[Training], on_end: Callable[[Training, Trained], None]
-    ) -> None:
-        """Run trainings; CaptchaOcrError if one fails.
-
-        Whatever ends this ends those that run, too.
-        """
-        children = ChildRuns()
-        with ThreadPoolExecutor(self.workers) as pool:
-            jobs = {
-                pool.submit(self._train, training, children): training for training in trainings
-            }
-            try:
-                for job in as_completed(jobs):
-                    on_end(jobs[job], job.result())
-            except BaseException:
-                children.stop()
-                raise
-
-    def folder(self, training: Training) -> Path:
-        """Return the folder of the run of a training."""
-        return self.out / training.name / "run"
-
-    def result(self, training: Training) -> Trained | None:
-        """Return what a training gave; None if it has not finished."""
-        return read_result(self.folder(training))
-
-    def _train(self, training: Training, children: ChildRuns) -> Trained:
-        """Train, unless that was done before."""
-        result = self.result(training)
-        if result is not None:
-            return result
-        run = self.folder(training)
-        run.parent.mkdir(parents=True, exist_ok=True)
-        table, shards = run.parent / LABELS_FILE, run.parent / "shards"
-        write_table(table, ("filename", "text", "split"), training.rows())
-        preset = {"preset": STARTS[training.start]}
-        preparation = {"labels": table, "out": shards, **preset, "workers": 1, "force": True}
-        children.run_command("prepare", [training.images], preparation)
-        seed = training.seed * 1000 + training.draw
-        recipe = {"data": shards, "out": run, **preset, "seed": seed, "threads": 1}
-        children.run_command("train", [], recipe)
-        result = self.result(training)
-        if result is None:
-            raise DamagedError(f"{run} has no score after training")
-        return result
 
 
 def read_result(run: Path) -> Trained | None:

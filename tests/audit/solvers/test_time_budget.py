@@ -3,51 +3,35 @@ import json
 import pytest
 from conftest import naming
 
-from captcha_ocr.audit.solvers.time_budget import TimeBudget
-from captcha_ocr.audit.solvers.trainings import Trained, Training
+from audit.samples import InstantBudget
+from captcha_ocr.audit.solvers.trainings import LabelPool, Training
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.documents import to_json
 
-
-class Instant:
-    """Runs trainings in no time; results: those that have ended before."""
-
-    workers = 2
-
-    def __init__(self):
-        self.results = {}
-
-    def result(self, training):
-        return self.results.get(training.name)
-
-    def run(self, trainings, on_end):
-        for training in trainings:
-            self.results[training.name] = Trained(5, 10, 100.0)
-            on_end(training, self.results[training.name])
+POOL = LabelPool(None, (), (), 0)
 
 
 def training(size, draw=0):
-    return Training(None, (), (), "random", size, draw, 0)
+    return Training(POOL, "random", size, draw)
 
 
-def budget(tmp_path, budget_s=1000.0, seed=0):
-    return TimeBudget(tmp_path, Instant(), budget_s, {"seed": seed}, True)
+def make_budget(tmp_path, budget_s=1000.0, seed=0):
+    return InstantBudget(tmp_path, budget_s, seed, seconds=lambda _: 100)
 
 
 def test_what_is_left_is_expected_by_the_speed_of_what_has_ended(tmp_path):
-    made = budget(tmp_path)
+    made = make_budget(tmp_path)
     made.run([training(30)])
     per_image = 100 / training(30).cost
     one = 1.1 * (training(100).cost * per_image + 8)
     assert made.expected_s([training(100)]) == pytest.approx(one)
-    assert made.expected_s([training(100, draw) for draw in range(2)]) == pytest.approx(
-        one
-    )  # side by side
-    assert made.expected_s([training(100, draw) for draw in range(3)]) == pytest.approx(2 * one)
+    three = [training(100, draw) for draw in range(3)]
+    assert made.expected_s(three[:2]) == pytest.approx(one)  # side by side
+    assert made.expected_s(three) == pytest.approx(2 * one)
 
 
 def test_only_what_fits_into_the_budget_fits(tmp_path):
-    made = budget(tmp_path, budget_s=300)
+    made = make_budget(tmp_path, budget_s=300)
     made.run([training(30)])
     assert made.fits([training(30, 1)])
     assert not made.fits([training(300, 1)])
@@ -56,13 +40,13 @@ def test_only_what_fits_into_the_budget_fits(tmp_path):
 
 
 def test_time_of_earlier_sessions_counts(tmp_path):
-    budget(tmp_path).save()
+    make_budget(tmp_path).save()
     state = json.loads((tmp_path / "audit.json").read_bytes())
     (tmp_path / "audit.json").write_bytes(to_json({**state, "spent": 400}))
-    assert budget(tmp_path).spent >= 400
+    assert make_budget(tmp_path).spent >= 400
 
 
 def test_another_audit_in_the_folder_is_refused(tmp_path):
-    budget(tmp_path).save()
+    make_budget(tmp_path).save()
     with pytest.raises(UsageError, match=naming(tmp_path, "`out`")):
-        budget(tmp_path, seed=1)
+        make_budget(tmp_path, seed=1)

@@ -1,4 +1,4 @@
-import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -6,7 +6,8 @@ from conftest import naming
 
 from audit.samples import shorten_trainings
 from captcha_ocr.audit.solvers import trainings
-from captcha_ocr.audit.solvers.trainings import Runner, Trained, Training
+from captcha_ocr.audit.solvers.time_budget import TimeBudget
+from captcha_ocr.audit.solvers.trainings import LabelPool, Trained, Training
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import CaptchaOcrError
 
@@ -14,44 +15,27 @@ from captcha_ocr.errors import CaptchaOcrError
 @pytest.fixture
 def training(images):
     labels = tuple(find_labels(images).labels)
-    return Training(images, labels[:40], labels[40:], "random", 20, 0, 5)
+    return Training(LabelPool(images, labels[:40], labels[40:], 5), "random", 20, 0)
 
 
 def test_smaller_draws_are_part_of_larger_ones(training):
-    small, large = training.rows(), Training(**{**vars(training), "size": 40}).rows()
+    small, large = training.rows(), replace(training, size=40).rows()
     drawn = [[row[:2] for row in rows if row[2] != "test"] for rows in (small, large)]
     assert drawn[1][:20] == drawn[0]
     assert [row[2] for row in small].count("val") == 2
 
 
 def test_draws_differ_and_none_is_tested(training):
-    other = Training(**{**vars(training), "draw": 1})
-    assert other.rows() != training.rows()
-    tested = {label.file for label in training.tested}
+    assert replace(training, draw=1).rows() != training.rows()
+    tested = {label.file for label in training.pool.tested}
     assert not tested & {file for file, _, split in training.rows() if split != "test"}
-
-
-def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path, monkeypatch):
-    shorten_trainings(monkeypatch)
-    runner, ended = Runner(tmp_path, 1), []
-    runner.run([training], lambda which, result: ended.append((which.name, result)))
-    assert [(name, result.tested) for name, result in ended] == [("base-random-20-0", 20)]
-    before = (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns
-    runner.run([training], lambda which, result: ended.append((which.name, result)))
-    assert ended[0] == ended[1]
-    assert (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns == before
-    assert (
-        json.loads((tmp_path / training.name / "run" / "run.json").read_bytes())["finished"][
-            "epochs"
-        ]
-        == 1
-    )
 
 
 def test_a_training_that_fails_is_one_sentence(training, tmp_path, monkeypatch):
     shorten_trainings(monkeypatch, 0)
     with pytest.raises(CaptchaOcrError, match=naming("epochs")):
-        Runner(tmp_path, 1).run([training], lambda which, result: None)
+        TimeBudget(tmp_path, 3600, {}, True).run([training])
+    assert (tmp_path / "audit.json").exists()  # the time until then counts
 
 
 def test_case_does_not_count(tmp_path, monkeypatch):
@@ -61,7 +45,4 @@ def test_case_does_not_count(tmp_path, monkeypatch):
 
 
 def test_more_labels_show_more_images(training):
-    assert (
-        Training(**{**vars(training), "size": 1000}).cost
-        > Training(**{**vars(training), "size": 100}).cost
-    )
+    assert replace(training, size=1000).cost > replace(training, size=100).cost
