@@ -69,7 +69,8 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         people = None
         if options.people is not None:
             people = judge_answers(options.people, found.labels)
-        alphabet = "".join(sorted({*"".join(label.text for label in found.labels)}))
+        texts = [label.text for label in found.labels]
+        alphabet = "".join(sorted({*"".join(texts)}))
         shortcuts = find_shortcuts(images, found.labels, alphabet, is_drawn)
         left_out = _tell_left_out(found.problems | shortcuts.files.unreadable, quiet)
         pool = _split(images, found.labels, shortcuts, seed)
@@ -77,9 +78,9 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
             source=str(source),
             definition=_read_definition(source),
             alphabet=alphabet,
-            lengths=sorted({len(label.text) for label in found.labels}),
+            lengths=sorted({*map(len, texts)}),
             case_ignored=mixes_cases(set(alphabet)),
-            images=len(found.labels),
+            images=len(texts),
             tested=len(pool.tested),
             samples=[(str(images / label.file), label.text) for label in pool.tested[:_SAMPLES]],
         )

@@ -1,4 +1,4 @@
-"""What an audit found: the values of its page, and of `audit --json`."""
+"""What an audit found: the values of its page, and of its JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -93,10 +93,7 @@ class Results:
     @property
     def needed(self) -> dict[str, list[Estimate]]:
         """The labels that each start needs for each of TARGETS."""
-        return {
-            start: [curve.labels_for(share) for share in TARGETS]
-            for start, curve in self.curves.items()
-        }
+        return {start: [*map(curve.labels_for, TARGETS)] for start, curve in self.curves.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types. JSON has no infinity: it becomes None."""
