@@ -15,10 +15,8 @@ from captcha_ocr.audit.images.generators import CommandGenerator, DesignGenerato
 from captcha_ocr.audit.images.shortcuts import Shortcuts, find_shortcuts
 from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
 from captcha_ocr.audit.solvers.curve_trainings import CurveMeasurement
-from captcha_ocr.audit.solvers.knob_trainings import KnobMeasurement
-from captcha_ocr.audit.solvers.knobs import Knobs, list_settings, read_knobs
-from captcha_ocr.audit.solvers.time_budget import TimeBudget
-from captcha_ocr.audit.solvers.trainings import LabelPool, Training
+from captcha_ocr.audit.solvers.knobs import KnobMeasurement, Knobs, list_settings, read_knobs
+from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget, Training
 from captcha_ocr.audit.statistics import precision_by_coverage
 from captcha_ocr.audit.verdict import Attack, best_attack, decide, list_attacks
 from captcha_ocr.charset import mixes_cases, resolve_alphabet
@@ -118,7 +116,6 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
 
 
 def _choose_source(folder: Path | None, options: AuditOptions) -> ImageGenerator | Path:
-    """Return the folder, or what draws images."""
     charset, lengths = options.charset, options.lengths
     sources = [folder, options.design, options.command, options.call]
     check(sources.count(None) == 3, "an audit takes one of: a FOLDER, `design`, `command`, `call`")
@@ -227,7 +224,6 @@ def _cover(
 
 
 def _describe_environment() -> dict[str, Any]:
-    """Return the machine and the versions, for whoever repeats it."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "captcha-ocr": __version__,

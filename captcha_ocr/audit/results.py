@@ -7,7 +7,7 @@ from typing import Any
 
 from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import Shortcuts
-from captcha_ocr.audit.solvers.knob_trainings import KnobResults
+from captcha_ocr.audit.solvers.knobs import KnobResults
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate
 from captcha_ocr.audit.verdict import TARGETS, Attack, Verdict, best_attack
 
@@ -101,7 +101,7 @@ class Results:
         values = {
             **asdict(self.subject),
             "tricks": self.shortcuts.to_dict(),
-            "attacks": [attack.to_dict() for attack in self.attacks],
+            "attacks": [*map(Attack.to_dict, self.attacks)],
             "best": self.best.to_dict(),
             "curves": {start: asdict(curve)["scores"] for start, curve in self.curves.items()},
             "needed": self.needed,
@@ -115,7 +115,6 @@ class Results:
 
 
 def _finite(value: Any) -> Any:
-    """Return JSON types without infinities."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

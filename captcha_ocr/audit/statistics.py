@@ -265,10 +265,11 @@ def screening_design(factors: int) -> np.ndarray:
     basic = max(3, math.ceil(math.log2(2 * factors)))
     runs = np.arange(2**basic)[:, None]
     levels = 2 * (runs >> np.arange(basic) & 1) - 1
-    products: list[np.ndarray] = []
-    for size in range(1, basic + 1, 2):
-        columns = combinations(range(basic), size)
-        products += [levels[:, list(chosen)].prod(axis=1) for chosen in columns]
+    products = [
+        levels[:, columns].prod(axis=1)
+        for size in range(1, basic + 1, 2)
+        for columns in combinations(range(basic), size)
+    ]
     return np.stack(products[:factors], axis=1)
 
 

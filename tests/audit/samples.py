@@ -3,10 +3,8 @@
 from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import find_shortcuts
 from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
-from captcha_ocr.audit.solvers.knob_trainings import KnobResults, SettingResult
-from captcha_ocr.audit.solvers.knobs import Effect
-from captcha_ocr.audit.solvers.time_budget import TimeBudget
-from captcha_ocr.audit.solvers.trainings import Trained
+from captcha_ocr.audit.solvers.knobs import Effect, KnobResults, SettingResult
+from captcha_ocr.audit.solvers.trainings import TimeBudget, Trained
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
 from captcha_ocr.audit.verdict import Verdict, list_attacks
 from captcha_ocr.data.labels import Label

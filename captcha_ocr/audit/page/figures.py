@@ -89,7 +89,8 @@ def draw_coverage(rows: Sequence[Answered]) -> Figure:
     The most confident ones are answered first.
     """
     figure, axes = _new_axes()
-    coverages, shares = [row.coverage for row in rows], [row.share for row in rows]
+    coverages = [row.coverage for row in rows]
+    shares = [row.share for row in rows]
     axes.plot(coverages, shares, color="black", marker="o", markersize=4)
     for row in rows:
         axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)

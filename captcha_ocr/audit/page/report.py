@@ -18,8 +18,7 @@ from captcha_ocr.audit import verdict
 from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_curves, draw_effects
 from captcha_ocr.audit.results import Results
-from captcha_ocr.audit.solvers.knob_trainings import KNOBS_LEFT_OUT
-from captcha_ocr.audit.solvers.knobs import Effect
+from captcha_ocr.audit.solvers.knobs import KNOBS_LEFT_OUT, Effect
 from captcha_ocr.audit.solvers.trainings import NAMES
 from captcha_ocr.audit.statistics import (
     Answered,
@@ -206,7 +205,6 @@ def _make_figure(name: str, value: str, meaning: str) -> KeyFigure:
 
 
 def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
-    """Return a contact sheet as a PNG in base64."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work, "sheet.png")
         tiles = [Tile(Path(file), "", text) for file, text in samples]
@@ -218,7 +216,6 @@ def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
 
 
 def _draw_plots(results: Results) -> dict[str, str]:
-    """Return the plots as SVG."""
     curves = draw_curves(results.curves, results.attacks[0].share)
     coverage = draw_coverage(results.coverage.rows)
     plots = {

@@ -3,8 +3,15 @@
 from collections.abc import Iterable
 from statistics import mean
 
-from captcha_ocr.audit.solvers.time_budget import TimeBudget
-from captcha_ocr.audit.solvers.trainings import DRAWS, NAMES, SIZES, STARTS, LabelPool, Training
+from captcha_ocr.audit.solvers.trainings import (
+    DRAWS,
+    NAMES,
+    SIZES,
+    STARTS,
+    LabelPool,
+    TimeBudget,
+    Training,
+)
 from captcha_ocr.audit.statistics import Curve, Score
 from captcha_ocr.system.console import duration, say
 
@@ -67,7 +74,6 @@ class CurveMeasurement:
         say(f"expected   {plan}", self._budget.quiet)
 
     def _block(self, size: int, starts: Iterable[str]) -> list[Training]:
-        """Return the trainings on so many labels."""
         return [
             Training(self._labels, start, size, draw) for draw in range(DRAWS) for start in starts
         ]
