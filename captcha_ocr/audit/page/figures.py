@@ -76,9 +76,7 @@ def draw_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("labels")
-    axes.set_ylabel("images read")
+    axes.set(ylim=(-0.03, 1.03), xlabel="labels", ylabel="images read")
     figure.legend(loc="outside lower center")
     return figure
 
@@ -96,10 +94,8 @@ def draw_coverage(rows: Sequence[Answered]) -> Figure:
         axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, 0))
-    axes.set_xlim(0, 1.03)
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("images answered, the surest first")
-    axes.set_ylabel("answers that are right")
+    axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03))
+    axes.set(xlabel="images answered, the surest first", ylabel="answers that are right")
     return figure
 
 
@@ -123,8 +119,7 @@ def draw_effects(effects: Sequence[Effect]) -> Figure:
         change = f"{effect.change[: _LONGEST - 1]}…" if is_long else effect.change
         names.append(f"{effect.knob}\n{change}")
     axes.set_yticks(range(len(effects)), names)
-    axes.set_xscale("log")
-    axes.set_xlim(least / _BESIDE, most * _BESIDE)
+    axes.set(xscale="log", xlim=(least / _BESIDE, most * _BESIDE))
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if least <= tick <= most]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("×{x:g}")

@@ -42,6 +42,7 @@ from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.system.console import counted, duration
 
 _TEMPLATE = "report.html.j2"
+_BELOW = "the table below has the numbers"
 _SHEET_ROWS, _COLOURS = 4, 64  # of the contact sheet
 _FAILURES = (3, 10, 100)  # in a row, that lock a solver out
 _AN_HOUR = 100  # failures in an hour that OWASP's ASVS 2.2.1 allows
@@ -152,7 +153,10 @@ def render_page(results: Results, command: str) -> str:
     )
     environment.filters |= _FILTERS
     data = json.dumps(results.to_dict(), ensure_ascii=False).replace("<", "\\u003c")
-    notes = results.session.notes
+    notes, divided_by = results.session.notes, None
+    general, random = (results.needed[start][1].value for start in ("general", "random"))
+    if 0 < general < random < math.inf:
+        divided_by = random / general
     reasons = (note for note in notes if note.startswith(KNOBS_LEFT_OUT))
     return environment.get_template(_TEMPLATE).render(
         results=results,
@@ -160,7 +164,7 @@ def render_page(results: Results, command: str) -> str:
         sheet=_draw_samples(results.subject.samples),
         plots=_draw_plots(results),
         needs=_list_needs(results),
-        divided_by=_divide_labels(results),
+        divided_by=divided_by,
         limits=_list_limits(results.best),
         knobs_left_out=next(reasons, None),
         hardest=_find_hardest(results),
@@ -217,17 +221,12 @@ def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
 
 def _draw_plots(results: Results) -> dict[str, str]:
     curves = draw_curves(results.curves, results.attacks[0].share)
+    plots = {"curves": as_svg(curves, f"Images read against labels; {_BELOW}")}
     coverage = draw_coverage(results.coverage.rows)
-    plots = {
-        "curves": as_svg(curves, "Images read against labels; the table below has the numbers"),
-        "coverage": as_svg(
-            coverage, "Right answers against images answered; the table below has the numbers"
-        ),
-    }
+    plots["coverage"] = as_svg(coverage, f"Right answers against images answered; {_BELOW}")
     if results.knobs is not None:
         effects = draw_effects(results.knobs.effects)
-        title = "Factors on the labels needed; the table below has the numbers"
-        plots["effects"] = as_svg(effects, title)
+        plots["effects"] = as_svg(effects, f"Factors on the labels needed; {_BELOW}")
     return plots
 
 
@@ -241,14 +240,6 @@ def _list_needs(results: Results) -> list[list[str]]:
             row.append("0" if is_read else format_needed(needed, curve.sizes))
         rows.append(row)
     return rows
-
-
-def _divide_labels(results: Results) -> float | None:
-    """Return by what the start from a model divides the labels for half of the images."""
-    general, random = (results.needed[start][1].value for start in ("general", "random"))
-    if 0 < general < random < float("inf"):
-        return random / general
-    return None
 
 
 def _list_limits(best: Attack) -> list[tuple[str, str]]:
