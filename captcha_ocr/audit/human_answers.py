@@ -1,4 +1,4 @@
-"""How well people read the same images: the answers of `label --blind`."""
+"""How well people read the same images: the answers that `label` keeps with its option blind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,24 +27,20 @@ class HumanAnswers:
 
 
 def judge_answers(folder: Path, labels: Sequence[Label]) -> HumanAnswers:
-    """Compare the answers in a folder of `label --blind` with the labels.
+    """Compare the answers in a folder of `label`, which its option blind kept, with the labels.
 
     An image that was skipped because nobody can read it is wrong. UsageError if there are no
     answers to these images.
     """
     path = folder / ANSWERS_FILE
-    check(path.exists(), f"{folder} has no {ANSWERS_FILE}, which label --blind writes")
+    check(path.exists(), f"{folder} has no {ANSWERS_FILE}, which label `blind` writes")
     answers = {row.filename: row.text.casefold() for row in read_table(path)}
     judged = [
         answers[label.file] == label.text.casefold() for label in labels if label.file in answers
     ]
     check(bool(judged), f"{path} has no answers to the images of this audit")
     right = sum(judged)
-    interval = wilson_interval(right, len(judged))
-    return HumanAnswers(len(judged), right, interval, _median_seconds(folder / ANSWERS_JOURNAL))
-
-
-def _median_seconds(journal: Path) -> float | None:
-    rows = read_journal(journal)
+    rows = read_journal(folder / ANSWERS_JOURNAL)
     seconds = [row["seconds"] for row in rows if row.get("seconds") is not None]
-    return median(seconds) if seconds else None
+    interval = wilson_interval(right, len(judged))
+    return HumanAnswers(len(judged), right, interval, median(seconds) if seconds else None)

@@ -1,4 +1,4 @@
-"""What an audit found: the values of its page, and of `audit --json`."""
+"""What an audit found: the values of its page, and of its JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import Shortcuts
-from captcha_ocr.audit.solvers.knob_trainings import KnobResults
+from captcha_ocr.audit.solvers.knobs import KnobResults
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate
 from captcha_ocr.audit.verdict import TARGETS, Attack, Verdict, best_attack
 from captcha_ocr.system.documents import finite
@@ -93,10 +93,7 @@ class Results:
     @property
     def needed(self) -> dict[str, list[Estimate]]:
         """The labels that each start needs for each of TARGETS."""
-        return {
-            start: [curve.labels_for(share) for share in TARGETS]
-            for start, curve in self.curves.items()
-        }
+        return {start: [*map(curve.labels_for, TARGETS)] for start, curve in self.curves.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types. JSON has no infinity: it becomes None."""
@@ -104,7 +101,7 @@ class Results:
         values = {
             **asdict(self.subject),
             "tricks": self.shortcuts.to_dict(),
-            "attacks": [attack.to_dict() for attack in self.attacks],
+            "attacks": [*map(Attack.to_dict, self.attacks)],
             "best": self.best.to_dict(),
             "curves": {start: asdict(curve)["scores"] for start, curve in self.curves.items()},
             "needed": self.needed,

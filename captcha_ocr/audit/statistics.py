@@ -17,7 +17,7 @@ from captcha_ocr.scores import wilson_interval
 _BEND = 0.25
 # The 97.5 % quantiles of Student's t for 1, 2 ... degrees of freedom. Draws have 1 or 2, screening
 # designs 7 to 10.
-_T_QUANTILES = (
+T_QUANTILES = (
     *(12.706204736174694, 4.302652729749462, 3.182446, 2.776445, 2.570582),
     *(2.446912, 2.364624, 2.306004, 2.262157, 2.228139),
 )
@@ -32,11 +32,6 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
-
-
-def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, for 1 to 10 degrees of freedom."""
-    return _T_QUANTILES[freedom - 1]
 
 
 def logit(share: float) -> float:
@@ -64,7 +59,7 @@ def mean_interval(values: Sequence[float]) -> Estimate:
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Estimate(mean, -math.inf, math.inf)
-    reach = t_quantile(count - 1) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    reach = T_QUANTILES[count - 2] * float(np.std(values, ddof=1)) / math.sqrt(count)
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -270,10 +265,11 @@ def screening_design(factors: int) -> np.ndarray:
     basic = max(3, math.ceil(math.log2(2 * factors)))
     runs = np.arange(2**basic)[:, None]
     levels = 2 * (runs >> np.arange(basic) & 1) - 1
-    products: list[np.ndarray] = []
-    for size in range(1, basic + 1, 2):
-        columns = combinations(range(basic), size)
-        products += [levels[:, list(chosen)].prod(axis=1) for chosen in columns]
+    products = [
+        levels[:, columns].prod(axis=1)
+        for size in range(1, basic + 1, 2)
+        for columns in combinations(range(basic), size)
+    ]
     return np.stack(products[:factors], axis=1)
 
 
@@ -297,7 +293,7 @@ def main_effects(design: np.ndarray, values: np.ndarray) -> list[Estimate]:
     slopes = design.T @ means / runs
     left = means - means.mean() - design @ slopes
     freedom = runs - 1 - factors
-    reach = t_quantile(freedom) * math.sqrt(float(left @ left) / freedom / runs)
+    reach = T_QUANTILES[freedom - 1] * math.sqrt(float(left @ left) / freedom / runs)
     return [
         Estimate(2 * slope, 2 * (slope - reach), 2 * (slope + reach))
         for slope in map(float, slopes)

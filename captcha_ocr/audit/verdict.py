@@ -115,7 +115,8 @@ def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
     """
     if findings:
         return Verdict("trick", findings[0])
-    cheap = [attack for attack in attacks if _is_cheap(attack)]
+    mostly = [attack for attack in attacks if attack.interval[0] >= MOSTLY]
+    cheap = [attack for attack in mostly if attack.cost.for_1000 < PRICE_OF_PEOPLE]
     if cheap:
         best = best_attack(cheap)
         price = format_money(best.cost.for_1000)
@@ -130,10 +131,6 @@ def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
     most = max(attack.labels for attack in attacks)
     why = f"With up to {most:,} labels it read fewer than {limit:.1f} % of the images."
     return Verdict("holds", why)
-
-
-def _is_cheap(attack: Attack) -> bool:
-    return attack.interval[0] >= MOSTLY and attack.cost.for_1000 < PRICE_OF_PEOPLE
 
 
 def best_attack(attacks: Sequence[Attack]) -> Attack:

@@ -81,14 +81,11 @@ def measure_speed(
     for seconds in (SECONDS / 6, SECONDS):
         rate = run_epoch(round(seconds * rate / training.batch_size))
     recognizer = Recognizer(TorchEngine(trainer.model, device))
-    reading = _measure_reading(recognizer, [encode_png(drawing.image) for drawing in drawings])
-    return Speed(describe_device(device), rate, reading)
-
-
-def _measure_reading(recognizer: Recognizer, files: list[bytes]) -> float:
+    files = [encode_png(drawing.image) for drawing in drawings]
     with closing(recognizer.read_all(cycle(files))) as readings:
         list(islice(readings, DRAWN))
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < SECONDS:
             count += len(list(islice(readings, JOBS_PER_SLICE)))
-        return count / (time.perf_counter() - started)
+        reading = count / (time.perf_counter() - started)
+    return Speed(describe_device(device), rate, reading)

@@ -121,7 +121,13 @@ def format_facts(facts: dict[str, Any]) -> str:
     """Format what `examine_machine` returns for people; without the line of a missing model."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     lines = [f"versions   {versions}", f"system     {facts['system']}"]
-    lines += map(_format_device, facts["devices"])
+    for device in facts["devices"]:
+        memory = f"{device['memory'] / 1e9:.1f} GB"
+        if device["free_memory"] is not None:
+            memory += f", {device['free_memory'] / 1e9:.1f} GB free"
+        bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
+        parts = [device["name"], memory, device["capability"], bf16]
+        lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
     lines.append(f"threads    {facts['threads']}, of {facts['processors']} processors")
     lines.append(f"processes  torchrun with {', '.join(facts['backends'])}")
     if facts["launcher"]:
@@ -129,27 +135,16 @@ def format_facts(facts: dict[str, Any]) -> str:
     if facts["hidden"] is not None:
         variables, devices = facts["hidden"]["variables"], facts["hidden"]["devices"]
         lines.append(f"hidden     {_format_variables(variables)} hides {devices} of the GPUs")
-    if facts["model"] is not None:
-        lines.append(f"model      {_format_model(facts['model'])}")
+    model = facts["model"]
+    if model is not None:
+        is_packaged = model["folder"] == str(PRETRAINED.resolve())
+        folder = "the one in the package" if is_packaged else model["folder"]
+        if "error" in model:
+            lines.append(f"model      {folder} cannot be used: {model['error']}")
+        else:
+            texts = f"texts of {model['length']} of {shorten(model['charset'])}"
+            lines.append(f"model      {folder}: {texts}, {model['size']}")
     return "\n".join(lines)
-
-
-def _format_device(device: dict[str, Any]) -> str:
-    memory = f"{device['memory'] / 1e9:.1f} GB"
-    if device["free_memory"] is not None:
-        memory += f", {device['free_memory'] / 1e9:.1f} GB free"
-    bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
-    parts = [device["name"], memory, device["capability"], bf16]
-    return f"{device['device']:10} {'; '.join(filter(None, parts))}"
-
-
-def _format_model(model: dict[str, Any]) -> str:
-    is_packaged = model["folder"] == str(PRETRAINED.resolve())
-    folder = "the one in the package" if is_packaged else model["folder"]
-    if "error" in model:
-        return f"{folder} cannot be used: {model['error']}"
-    texts = f"texts of {model['length']} of {shorten(model['charset'])}"
-    return f"{folder}: {texts}, {model['size']}"
 
 
 def _format_variables(variables: dict[str, str]) -> str:

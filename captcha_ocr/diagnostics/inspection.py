@@ -154,7 +154,8 @@ class Inspection:
             what = "the rarest and their number of texts"
         alphabet = " ".join(f"{character}:{count:,}" for character, count in counts)
         groups = ["".join(filter(group.__contains__, self.characters)) for group in LOOKALIKES]
-        conflicts = [" = ".join(map(_name_with_text, group)) for group in self.conflicts]
+        name = "{0.file} ({0.text})".format
+        conflicts = [" = ".join(map(name, group)) for group in self.conflicts]
         return [
             ("for training", self.input_size),
             ("lengths", _join_first(lengths)),
@@ -199,9 +200,8 @@ def inspect(
     same = [group for group in groups.values() if len(group) > 1]
     input_size = ""
     if selected is not None:
-        input_size = _describe_size(
-            survey_labelled(folder, readable, config.max_bytes), config, selected
-        )
+        seen = survey_labelled(folder, readable, config.max_bytes)
+        input_size = _describe_size(seen, config, selected)
     return Inspection(
         folder=folder,
         labels=readable,
@@ -239,10 +239,6 @@ def _list_files(labels: Sequence[Label]) -> list[str]:
     return [label.file for label in labels]
 
 
-def _name_with_text(label: Label) -> str:
-    return f"{label.file} ({label.text})"
-
-
 def _describe_size(seen: ImageKind, config: PrepareConfig, selected: Selection) -> str:
     config = set_preset(config, selected, seen)
     size = config.input_size(derive_size(seen, selected.lengths.longest))
@@ -268,7 +264,14 @@ def _join_first(words: Sequence[str]) -> str:
 def advice_on_images(inspection: Inspection) -> list[str]:
     """Return what to consider before training, one sentence each."""
     contents, characters = inspection.contents, inspection.characters
-    advice = [] if contents.labels else [_advise_labelling(contents)]
+    advice = []
+    if not contents.labels:
+        file, reason = next(iter(contents.problems.items()))
+        why = "; ".join([f"{file}: {reason}", *contents.hints])
+        advice.append(
+            f"no image has a label ({why}): write the texts into a labels.csv with the columns "
+            "filename,text; the next command writes a draft, a model's readings, for you to correct"
+        )
     advice += advice_on_tables(contents, inspection.texts)
     advice += _advise_on_typing_errors(inspection)
     rare = "".join(character for character, count in characters.items() if count < _MIN_TEXTS)
@@ -295,15 +298,6 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     if len(inspection.labels) < _FEW_IMAGES:
         advice.append(f"only {counted(len(inspection.labels), 'image')}: add a few hundred")
     return advice or ["the images are fit for training"]
-
-
-def _advise_labelling(contents: Found) -> str:
-    file, reason = next(iter(contents.problems.items()))
-    why = "; ".join([f"{file}: {reason}", *contents.hints])
-    return (
-        f"no image has a label ({why}): write the texts into a labels.csv with the columns "
-        "filename,text; the next command writes a draft, a model's readings, for you to correct"
-    )
 
 
 def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:

@@ -20,6 +20,16 @@ class Judgement:
     reading: Reading | None
     is_exact: bool
 
+    @property
+    def answer(self) -> tuple[float, bool]:
+        """The confidence, and whether the text is right but for its case.
+
+        An image that cannot be read is wrong, with confidence 0.
+        """
+        if self.reading is None:
+            return 0.0, False
+        return self.reading.confidence, self.reading.text.casefold() == self.label.text.casefold()
+
 
 def judge(recognizer: Recognizer, folder: Path, labels: Sequence[Label]) -> Iterator[Judgement]:
     """Yield for each labelled image of a folder, in order, what a model reads in it."""

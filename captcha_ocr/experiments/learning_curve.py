@@ -97,7 +97,12 @@ def learning_curve(
     points = []
     with writing_to(out):
         runs = {out / f"images-{count}": recipe(count) for count in counts}
-        finished_runs = [_is_finished(*run, dataset, options) for run in runs.items()]
+        finished_runs = []
+        for folder, config in runs.items():
+            how = with_preset_model(options, config)
+            with ExitStack() as lock:
+                state = inspect_folder(folder, dataset, config, how, lock)
+                finished_runs.append(state.finished is not None)
         if not options.quiet:
             tell_plan(dataset, list(runs.values()), finished_runs, options)
         for count, (folder, config) in zip(counts, runs.items(), strict=True):
@@ -122,15 +127,6 @@ def _write_curve(out: Path, points: Sequence[Point]) -> None:
     laws = [] if law is None else [law, *resampled_laws(points)]
     figure = draw_learning_curve(marks, [law.exact_match for law in laws], _TARGETS)
     save_figure(figure, out / PICTURE_FILE)
-
-
-def _is_finished(
-    folder: Path, config: TrainConfig, dataset: Dataset, options: TrainOptions
-) -> bool:
-    """Tell whether a run folder holds this run, finished; errors as `train`."""
-    with ExitStack() as lock:
-        state = inspect_folder(folder, dataset, config, with_preset_model(options, config), lock)
-        return state.finished is not None
 
 
 def tell_plan(

@@ -88,7 +88,12 @@ def draw_sheet(
         x, y = GAP + number % COLUMNS * (TILE[0] + GAP), tops[number // COLUMNS]
         canvas.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
         with suppress(ImageError):
-            image = _load_image(tile.image, max_bytes)
+            image = tile.image
+            if isinstance(image, Path):
+                image = flatten(open_image(image, max_bytes), "RGB")
+            scale = min(TILE[0] / image.width, TILE[1] / image.height)
+            size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
+            image = image.resize(size)
             place = (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
             sheet.paste(image, place)
         y += TILE[1] + 2
@@ -176,13 +181,6 @@ def _choose_font(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
 
 
 _load_font = lru_cache(ImageFont.truetype)
-
-
-def _load_image(image: Path | Image.Image, max_bytes: int) -> Image.Image:
-    if isinstance(image, Path):
-        image = flatten(open_image(image, max_bytes), "RGB")
-    scale = min(TILE[0] / image.width, TILE[1] / image.height)
-    return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))))
 
 
 def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts: Fonts) -> None:

@@ -62,7 +62,16 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
     matches = [(row["training_exact"], row["validation_exact"]) for row in rows]
     _scale_by_error(right, chain.from_iterable(matches))
     if best["training_loss"] > best["validation_loss"]:
-        figure.supxlabel(textwrap.fill(_explain_training_loss(config), 130), fontsize=9)
+        # What only training images and labels go through.
+        causes = {
+            "training images are augmented": config.augment,
+            f"training labels are smoothed (by {config.smoothing:g})": config.smoothing > 0,
+            "in training the characters that are hard to read count more": config.focus > 0,
+            "training loss is the mean over an epoch, and validation follows at its end": True,
+        }
+        reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)
+        note = f"Training loss is higher than validation loss: {reasons}."
+        figure.supxlabel(textwrap.fill(note, 130), fontsize=9)
     return figure
 
 
@@ -87,18 +96,6 @@ def _draw_metric(
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     axes.legend()
-
-
-def _explain_training_loss(config: TrainConfig) -> str:
-    # What only training images and labels go through.
-    causes = {
-        "training images are augmented": config.augment,
-        f"training labels are smoothed (by {config.smoothing:g})": config.smoothing > 0,
-        "in training the characters that are hard to read count more": config.focus > 0,
-        "training loss is the mean over an epoch, and validation follows at its end": True,
-    }
-    reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)
-    return f"Training loss is higher than validation loss: {reasons}."
 
 
 def _scale_by_error(axes: Axes, matches: Iterable[float]) -> None:

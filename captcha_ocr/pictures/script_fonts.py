@@ -40,12 +40,8 @@ def fonts_for(characters: Iterable[str]) -> dict[str, FontEntry]:
 
 def held(font: FontEntry, characters: set[str]) -> list[str]:
     """Return the characters that a font has."""
-    face = get_font(font.fname)
-    return [
-        each
-        for each in characters
-        if all(face.get_char_index(ord(character)) for character in each)
-    ]
+    has = get_font(font.fname).get_char_index
+    return [text for text in characters if all(map(has, map(ord, text)))]
 
 
 def visible(character: str, fonts: dict[str, FontEntry]) -> str:

@@ -1,10 +1,10 @@
-"""Results of an audit that never ran, and trainings that are short."""
+"""Results of an audit that never ran, and trainings that are short or take no time."""
 
 from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import find_shortcuts
 from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
-from captcha_ocr.audit.solvers.knob_trainings import KnobResults, SettingResult
-from captcha_ocr.audit.solvers.knobs import Effect
+from captcha_ocr.audit.solvers.knobs import Effect, KnobResults, SettingResult
+from captcha_ocr.audit.solvers.trainings import TimeBudget, Trained
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
 from captcha_ocr.audit.verdict import Verdict, list_attacks
 from captcha_ocr.data.labels import Label
@@ -20,6 +20,17 @@ def shorten_trainings(patch, epochs=1):
         run_command(self, name, arguments, options | more)
 
     patch.setattr(ChildRuns, "run_command", run_shorter)
+
+
+class InstantBudget(TimeBudget):
+    """Runs no training: each gives so many right readings of 100, after so many seconds."""
+
+    def __init__(self, out, budget_s=1e9, seed=0, quiet=True, right=50, seconds=lambda training: 1):
+        super().__init__(out, budget_s, {"seed": seed}, quiet)
+        self.workers, self.right, self.seconds = 2, right, seconds
+
+    def _train(self, training, children):
+        return Trained(self.right, 100, self.seconds(training))
 
 
 def make_results(files):

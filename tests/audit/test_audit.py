@@ -48,7 +48,7 @@ def audited(folder):
 def test_an_audit_of_a_folder_says_what_it_cannot(audited):
     results, _ = audited
     assert (results.subject.images, results.subject.tested) == (62, 20)
-    assert results.curves["random"].sizes == [30]
+    assert [(score.labels, score.tested) for score in results.curves["random"].scores] == [(30, 20)]
     assert results.knobs is None
     page = " ".join(render_page(results, "").split())
     for words in (

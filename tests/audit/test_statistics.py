@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from captcha_ocr.audit.statistics import (
+    T_QUANTILES,
     Curve,
     Reached,
     Score,
@@ -16,7 +17,6 @@ from captcha_ocr.audit.statistics import (
     screening_design,
     solved_before_lock,
     solved_in_hour,
-    t_quantile,
 )
 from captcha_ocr.scores import wilson_interval
 
@@ -35,7 +35,7 @@ LABELS_MEASURED = Curve(
     [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (10, 2.228)],
 )
 def test_quantiles_of_student(freedom, quantile):
-    assert t_quantile(freedom) == pytest.approx(quantile, abs=6e-4)
+    assert T_QUANTILES[freedom - 1] == pytest.approx(quantile, abs=6e-4)
 
 
 def test_labels_needed_lie_between_measured_numbers():

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 from captcha_ocr.data.labels import Label
 from captcha_ocr.experiments.judge import judge
@@ -16,3 +17,12 @@ def test_readings_come_in_order_with_whether_they_are_the_labels(images, run, tm
     right, bad, wrong = judge(recognizer, tmp_path, labels)
     assert [(right.is_exact, right.reading.text), bad.reading] == [(True, texts[0]), None]
     assert (wrong.is_exact, wrong.reading.text, wrong.label) == (False, texts[1], labels[2])
+    assert [each.answer[1] for each in (right, bad, wrong)] == [True, False, False]
+    assert (right.answer[0], bad.answer[0]) == (right.reading.confidence, 0)
+
+
+def test_an_answer_is_right_whatever_its_case():
+    samples = Path(__file__).parents[2] / "data" / "samples"
+    label = Label("00000-0ZLA.png", "0zla")
+    (judged,) = judge(Recognizer("pretrained", threads=1), samples, [label])
+    assert judged.answer[1]

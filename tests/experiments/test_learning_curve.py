@@ -106,52 +106,25 @@ def test_a_number_of_images_close_to_all_of_them_is_left_out(
     assert tried == counts
 
 
-def test_the_plan_and_the_whole_time_come_first_and_finished_runs_take_none(
-    shards, tiny_preset, tmp_path, capsys
+def test_the_plan_comes_first_and_every_number_of_images_has_a_run(
+    shards, tiny_preset, tmp_path, monkeypatch, capsys
 ):
     def recipe(number):
         return tiny_preset.training.with_options(epochs=1, images=number)
 
-    for finished in ("", "finished"):
-        points = learning_curve(shards, tmp_path, recipe, (20, 30), LOUD)
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (20, 100))
+    for finished in ("", "finished"):  # finished runs take no time
+        points = learning_curve(shards, tmp_path, recipe, (), LOUD)
+        assert [(point.images, point.tested) for point in points] == [(20, 6), (48, 6)]
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == PLAN.header
-        assert [line.split()[:3] for line in lines[1:3]] == [
-            ["20", "1", "tiny"],
-            ["30", "1", "tiny"],
-        ]
+        rows = [line.split()[:3] for line in lines[1:3]]
+        assert rows == [["20", "1", "tiny"], ["48", "1", "tiny"]]  # up to all images
         assert all(line.endswith(finished) for line in lines[1:3])
         assert re.match(r"expected .* 2 runs$", lines[3])
         assert str(points[-1]) in lines
         assert all(len(line) <= 80 for line in (*lines[:4], POINTS.header, str(points[-1])))
         assert not any(line.startswith("advice") for line in lines)
-
-
-@pytest.mark.parametrize("options", [LOUD, QUIET])
-def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(
-    options, shards, tiny_preset, tmp_path, capsys
-):
-    def recipe(number):
-        return tiny_preset.training.with_options(epochs=1, images=number)
-
-    train([shards], tmp_path / "images-30", replace(recipe(30), batch_size=5), QUIET)
-    with pytest.raises(UsageError, match=naming(tmp_path / "images-30", "`batch_size`", "`force`")):
-        learning_curve(shards, tmp_path, recipe, (20, 30), options)
-    assert capsys.readouterr().err == ""
-    assert not (tmp_path / "images-20").exists()
-    learning_curve(shards, tmp_path, recipe, (20, 30), replace(options, force=True))
-
-
-def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_path, monkeypatch):
-    def curve(*numbers):
-        def recipe(number):
-            return tiny_preset.training.with_options(epochs=1, images=number)
-
-        points = learning_curve(shards, tmp_path, recipe, numbers, options=QUIET)
-        return [(point.images, point.tested) for point in points]
-
-    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (20, 100))
-    assert curve() == [(20, 6), (48, 6)]  # up to all images
     runs = [
         json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)
     ]
@@ -159,4 +132,20 @@ def test_a_curve_has_a_run_for_every_number_of_images(shards, tiny_preset, tmp_p
     assert " 20 " in (tmp_path / "images-20" / "best" / "README.md").read_text()
     assert json.loads((tmp_path / "curve.json").read_bytes())["points"][0]["images"] == 20
     assert (tmp_path / "curve.png").stat().st_size > 0
-    assert curve(48, 20, 48) == [(20, 6), (48, 6)]
+    assert learning_curve(shards, tmp_path, recipe, (48, 20, 48), QUIET) == points
+
+
+def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(
+    shards, tiny_preset, tmp_path, capsys
+):
+    def recipe(number):
+        return tiny_preset.training.with_options(epochs=1, images=number)
+
+    train([shards], tmp_path / "images-30", replace(recipe(30), batch_size=5), QUIET)
+    for options in (LOUD, QUIET):
+        names = naming(tmp_path / "images-30", "`batch_size`", "`force`")
+        with pytest.raises(UsageError, match=names):
+            learning_curve(shards, tmp_path, recipe, (20, 30), options)
+        assert capsys.readouterr().err == ""
+    assert not (tmp_path / "images-20").exists()
+    learning_curve(shards, tmp_path, recipe, (30,), replace(QUIET, force=True))

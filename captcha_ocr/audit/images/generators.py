@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from captcha_ocr.data.images import open_image
 from captcha_ocr.data.label_sources.tables import to_csv
@@ -44,43 +44,12 @@ _RESERVED = {"text", "out", "seed", "list", "folder", "levels"}  # placeholders 
 Levels = Mapping[str, Any]  # of knobs, by their names
 
 
-class ImageGenerator(Protocol):
-    """Draws labelled images."""
-
-    @property
-    def name(self) -> str:
-        """How a user calls it."""
-
-    @property
-    def charset(self) -> str | None:
-        """The characters of the texts; None for those of the design."""
-
-    @property
-    def lengths(self) -> Lengths | None:
-        """How many characters a text has; None for what the design says."""
-
-    @property
-    def definition(self) -> Path | None:
-        """A file that may say how to draw."""
-
-    def check(self, levels: Levels) -> None:
-        """Refuse levels of knobs that cannot be drawn, as far as that shows without drawing.
-
-        UsageError names the knob.
-        """
-
-    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Write so many images and then labels.csv into a folder.
-
-        Return how many failed and were drawn again. Images of the same seed have the same texts, as
-        far as the levels allow. Nothing is drawn if labels.csv is there. UsageError if the
-        generator does not work.
-        """
-
-
 @dataclass(frozen=True)
 class DesignGenerator:
-    """Draws a design: a named one, or a TOML file. Its knobs are fields, such as text.spacing."""
+    """Draws a design: a named one, or a TOML file. Its knobs are fields, such as text.spacing.
+
+    charset, lengths: of the texts; None for what the design says.
+    """
 
     name: str
     charset: str | None = None
@@ -88,8 +57,11 @@ class DesignGenerator:
 
     @property
     def definition(self) -> Path:
-        """The design, if it is a file."""
+        """A file that may say how to draw."""
         return Path(self.name)
+
+    def __str__(self) -> str:
+        return self.name
 
     def check(self, levels: Levels) -> None:
         """Refuse a knob that is no field of the design, and a value that the field cannot have."""
@@ -101,7 +73,7 @@ class DesignGenerator:
         return parse_design(document, self.name).with_fields(levels)
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Draw images with `generate`."""
+        """Draw images with `generate`; return how many were illegible and drawn again."""
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-design.jsonl"
         write_atomic(design, json.dumps(self._change(levels).document).encode() + b"\n")
@@ -166,6 +138,9 @@ class CommandGenerator:
         module = self.name.partition(":")[0]
         return Path(*module.split(".")).with_suffix(".py")
 
+    def __str__(self) -> str:
+        return self.name
+
     def check(self, levels: Levels) -> None:
         """Refuse a placeholder without a value: UsageError."""
         names = set(_PLACEHOLDER.findall(" ".join(self.words)))
@@ -173,7 +148,12 @@ class CommandGenerator:
         check(not unknown, f"`{self.field}` has {{{unknown}}}, which is no knob of `knobs`")
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Draw images, those that fail again with another text."""
+        """Write so many images and then labels.csv into a folder; return how many failed.
+
+        Those are drawn again with another text. Images of the same seed have the same texts, as far
+        as the levels allow. Nothing is drawn if labels.csv is there. UsageError if the command does
+        not work.
+        """
         if (folder / LABELS_FILE).exists():
             return 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -199,72 +179,58 @@ class CommandGenerator:
     def _rows(self, seed: int) -> Iterator[_Row]:
         """Yield files with random texts, always the same ones for a seed."""
         rng = random.Random(f"texts-{seed}")
-        number = 0
-        while True:
+        for number in count():
             length = rng.randint(self.lengths.shortest, self.lengths.longest)
             text = "".join(rng.choices(self.charset, k=length))
             yield _Row(f"{number:06d}.png", text, seed * 1_000_000 + number)
-            number += 1
 
     def _draw_part(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> dict[str, str]:
         """Draw some images; return the reasons why files are missing or no images.
 
         Those files are removed.
         """
+        groups = [[row] for row in rows]
         if any("{list}" in word for word in self.words):
-            failures = [self._draw_many(folder, rows, levels)] * len(rows)
-        else:
-            with ThreadPoolExecutor(available_workers()) as pool:
-                failures = list(pool.map(lambda row: self._draw_one(folder, row, levels), rows))
+            groups = [list(rows)]
+        with ThreadPoolExecutor(available_workers()) as pool:
+            failures = pool.map(lambda group: self._call(folder, group, levels), groups)
         reasons = {}
-        for row, failure in zip(rows, failures, strict=True):
-            reason = _check_file(folder / row.file, failure)
-            if reason is not None:
-                reasons[row.file] = reason
+        for group, failure in zip(groups, failures, strict=True):
+            for file, _, _ in group:
+                try:
+                    open_image(folder / file)
+                except ImageError as error:
+                    reasons[file] = str(error)
+                    if not (folder / file).exists():
+                        reasons[file] = failure or "the command wrote no such file"
         remove_files(folder / file for file in reasons)
         return reasons
 
-    def _draw_one(self, folder: Path, row: _Row, levels: Levels) -> str:
-        """Draw one image; return why the command failed, or nothing."""
-        values = {"text": row.text, "out": str(folder / row.file), "seed": row.seed}
-        return _run(self._fill_in({**values, **levels}), _START_S + _IMAGE_S)
+    def _call(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> str:
+        """Draw images with one command; return why it failed, or nothing.
 
-    def _draw_many(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> str:
-        """Draw many images; return why the command failed, or nothing."""
+        Values take the places of their names: none becomes a word of its own.
+        """
         with tempfile.TemporaryDirectory() as work:
             table = Path(work, "list.csv")
-            write_table(table, ("file", "text", "seed"), rows)
-            values = {"list": str(table), "folder": str(folder), "levels": json.dumps(dict(levels))}
-            words = self._fill_in({**values, "seed": rows[0].seed, **levels})
+            table.write_text(to_csv([_Row._fields, *rows]), "utf-8")
+            file, text, seed = rows[0]
+            values = {"text": text, "out": folder / file, "seed": seed, "list": table}
+            values |= {"folder": folder, "levels": json.dumps(dict(levels)), **levels}
+            words = [
+                _PLACEHOLDER.sub(lambda place: str(values.get(place[1], place[0])), word)
+                for word in self.words
+            ]
             return _run(words, _START_S + _IMAGE_S * len(rows))
 
-    def _fill_in(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the words with the values in their places: no value becomes a word of its own."""
 
-        def fill(match: re.Match[str]) -> str:
-            return str(values.get(match[1], match[0]))
-
-        return [_PLACEHOLDER.sub(fill, word) for word in self.words]
-
-
-def _check_file(path: Path, failure: str) -> str | None:
-    """Return why a file of a generator cannot be used; None if it can.
-
-    failure: why the command failed, if it did.
-    """
-    if not path.exists():
-        return failure or "the command wrote no such file"
-    try:
-        open_image(path)
-    except ImageError as error:
-        return str(error)
-    return None
+ImageGenerator = DesignGenerator | CommandGenerator
 
 
 def _run(words: Sequence[str], seconds: float) -> str:
     """Run a command that may be broken; return why it failed, or nothing.
 
-    What it started is killed with it.
+    It may write no large files, where the system can do that. What it started is killed with it.
     """
     with tempfile.TemporaryFile() as output:
         try:
@@ -278,37 +244,26 @@ def _run(words: Sequence[str], seconds: float) -> str:
         except OSError as error:
             raise UsageError(f"{words[0]} cannot be started: {error.strerror}") from None
         try:
-            _limit_files(process.pid)
+            if sys.platform == "linux":
+                import resource  # Linux alone has prlimit
+
+                with suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             return f"the command took more than {seconds:.0f} s"
         finally:
-            _kill_group(process)
-        output.seek(0, io.SEEK_END)
-        output.seek(max(0, output.tell() - 2000))
+            with suppress(ProcessLookupError):
+                if hasattr(os, "killpg"):
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:  # Windows
+                    process.kill()
+            process.wait()
+        output.seek(max(0, output.seek(0, io.SEEK_END) - 2000))
         last = output.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
     if code == 0:
         return ""
     return last or f"the command ended with {code}"
-
-
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a command and what it left behind."""
-    with suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:  # Windows
-            process.kill()
-    process.wait()
-
-
-def _limit_files(pid: int) -> None:
-    """Let a process that begins write no large files, where the system can do that."""
-    if sys.platform == "linux":
-        import resource  # Linux alone has prlimit
-
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
 
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

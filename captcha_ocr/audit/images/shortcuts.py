@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -127,49 +128,42 @@ def find_shortcuts(
     skewed = [] if texts_are_given else _find_skewed_positions(texts, alphabet)
     length, times = Counter(map(len, texts)).most_common(1)[0]
     share = times / len(texts)
+    columns = zip(*(text for text in texts if len(text) == length), strict=True)
+    most = [Counter(column).most_common(1)[0][1] / times for column in columns]
     guesses = _Texts(
         most_frequent=Counter(texts).most_common(1)[0],
         skewed=tuple(skewed),
         even_guess=share / len(alphabet) ** length,
-        by_characters=share * _guess_by_characters([text for text in texts if len(text) == length]),
+        by_characters=share * math.prod(most),
         texts_are_given=texts_are_given,
     )
     return Shortcuts(len(labels), files, guesses)
 
 
 def _search_files(folder: Path, labels: Sequence[Label], texts_are_given: bool) -> _Files:
-    same_pixels: defaultdict[str, list[Label]] = defaultdict(list)
+    same_pixels: defaultdict[tuple[object, ...], list[Label]] = defaultdict(list)
     in_files, in_names, unreadable = 0, 0, dict[str, str]()
     for label in labels:
         path = folder / label.file
         if not texts_are_given:
             in_names += label.text in path.stem
         try:
-            image = open_image(path)
+            image = flatten(open_image(path), "RGB")
         except ImageError as error:
             unreadable[label.file] = str(error)
             continue
-        same_pixels[_hash_pixels(image)].append(label)
+        pixels = hashlib.sha256(image.tobytes()).digest()
+        same_pixels[image.size, pixels].append(label)
         in_files += holds_text(path.read_bytes(), label.text)
     groups = [group for group in same_pixels.values() if len(group) > 1]
-    _check_texts(groups, len(labels))
+    contradictory = [group for group in groups if len(set(map(attrgetter("text"), group))) > 1]
+    count = sum(map(len, contradictory))
+    if count > _MOST_CONTRADICTORY * len(labels):
+        pair = " and ".join(label.file for label in contradictory[0][:2])
+        share = f"{count:,} of {len(labels):,} images"
+        raise UsageError(f"{share} have the pixels of one with another text, such as {pair}")
     copies = tuple(label.file for group in groups for label in group[1:])
     return _Files(sum(map(len, groups)), in_files, in_names, copies, unreadable)
-
-
-def _check_texts(groups: Sequence[Sequence[Label]], images: int) -> None:
-    contradictory = [group for group in groups if len({label.text for label in group}) > 1]
-    count = sum(map(len, contradictory))
-    if count > _MOST_CONTRADICTORY * images:
-        pair = " and ".join(label.file for label in contradictory[0][:2])
-        share = f"{count:,} of {images:,} images"
-        raise UsageError(f"{share} have the pixels of one with another text, such as {pair}")
-
-
-def _hash_pixels(image: Image.Image) -> str:
-    """Files of equal pixels may differ."""
-    flat = flatten(image, "RGB")
-    return hashlib.sha256(repr(flat.size).encode() + flat.tobytes()).hexdigest()
 
 
 def holds_text(data: bytes, text: str) -> bool:
@@ -197,11 +191,9 @@ def _cut_pixels(data: bytes) -> bytes:
         return b""
     kept, position = b"", 8
     while position + 12 <= len(data):
-        kind = data[position + 4 : position + 8]
-        start = position + 8
-        end = start + int.from_bytes(data[position : position + 4], "big")
-        if kind not in (b"IDAT", b"IHDR", b"PLTE"):
-            kept += data[start:end]
+        end = position + 8 + int.from_bytes(data[position : position + 4])
+        if data[position + 4 : position + 8] not in (b"IDAT", b"IHDR", b"PLTE"):
+            kept += data[position + 8 : end]
         position = end + 4
     return kept + data[position:]
 
@@ -229,9 +221,3 @@ def _find_skewed_positions(texts: Sequence[str], alphabet: str) -> list[tuple[in
             character, times = counts.most_common(1)[0]
             skewed.append((position + 1, character, times / total))
     return skewed
-
-
-def _guess_by_characters(texts: Sequence[str]) -> float:
-    """Return the share that the most likely text solves, of texts of one length."""
-    columns = zip(*texts, strict=True)
-    return math.prod(Counter(column).most_common(1)[0][1] / len(texts) for column in columns)

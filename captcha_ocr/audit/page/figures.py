@@ -61,36 +61,24 @@ def draw_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
         without_labels, color="black", linestyle=":", linewidth=1.2, label="without a label"
     )
     for start, curve in curves.items():
-        _draw_curve(axes, start, curve)
+        colour, marker, line, shift = _STYLES[start]
+        labels = [shift * size for size in curve.sizes]
+        means = [score.share for score in curve.scores]
+        name = f"from {NAMES[start]}"
+        axes.plot(labels, means, marker, linestyle=line, color=colour, markersize=4, label=name)
+        for place, score in zip(labels, curve.scores, strict=True):
+            axes.vlines(place, *score.interval, color=colour, linewidth=1)
+            places = [place] * len(score.shares)
+            axes.plot(places, score.shares, color=colour, linestyle="", marker="_", markersize=7)
     axes.set_xscale("log")
     sizes = sorted({size for curve in curves.values() for size in curve.sizes})
     axes.xaxis.set_major_locator(FixedLocator(sizes))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("labels")
-    axes.set_ylabel("images read")
+    axes.set(ylim=(-0.03, 1.03), xlabel="labels", ylabel="images read")
     figure.legend(loc="outside lower center")
     return figure
-
-
-def _draw_curve(axes: Axes, start: str, curve: Curve) -> None:
-    colour, marker, line, shift = _STYLES[start]
-    labels = [shift * size for size in curve.sizes]
-    axes.plot(
-        labels,
-        [score.share for score in curve.scores],
-        color=colour,
-        linestyle=line,
-        marker=marker,
-        markersize=4,
-        label=f"from {NAMES[start]}",
-    )
-    for place, score in zip(labels, curve.scores, strict=True):
-        axes.vlines(place, *score.interval, color=colour, linewidth=1)
-        places = [place] * len(score.shares)
-        axes.plot(places, score.shares, color=colour, linestyle="", marker="_", markersize=7)
 
 
 def draw_coverage(rows: Sequence[Answered]) -> Figure:
@@ -99,16 +87,15 @@ def draw_coverage(rows: Sequence[Answered]) -> Figure:
     The most confident ones are answered first.
     """
     figure, axes = _new_axes()
-    coverages, shares = [row.coverage for row in rows], [row.share for row in rows]
+    coverages = [row.coverage for row in rows]
+    shares = [row.share for row in rows]
     axes.plot(coverages, shares, color="black", marker="o", markersize=4)
     for row in rows:
         axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, 0))
-    axes.set_xlim(0, 1.03)
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel("images answered, the surest first")
-    axes.set_ylabel("answers that are right")
+    axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03))
+    axes.set(xlabel="images answered, the surest first", ylabel="answers that are right")
     return figure
 
 
@@ -116,31 +103,25 @@ def draw_effects(effects: Sequence[Effect]) -> Figure:
     """Draw by what factor each change multiplies the labels that are needed: a forest plot."""
     figure, axes = _new_axes()
     figure.set_size_inches(_SIZE[0], 1.2 + 0.5 * len(effects))
-    most = _choose_end(effects)
+    # Factors are shown as far as they lie from 1: from 2, so that the axis has a width, to 100.
+    factors = [end for effect in effects for end in effect.factor if 0 < end < math.inf]
+    most = max((max(factor, 1 / factor) for factor in factors), default=2.0)
+    most = min(max(most, 2.0), 100.0)
     least = 1 / most
     for number, effect in enumerate(reversed(effects)):
         value, low, high = (min(max(factor, least), most) for factor in effect.factor)
         axes.hlines(number, low, high, color="black", linewidth=1.5)
         axes.plot([value], [number], color="black", marker="o", markersize=5)
     axes.axvline(1, color="black", linestyle=":", linewidth=1)
-    names = [f"{effect.knob}\n{_shorten(effect.change)}" for effect in reversed(effects)]
+    names = []
+    for effect in reversed(effects):
+        is_long = len(effect.change) > _LONGEST  # the table has all of it
+        change = f"{effect.change[: _LONGEST - 1]}…" if is_long else effect.change
+        names.append(f"{effect.knob}\n{change}")
     axes.set_yticks(range(len(effects)), names)
-    axes.set_xscale("log")
-    axes.set_xlim(least / _BESIDE, most * _BESIDE)
+    axes.set(xscale="log", xlim=(least / _BESIDE, most * _BESIDE))
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if least <= tick <= most]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("×{x:g}")
     axes.set_xlabel("labels needed, as a multiple of now")
     return figure
-
-
-def _shorten(text: str) -> str:
-    """Return a text that fits beside an axis; the table has all of it."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _choose_end(effects: Sequence[Effect]) -> float:
-    """Return how far factors lie from 1: from 2, so that the axis has a width, to 100."""
-    ends = [end for effect in effects for end in effect.factor if 0 < end < math.inf]
-    farthest = max((max(end, 1 / end) for end in ends), default=2.0)
-    return min(max(farthest, 2.0), 100.0)

@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import math
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,30 +15,109 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from captcha_ocr.audit import verdict
+from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_curves, draw_effects
-from captcha_ocr.audit.page.formats import (
-    format_cost,
-    format_factor,
-    format_needed,
-    format_number,
-    format_percent,
-    format_share,
-    keep_together,
-    with_ends,
-)
 from captcha_ocr.audit.results import Results
-from captcha_ocr.audit.solvers.knob_trainings import KNOBS_LEFT_OUT
-from captcha_ocr.audit.solvers.knobs import Effect
+from captcha_ocr.audit.solvers.knobs import KNOBS_LEFT_OUT, Effect
 from captcha_ocr.audit.solvers.trainings import NAMES
-from captcha_ocr.audit.statistics import attempts, solved_before_lock, solved_in_hour, solved_within
-from captcha_ocr.audit.verdict import MOSTLY, PRICE_OF_PEOPLE, SOLVED, TARGETS, Attack, format_money
+from captcha_ocr.audit.statistics import (
+    Answered,
+    Estimate,
+    Score,
+    attempts,
+    solved_before_lock,
+    solved_in_hour,
+    solved_within,
+)
+from captcha_ocr.audit.verdict import (
+    MOSTLY,
+    PRICE_OF_PEOPLE,
+    SOLVED,
+    TARGETS,
+    Attack,
+    Cost,
+    format_money,
+)
 from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.system.console import counted, duration
 
 _TEMPLATE = "report.html.j2"
+_BELOW = "the table below has the numbers"
 _SHEET_ROWS, _COLOURS = 4, 64  # of the contact sheet
 _FAILURES = (3, 10, 100)  # in a row, that lock a solver out
 _AN_HOUR = 100  # failures in an hour that OWASP's ASVS 2.2.1 allows
+_MOST_SHOWN = 1e6  # captchas, labels: beyond it the number says nothing
+
+
+def keep_together(text: str) -> str:
+    """Return a text that no line breaks before a percent sign, nor in an interval."""
+    text = text.replace(" %", "\u00a0%")
+    return re.sub(
+        r"\([^()]* to [^()]*\)", lambda interval: interval[0].replace(" ", "\u00a0"), text
+    )
+
+
+def format_percent(share: float) -> str:
+    """Return a share: 12.3 %, and more digits near 0 and 1."""
+    digits = 1 if 0.01 <= share <= 0.99 or share in (0, 1) else 2
+    return f"{100 * share:.{digits}f} %"
+
+
+def format_share(measured: Attack | Score | Answered | HumanAnswers) -> str:
+    """Return a share with its interval."""
+    share, low, high = map(format_percent, (measured.share, *measured.interval))
+    return f"{share} ({low} to {high})"
+
+
+def format_number(value: float) -> str:
+    """Return a number: two significant digits, below 10 two decimals."""
+    if value > _MOST_SHOWN:
+        return "more than a million"
+    if value < 10:
+        return f"{value:.2f}"
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
+def format_factor(factor: Estimate) -> str:
+    """Return a factor with its interval."""
+    value, low, high = map(format_number, factor)
+    return f"×{value} ({low} to {high})"
+
+
+def format_cost(cost: Cost) -> str:
+    """Return what 1,000 solved cost, with the interval where it shows."""
+    return with_ends(*map(format_money, (cost.for_1000, *cost.interval)))
+
+
+def with_ends(value: str, low: str, high: str) -> str:
+    """Return a value with the ends of its interval, where these differ from it."""
+    if low == high == value:
+        return value
+    return f"{value} ({low} to {high})"
+
+
+def format_needed(needed: Estimate, sizes: Sequence[int]) -> str:
+    """Return how many labels are needed, with the interval, as far as it was measured.
+
+    sizes: the measured numbers of labels, in their order.
+    """
+    least, most = sizes[0], sizes[-1]
+
+    def bound(labels: float) -> str:
+        if labels == 0:
+            return f"fewer than {least:,}"
+        if math.isinf(labels):
+            return f"more than {most:,}"
+        return format_number(labels)
+
+    value, low, high = needed
+    if math.isinf(value) and math.isinf(low):
+        return f"not reached with {most:,}"
+    if low == high:
+        return bound(value)
+    return f"{bound(value)} ({bound(low)} to {bound(high)})"
+
+
 _FILTERS = {
     "cost": format_cost,
     "cents": "{:,.2f}".format,
@@ -72,15 +153,20 @@ def render_page(results: Results, command: str) -> str:
     )
     environment.filters |= _FILTERS
     data = json.dumps(results.to_dict(), ensure_ascii=False).replace("<", "\\u003c")
+    notes, divided_by = results.session.notes, None
+    general, random = (results.needed[start][1].value for start in ("general", "random"))
+    if 0 < general < random < math.inf:
+        divided_by = random / general
+    reasons = (note for note in notes if note.startswith(KNOBS_LEFT_OUT))
     return environment.get_template(_TEMPLATE).render(
         results=results,
         figures=key_figures(results),
         sheet=_draw_samples(results.subject.samples),
         plots=_draw_plots(results),
         needs=_list_needs(results),
-        divided_by=_divide_labels(results),
+        divided_by=divided_by,
         limits=_list_limits(results.best),
-        knobs_left_out=_find_reason(results.session.notes),
+        knobs_left_out=next(reasons, None),
         hardest=_find_hardest(results),
         command=command,
         data=data,
@@ -123,7 +209,6 @@ def _make_figure(name: str, value: str, meaning: str) -> KeyFigure:
 
 
 def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
-    """Return a contact sheet as a PNG in base64."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work, "sheet.png")
         tiles = [Tile(Path(file), "", text) for file, text in samples]
@@ -135,19 +220,13 @@ def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
 
 
 def _draw_plots(results: Results) -> dict[str, str]:
-    """Return the plots as SVG."""
     curves = draw_curves(results.curves, results.attacks[0].share)
+    plots = {"curves": as_svg(curves, f"Images read against labels; {_BELOW}")}
     coverage = draw_coverage(results.coverage.rows)
-    plots = {
-        "curves": as_svg(curves, "Images read against labels; the table below has the numbers"),
-        "coverage": as_svg(
-            coverage, "Right answers against images answered; the table below has the numbers"
-        ),
-    }
+    plots["coverage"] = as_svg(coverage, f"Right answers against images answered; {_BELOW}")
     if results.knobs is not None:
         effects = draw_effects(results.knobs.effects)
-        title = "Factors on the labels needed; the table below has the numbers"
-        plots["effects"] = as_svg(effects, title)
+        plots["effects"] = as_svg(effects, f"Factors on the labels needed; {_BELOW}")
     return plots
 
 
@@ -161,14 +240,6 @@ def _list_needs(results: Results) -> list[list[str]]:
             row.append("0" if is_read else format_needed(needed, curve.sizes))
         rows.append(row)
     return rows
-
-
-def _divide_labels(results: Results) -> float | None:
-    """Return by what the start from a model divides the labels for half of the images."""
-    general, random = (results.needed[start][1].value for start in ("general", "random"))
-    if 0 < general < random < float("inf"):
-        return random / general
-    return None
 
 
 def _list_limits(best: Attack) -> list[tuple[str, str]]:
@@ -188,11 +259,6 @@ def _list_limits(best: Attack) -> list[tuple[str, str]]:
     hour = show(partial(solved_in_hour, failures=_AN_HOUR), format_number)
     rows.append((f"solved in an hour that allows {_AN_HOUR} failures", hour))
     return rows
-
-
-def _find_reason(notes: Sequence[str]) -> str | None:
-    """Return why the knobs were not measured."""
-    return next((note for note in notes if note.startswith(KNOBS_LEFT_OUT)), None)
 
 
 def _find_hardest(results: Results) -> Effect | None:

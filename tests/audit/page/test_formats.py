@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from captcha_ocr.audit.page.formats import (
+from captcha_ocr.audit.page.report import (
     format_cost,
     format_needed,
     format_number,

@@ -1,57 +1,42 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from conftest import naming
 
-from audit.samples import shorten_trainings
+from audit.samples import InstantBudget, shorten_trainings
 from captcha_ocr.audit.solvers import trainings
-from captcha_ocr.audit.solvers.trainings import Runner, Trained, Training
+from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget, Trained, Training
 from captcha_ocr.data.labels import find_labels
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.system.documents import to_json
 
 
 @pytest.fixture
 def training(images):
     labels = tuple(find_labels(images).labels)
-    return Training(images, labels[:40], labels[40:], "random", 20, 0, 5)
+    return Training(LabelPool(images, labels[:40], labels[40:], 5), "random", 20, 0)
 
 
 def test_smaller_draws_are_part_of_larger_ones(training):
-    small, large = training.rows(), Training(**{**vars(training), "size": 40}).rows()
+    small, large = training.rows(), replace(training, size=40).rows()
     drawn = [[row[:2] for row in rows if row[2] != "test"] for rows in (small, large)]
     assert drawn[1][:20] == drawn[0]
     assert [row[2] for row in small].count("val") == 2
 
 
 def test_draws_differ_and_none_is_tested(training):
-    other = Training(**{**vars(training), "draw": 1})
-    assert other.rows() != training.rows()
-    tested = {label.file for label in training.tested}
+    assert replace(training, draw=1).rows() != training.rows()
+    tested = {label.file for label in training.pool.tested}
     assert not tested & {file for file, _, split in training.rows() if split != "test"}
-
-
-def test_a_training_gives_its_score_and_is_not_repeated(training, tmp_path, monkeypatch):
-    shorten_trainings(monkeypatch)
-    runner, ended = Runner(tmp_path, 1), []
-    runner.run([training], lambda which, result: ended.append((which.name, result)))
-    assert [(name, result.tested) for name, result in ended] == [("base-random-20-0", 20)]
-    before = (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns
-    runner.run([training], lambda which, result: ended.append((which.name, result)))
-    assert ended[0] == ended[1]
-    assert (tmp_path / training.name / "run" / "run.json").stat().st_mtime_ns == before
-    assert (
-        json.loads((tmp_path / training.name / "run" / "run.json").read_bytes())["finished"][
-            "epochs"
-        ]
-        == 1
-    )
 
 
 def test_a_training_that_fails_is_one_sentence(training, tmp_path, monkeypatch):
     shorten_trainings(monkeypatch, 0)
     with pytest.raises(CaptchaOcrError, match=naming("epochs")):
-        Runner(tmp_path, 1).run([training], lambda which, result: None)
+        TimeBudget(tmp_path, 3600, {}, True).run([training])
+    assert (tmp_path / "audit.json").exists()  # the time until then counts
 
 
 def test_case_does_not_count(tmp_path, monkeypatch):
@@ -61,7 +46,48 @@ def test_case_does_not_count(tmp_path, monkeypatch):
 
 
 def test_more_labels_show_more_images(training):
-    assert (
-        Training(**{**vars(training), "size": 1000}).cost
-        > Training(**{**vars(training), "size": 100}).cost
-    )
+    assert replace(training, size=1000).cost > replace(training, size=100).cost
+
+
+POOL = LabelPool(None, (), (), 0)
+
+
+def training_on(size, draw=0):
+    return Training(POOL, "random", size, draw)
+
+
+def make_budget(tmp_path, budget_s=1000.0, seed=0):
+    return InstantBudget(tmp_path, budget_s, seed, seconds=lambda _: 100)
+
+
+def test_what_is_left_is_expected_by_the_speed_of_what_has_ended(tmp_path):
+    made = make_budget(tmp_path)
+    made.run([training_on(30)])
+    per_image = 100 / training_on(30).cost
+    one = 1.1 * (training_on(100).cost * per_image + 8)
+    assert made.expected_s([training_on(100)]) == pytest.approx(one)
+    three = [training_on(100, draw) for draw in range(3)]
+    assert made.expected_s(three[:2]) == pytest.approx(one)  # side by side
+    assert made.expected_s(three) == pytest.approx(2 * one)
+
+
+def test_only_what_fits_into_the_budget_fits(tmp_path):
+    made = make_budget(tmp_path, budget_s=300)
+    made.run([training_on(30)])
+    assert made.fits([training_on(30, 1)])
+    assert not made.fits([training_on(300, 1)])
+    made.budget_s = 0
+    assert made.fits([training_on(30)])  # it has ended: it takes no time
+
+
+def test_time_of_earlier_sessions_counts(tmp_path):
+    make_budget(tmp_path).save()
+    state = json.loads((tmp_path / "audit.json").read_bytes())
+    (tmp_path / "audit.json").write_bytes(to_json({**state, "spent": 400}))
+    assert make_budget(tmp_path).spent >= 400
+
+
+def test_another_audit_in_the_folder_is_refused(tmp_path):
+    make_budget(tmp_path).save()
+    with pytest.raises(UsageError, match=naming(tmp_path, "`out`")):
+        make_budget(tmp_path, seed=1)

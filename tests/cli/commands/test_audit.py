@@ -1,11 +1,10 @@
 import json
 
 import pytest
-from audit.samples import shorten_trainings
+from audit.samples import make_results
 from conftest import invoke
 
 from captcha_ocr.audit import audit as audits
-from captcha_ocr.audit.solvers import curve_trainings
 
 
 @pytest.mark.parametrize(
@@ -34,13 +33,15 @@ def test_wrong_options_are_one_sentence(images, tmp_path, monkeypatch, words, na
 
 
 def test_the_page_is_written_and_json_is_one_line(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(audits, "LARGEST", ((10**9, 30),))
-    monkeypatch.setattr(audits, "MOST_TESTED", 20)
-    monkeypatch.setattr(curve_trainings, "DRAWS", 1)
-    monkeypatch.setattr(curve_trainings, "STARTS", {"random": "few", "general": "few"})
-    shorten_trainings(monkeypatch)
-    result = invoke("audit", images, "--out", tmp_path / "page.html", "--json", "--quiet")
+    results = make_results(sorted(images.glob("*.png"))[:3])
+    monkeypatch.setattr(audits, "audit", lambda folder, options, quiet: results)
+    page = tmp_path / "page.html"
+    result = invoke("audit", images, "--out", page, "--budget", 7)
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["verdict", "labels", "cost", "attempts", "page"]
+    assert f"captcha-ocr audit {images} --budget=7 --out={page}</pre>" in page.read_text()
+    result = invoke("audit", images, "--out", page, "--json", "--quiet")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1
-    assert json.loads(result.stdout)["tested"] == 20
-    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert json.loads(result.stdout)["tested"] == 1000
+    assert page.read_text().startswith("<!doctype html>")
