@@ -22,7 +22,7 @@ from captcha_ocr.options.training import PRESETS, derive_epochs
 from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.system.parallel import available_workers
+from captcha_ocr.system.processors import available_workers
 from captcha_ocr.training.run.folder import read_run
 
 STARTS = {"general": "finetune", "random": "few"}  # their presets
