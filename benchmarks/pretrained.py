@@ -20,8 +20,7 @@ from pathlib import Path
 from captcha_ocr.generation.designs.design import DESIGNS
 from captcha_ocr.generation.fonts.catalogue import find_faces
 from captcha_ocr.inference.model_folder import CARD_FILE, PRETRAINED, find_model_folder
-from captcha_ocr.network.transfer import blend_weights
-from captcha_ocr.network.weights import load_model, save_model
+from captcha_ocr.network.weights import blend_weights, load_model, save_model
 from captcha_ocr.scores import wilson_interval
 from captcha_ocr.system.files import write_atomic
 

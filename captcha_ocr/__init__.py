@@ -2,9 +2,11 @@
 
 from captcha_ocr import Recognizer
 
-Recognizer().predict("image.png").text  # with the model in the package; Recognizer("runs/default") takes your own
+Recognizer().predict("image.png").text  # with the model in the package
+Recognizer("runs/default").predict("image.png").text  # with your own
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from captcha_ocr.version import __version__
@@ -23,9 +25,10 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public class when it is first used (PEP 562), so that importing the package loads nothing."""
-    if name in MODULES:
-        from importlib import import_module
+    """Import a public class when it is first used (PEP 562).
 
+    So importing the package loads nothing.
+    """
+    if name in MODULES:
         return getattr(import_module(f"captcha_ocr.{MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

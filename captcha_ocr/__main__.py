@@ -2,9 +2,8 @@
 
 import gc
 
-gc.set_threshold(
-    50_000
-)  # imports leave no garbage, and the search for some takes a twentieth of reading an image
+# Imports leave no garbage, and the search for some takes a twentieth of reading an image.
+gc.set_threshold(50_000)
 
 from captcha_ocr.cli.app import main  # noqa: E402
 

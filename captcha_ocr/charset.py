@@ -89,11 +89,10 @@ def visual_order(characters: Sequence[str]) -> list[int]:
     which cannot be told from an image.
     """
     order = list(range(len(characters)))
-    if not has_right_to_left(characters):
+    directions = [unicodedata.bidirectional(character[0]) for character in characters]
+    kinds = "".join(_DIRECTIONS.get(direction, "O") for direction in directions)
+    if "R" not in kinds:
         return order
-    kinds = "".join(
-        _DIRECTIONS.get(unicodedata.bidirectional(character[0]), "O") for character in characters
-    )
     for run in _LEFT_TO_RIGHT.finditer(kinds):
         order[run.start() : run.end()] = order[run.start() : run.end()][::-1]
     return order[::-1]
@@ -119,24 +118,25 @@ class Charset:
 
     A character is a base with its combining marks, such as the Devanagari कि.
 
+    Class ids follow the order in which characters are seen, and texts the logical one; they differ
+    only where a script runs from right to left.
     case: the case to which labels are converted before their characters are looked up; None keeps
     both cases.
-    visual: whether class ids follow the order in which characters are seen, and texts the logical
-    one; they differ only where a script runs from right to left. Older models have class ids in the
-    logical order. UsageError if the alphabet is empty, repeats a character, or has a control, a
-    surrogate or a mark without a base.
+    UsageError if the alphabet is empty, repeats a character, or has a control, a surrogate or a
+    mark without a base.
     """
 
     characters: str
     case: Case = None
-    visual: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.characters), "the alphabet is empty")
-        number = len(self)
-        check(number <= 2**15, f"the alphabet has {number} characters; the maximum is 32,768")
-        unfit = next((character for character in self.symbols if not can_be_read(character)), None)
-        check(unfit is None, f"the alphabet cannot have the character {unfit!a}: {UNREADABLE}")
+        check(len(self) <= 2**15, f"the alphabet has {len(self)} characters; the maximum is 32,768")
+        for symbol in self.symbols:
+            check(
+                can_be_read(symbol),
+                f"the alphabet cannot have the character {symbol!a}: {UNREADABLE}",
+            )
         character, count = Counter(self.symbols).most_common(1)[0]
         check(count == 1, f"the alphabet has the character {character!r} twice")
 
@@ -154,10 +154,12 @@ class Charset:
     def to_dict(self) -> dict[str, str | None]:
         """Return the alphabet as JSON types.
 
-        Files call the case `fold`, and name the order only if it is visual.
+        Files call the case `fold`, and name the order only if letters run from right to left.
         """
-        visual: dict[str, str | None] = {"order": "visual"} if self.visual else {}
-        return {"characters": self.characters, "fold": self.case, **visual}
+        document = {"characters": self.characters, "fold": self.case}
+        if has_right_to_left(self.characters):
+            document["order"] = "visual"
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Charset":
@@ -165,12 +167,12 @@ class Charset:
         characters, case = document["characters"], document["fold"]
         check(isinstance(characters, str), "the alphabet must be a text")
         check(case in get_args(Case), f"unknown case {case!r}")
-        order = document.get("order")
-        check(order in (None, "visual"), f"unknown order {order!r}")
-        return cls(characters, case, order == "visual")
+        charset, order = cls(characters, case), document.get("order")
+        check(order == charset.to_dict().get("order"), f"unknown order {order!r}")
+        return charset
 
     @cached_property
-    def _id_of(self) -> dict[str, int]:
+    def _ids(self) -> dict[str, int]:
         return {character: number for number, character in enumerate(self.symbols)}
 
     def normalize(self, text: str) -> str:
@@ -195,26 +197,21 @@ class Charset:
         for text in texts:
             if unknown := self.unknown_characters(text):
                 raise LabelError(f"the text {text!r} has {unknown!r}, which the alphabet lacks")
-            characters = split_characters(self.normalize(text))
-            rows.append([self._id_of[characters[number]] for number in self.order(characters)])
+            rows.append(
+                [self._ids[character] for character in in_visual_order(self.normalize(text))]
+            )
+            if longest is not None and len(rows[-1]) > longest:
+                raise LabelError(f"the text {text!r} has more than {longest} characters")
         length = max(map(len, rows), default=0) if longest is None else longest
         ids = np.full((len(rows), length), len(self), dtype=np.int16)
         for number, row in enumerate(rows):
-            if len(row) > length:
-                raise LabelError(f"the text {texts[number]!r} has more than {length} characters")
             ids[number, : len(row)] = row
         return ids
-
-    def order(self, characters: Sequence[str]) -> Sequence[int]:
-        """Return the indices that turn characters in the order of the text into that of class ids,
-        and back.
-        """
-        return visual_order(characters) if self.visual else range(len(characters))
 
     def unknown_characters(self, text: str) -> str:
         """Return the characters of `text`, in their order, that the alphabet does not have."""
         return "".join(
-            dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._id_of)
+            dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._ids)
         )
 
     def decode(self, ids: "np.ndarray") -> list[str]:
@@ -222,7 +219,7 @@ class Charset:
         end, texts = len(self), []
         for row in ids.tolist():
             characters = [self.symbols[number] for number in takewhile(end.__ne__, row)]
-            texts.append("".join(characters[number] for number in self.order(characters)))
+            texts.append("".join(characters[number] for number in visual_order(characters)))
         return texts
 
 
@@ -255,17 +252,17 @@ def find_charset(
     upper case, else to lower case. Labels in one case keep it, and `case_sensitive` keeps both
     cases.
     """
-    found = {character for text in texts for character in split_characters(standard_form(text))}
-    characters = resolve_alphabet(given) if given is not None else "".join(sorted(found))
-    visual = has_right_to_left(characters)
+    labelled = {character for text in texts for character in split_characters(standard_form(text))}
+    characters = resolve_alphabet(given) if given is not None else "".join(sorted(labelled))
     # First, as an error in the alphabet could vanish with its second case.
-    both_cases = Charset(characters, visual=visual)
-    if case_sensitive or not mixes_cases(found):
+    both_cases = Charset(characters)
+    if case_sensitive or not mixes_cases(labelled):
         return both_cases
-    one_upper_case = given is not None and characters == characters.upper() != characters.lower()
-    case: Literal["lower", "upper"] = "upper" if one_upper_case else "lower"
+    case: Literal["lower", "upper"] = "lower"
+    if given is not None and characters == characters.upper() != characters.lower():
+        case = "upper"
     one_case = dict.fromkeys(_to_case(character, case) for character in both_cases.symbols)
-    return Charset("".join(one_case), case, visual)
+    return Charset("".join(one_case), case)
 
 
 def mixes_cases(characters: Iterable[str]) -> bool:
@@ -287,7 +284,6 @@ def look_alike(one: str, other: str) -> bool:
 
 
 def _fold_look_alikes(text: str) -> str:
-    """Return a text without blanks, marks and controls, its look-alikes and cases merged."""
     merged = merge_lookalikes(unicodedata.normalize("NFKD", text)).casefold()
     return "".join(character for character in merged if character != " " and can_be_read(character))
 

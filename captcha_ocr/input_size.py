@@ -22,23 +22,24 @@ class InputSize:
     step: int | None = None
 
     def __post_init__(self) -> None:
-        low, high = MIN_INPUT_SIDE, MAX_INPUT_SIDE
         for side in (self.height, self.width):
             check(
-                is_int(side, low, high),
-                f"a side of the input (`size`) must be {low} to {high} pixels, not {side}",
+                is_int(side, MIN_INPUT_SIDE, MAX_INPUT_SIDE),
+                f"a side of the input (`size`) must be {MIN_INPUT_SIDE} to {MAX_INPUT_SIDE} "
+                f"pixels, not {side}",
             )
         check(
             self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}"
         )
-        fine = self.step is None or (
-            is_int(self.step, 1, self.width) and self.width % self.step == 0
+        is_step = is_int(self.step, 1, self.width) and self.width % (self.step or 1) == 0
+        check(
+            self.step is None or is_step,
+            f"the step of the widths must divide {self.width}, not be {self.step}",
         )
-        check(fine, f"the step of the widths must divide {self.width}, not be {self.step}")
 
     def __str__(self) -> str:
-        width = self.width if self.step is None else f"up to {self.width}"
-        return f"{width}x{self.height}, {self.colours}"
+        sides = f"{self.width}x{self.height}, {self.colours}"
+        return sides if self.step is None else f"up to {sides}"
 
     def to_dict(self) -> dict[str, int]:
         """Return the size as JSON types.

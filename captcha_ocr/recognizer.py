@@ -5,6 +5,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
@@ -91,6 +92,9 @@ class Recognizer:
     with torch the number holds for the whole process. With onnx a single image takes one.
 
     UsageError if there is no such model or device, DamagedError if a file of the model is damaged.
+
+    The parameters are more than six, because each is a setting of its own in the one call that
+    programs make; a program names those that it needs.
     """
 
     def __init__(
@@ -104,34 +108,44 @@ class Recognizer:
         threads: int | None = None,
         fold_case: bool = False,
     ) -> None:
-        names_folder = model is None or isinstance(model, (str, os.PathLike))
-        is_model = names_folder or hasattr(model, "logits")
-        check(is_model, f"model must be a folder or an engine, not {type(model).__name__}")
-        check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
-        are_characters = charset is None or isinstance(charset, str)
-        check(are_characters, f"charset must be a text such as 0123 or digits, not {charset!r}")
-        check_max_bytes(max_bytes)
-        is_valid = threads is None or is_int(threads, 1, MAX_THREADS)
         check(
-            is_valid,
+            model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits"),
+            f"model must be a folder or an engine, not {type(model).__name__}",
+        )
+        check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
+        check(
+            charset is None or isinstance(charset, str),
+            f"charset must be a text such as 0123 or digits, not {charset!r}",
+        )
+        check_max_bytes(max_bytes)
+        check(
+            threads is None or is_int(threads, 1, MAX_THREADS),
             f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}",
         )
         check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
-        folder = PRETRAINED
+        lengths, folder = _parse_length(length), PRETRAINED
         if isinstance(model, (str, os.PathLike)):
             named = resolve_model_name(os.fspath(model))
             folder, model = find_model_folder(named), os.path.abspath(named)
-        self.arguments = model, device, engine, charset, length, max_bytes, threads, fold_case
+        self.arguments: dict[str, Any] = {
+            "model": model,
+            "device": device,
+            "engine": engine,
+            "charset": charset,
+            "length": length,
+            "max_bytes": max_bytes,
+            "threads": threads,
+            "fold_case": fold_case,
+        }
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.captcha_model: Recognizer | None = None
-        lengths = _parse_length(length)
         if model is None or isinstance(model, str):
             self.place, self.model_name = f" in {folder}", MODEL_NAMES.get(folder, "")
             # To open a network takes a tenth of the time of a whole process.
             with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    arguments = CAPTCHA_PACKAGE_MODEL, device, engine, charset, length
-                    opening = pool.submit(Recognizer, *arguments, threads=threads)
+                    changed = {**self.arguments, "model": CAPTCHA_PACKAGE_MODEL}
+                    opening = pool.submit(Recognizer, **changed)
                     model = _open_engine(folder, device, engine, threads)
                     self.captcha_model = opening.result()
                 else:
@@ -147,24 +161,18 @@ class Recognizer:
 
         UsageError as for the class.
         """
-        other = self._with_the_same_engine()
-        length = None if lengths is None else (lengths.shortest, lengths.longest)
-        other.arguments = (*self.arguments[:3], charset, length, *self.arguments[5:7], fold_case)
-        other.decoder = Decoder(self.config, charset, lengths, fold_case)
-        other.captcha_model = None
+        limits: dict[str, Any] = {"charset": charset, "length": None, "fold_case": fold_case}
+        if lengths is not None:
+            limits["length"] = (lengths.shortest, lengths.longest)
+        other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
+        other.arguments = {**self.arguments, **limits}
+        other.place, other.model_name = self.place, self.model_name
         if self.captcha_model is not None and is_asked(charset, lengths, fold_case):
-            other.captcha_model = self.captcha_model._with_the_same_engine()
-            other.captcha_model.decoder = Decoder(self.captcha_model.config, charset, lengths)
+            other.captcha_model = self.captcha_model.limited_to(charset, lengths, False)
         return other
 
-    def _with_the_same_engine(self) -> "Recognizer":
-        # Copy.copy would open the model again, as unpickling does
-        other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__
-        return other
-
-    def __reduce__(self) -> tuple[type["Recognizer"], tuple[Any, ...]]:
-        return type(self), self.arguments  # another process opens the model again
+    def __reduce__(self) -> tuple["partial[Recognizer]", tuple[()]]:
+        return partial(type(self), **self.arguments), ()  # another process opens the model again
 
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
@@ -217,9 +225,9 @@ class Recognizer:
     def _read_batch(self, sources: list[ImageSource]) -> list[Reading | ImageError]:
         started = time.perf_counter()
         images = [self._decode(source) for source in sources]
-        read = self._read([image for image in images if not isinstance(image, ImageError)])
+        fitted = [image for image in images if not isinstance(image, ImageError)]
+        readings = iter(self._read(fitted))
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        readings = iter(read)
         results: list[Reading | ImageError] = []
         for image in images:
             if isinstance(image, ImageError):
@@ -249,7 +257,16 @@ class Recognizer:
         arrays = [array for array, _ in images]
         readings = self._read_once(arrays)
         if self.captcha_model is not None:
-            self._ask_captcha_model(self.captcha_model, images, readings)
+            unscaled = {
+                number: image
+                for number, (_, image) in enumerate(images)
+                if image is not None and readings[number].confidence < CERTAIN
+            }
+            longest = self.captcha_model.config.lengths.longest
+            answers = self.captcha_model._read_once(list(unscaled.values()))
+            for number, answer in zip(unscaled, answers, strict=True):
+                named = replace(answer, model=self.captcha_model.model_name)
+                readings[number] = choose_reading(readings[number], named, longest)
         size = self.config.size
         if size.step is None:
             return readings
@@ -263,22 +280,6 @@ class Recognizer:
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
         return readings
 
-    @staticmethod
-    def _ask_captcha_model(
-        captcha_model: "Recognizer", images: list[_FittedImage], readings: list[Reading]
-    ) -> None:
-        """Replace the readings of images that the captcha model knows better."""
-        unscaled = {
-            number: image
-            for number, (_, image) in enumerate(images)
-            if image is not None and readings[number].confidence < CERTAIN
-        }
-        answers = captcha_model._read_once(list(unscaled.values()))
-        longest = captcha_model.config.lengths.longest
-        for number, answer in zip(unscaled, answers, strict=True):
-            named = replace(answer, model=captcha_model.model_name)
-            readings[number] = choose_reading(readings[number], named, longest)
-
     def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""
         at_once = max(1, _MAX_FEATURES_AT_ONCE // self.config.features)
@@ -288,20 +289,15 @@ class Recognizer:
         readings: dict[int, Reading] = {}
         for numbers in by_width.values():
             for first in range(0, len(numbers), at_once):
-                some = numbers[first : first + at_once]
-                read = self._read_batch_of_one_width(np.stack([arrays[number] for number in some]))
-                readings |= zip(some, read, strict=True)
+                batch = numbers[first : first + at_once]
+                logits = self.engine.logits(np.stack([arrays[number] for number in batch]))
+                if not self.decoder.fits(logits, len(batch)):
+                    raise DamagedError(
+                        f"the model{self.place} gives invalid logits; "
+                        "its weights are damaged or not trained"
+                    )
+                readings |= zip(batch, self.decoder.read(logits), strict=True)
         return [readings[number] for number in range(len(arrays))]
-
-    def _read_batch_of_one_width(self, images: np.ndarray) -> list[Reading]:
-        logits = self.engine.logits(images)
-        has_shape = len(logits) == len(images) and logits.shape == self.decoder.shape(logits)
-        if not has_shape or logits.dtype != np.float32 or not np.isfinite(logits).all():
-            raise DamagedError(
-                f"the model{self.place} gives invalid logits; "
-                "its weights are damaged or not trained"
-            )
-        return self.decoder.read(logits)
 
 
 def _parse_length(length: int | tuple[int, int] | None) -> Lengths | None:
@@ -331,11 +327,9 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
     return result
 
 
-def _open_engine(
-    folder: Path, device: str = "auto", wanted: EngineName = "auto", threads: int | None = None
-) -> Engine:
-    """Return the engine for the model in `folder`; errors as for `Recognizer`."""
+def _open_engine(folder: Path, device: str, wanted: EngineName, threads: int | None) -> Engine:
     if choose_engine(folder, device, wanted) == "onnx":
+        # Here, since a program without onnxruntime or without torch reads with the other.
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(folder, threads)
@@ -370,8 +364,7 @@ def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["tor
             is_installed,
             "the engine onnx needs onnxruntime; install it with: pip install onnxruntime",
         )
-        return "onnx"
-    if wanted == "auto" and is_exported and on_cpu and is_installed:
+    if wanted != "torch" and is_exported and on_cpu and is_installed:
         return "onnx"
     check(
         find_spec("torch") is not None,

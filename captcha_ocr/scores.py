@@ -73,18 +73,21 @@ class Scores:
 
     def counts(self) -> dict[str, Any]:
         """Return the counts, without the loss, as JSON types."""
-        pairs = [[true, read, count] for (true, read), count in self.pairs.items()]
-        counts = {"folded": self.folded, "lookalike": self.lookalike}
-        return {"images": self.images, "exact": self.exact, "pairs": pairs, **counts}
+        return {
+            "images": self.images,
+            "exact": self.exact,
+            "pairs": [[true, read, count] for (true, read), count in self.pairs.items()],
+            "folded": self.folded,
+            "lookalike": self.lookalike,
+        }
 
     @classmethod
     def from_counts(cls, counts: dict[str, Any]) -> "Scores":
         """Invert `counts`; further keys are ignored."""
-        pairs = Counter({(true, read): count for true, read, count in counts["pairs"]})
         return cls(
             counts["images"],
             counts["exact"],
-            pairs,
+            Counter({(true, read): count for true, read, count in counts["pairs"]}),
             folded=counts["folded"],
             lookalike=counts["lookalike"],
         )
@@ -92,17 +95,10 @@ class Scores:
     @property
     def exact_match(self) -> float:
         """The share of images whose whole text is correct, 0 to 1."""
-        return self.exact / self.images if self.images else 0.0
+        return self._compute_share(self.exact)
 
-    @property
-    def folded_match(self) -> float:
-        """The share of images that are correct if case is ignored, 0 to 1."""
-        return (self.exact + self.folded) / self.images if self.images else 0.0
-
-    @property
-    def merged_match(self) -> float:
-        """The share of images that are correct if look-alikes count as one character, 0 to 1."""
-        return (self.exact + self.lookalike) / self.images if self.images else 0.0
+    def _compute_share(self, images: int) -> float:
+        return images / self.images if self.images else 0.0
 
     @property
     def character_accuracy(self) -> float:
@@ -122,38 +118,37 @@ class Scores:
 
     def summary(self) -> dict[str, Any]:
         """Return the scores as JSON types."""
-        low, high = self.interval
         return {
             "images": self.images,
             "exact": self.exact,
             "exact_match": self.exact_match,
             "folded": self.folded,
-            "folded_match": self.folded_match,
+            "folded_match": self._compute_share(self.exact + self.folded),
             "lookalike": self.lookalike,
-            "merged_match": self.merged_match,
-            "interval": [low, high],
+            "merged_match": self._compute_share(self.exact + self.lookalike),
+            "interval": list(self.interval),
             "character_accuracy": self.character_accuracy,
             "loss": finite(self.loss),
-            "confusions": [list(row) for row in self.worst()],
+            "confusions": list(map(list, self.worst())),
         }
 
     def __str__(self) -> str:
-        low, high = self.interval
+        summary, (low, high) = self.summary(), self.interval
         lines = [
             f"exact match            {self.exact_match:7.2%}  ({self.exact:,} of {self.images:,}; "
             f"95 % interval {low:.2%} to {high:.2%})"
         ]
         if mixes_cases({character for pair in self.pairs for character in pair}):
-            only = f"({self.folded:,} wrong only by case)"
-            lines.append(f"ignoring case          {self.folded_match:7.2%}  {only}")
-        worst = [
-            (in_one_line(true), in_one_line(read), count) for true, read, count in self.worst()
-        ]
+            lines.append(
+                f"ignoring case          {summary['folded_match']:7.2%}  "
+                f"({self.folded:,} wrong only by case)"
+            )
         confusions = ", ".join(
-            f"{true or 'nothing'} as {read or 'nothing'} {count}" for true, read, count in worst
+            f"{in_one_line(true) or 'nothing'} as {in_one_line(read) or 'nothing'} {count}"
+            for true, read, count in self.worst()
         )
         lines += [
-            f"ignoring look-alikes   {self.merged_match:7.2%}  "
+            f"ignoring look-alikes   {summary['merged_match']:7.2%}  "
             f"({self.lookalike:,} wrong only by look-alikes, such as O for 0)",
             f"per character          {self.character_accuracy:7.2%}",
             f"confusions             {confusions or 'none'}",
@@ -163,13 +158,13 @@ class Scores:
 
 def score_texts(truths: Sequence[str], texts: Sequence[str]) -> Scores:
     """Score predicted texts against the true ones, position by position."""
-    both = list(zip(truths, texts, strict=True))
     pairs: Counter[tuple[str, str]] = Counter()
-    for truth, text in both:
+    exact = folded = merged = 0
+    for truth, text in zip(truths, texts, strict=True):
         pairs.update(zip_longest(split_characters(truth), split_characters(text), fillvalue=""))
-    exact = sum(truth == text for truth, text in both)
-    folded = sum(truth.casefold() == text.casefold() for truth, text in both)
-    merged = sum(merge_lookalikes(truth) == merge_lookalikes(text) for truth, text in both)
+        exact += truth == text
+        folded += truth.casefold() == text.casefold()
+        merged += merge_lookalikes(truth) == merge_lookalikes(text)
     return Scores(len(truths), exact, pairs, folded=folded - exact, lookalike=merged - exact)
 
 

@@ -1,4 +1,7 @@
-"""Real tiny data that several tests share (60 captchas of two digits, their shards, a trained run), and helpers."""
+"""Real tiny data that several tests share, and helpers.
+
+The data: 60 captchas of two digits, their shards, a trained run.
+"""
 
 import contextlib
 import json
@@ -7,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -30,12 +34,10 @@ from captcha_ocr.options.training import PRESETS, Preset, TrainConfig, TrainOpti
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 
-torch.set_num_threads(
-    1
-)  # tiny tensors gain nothing from more threads, and lose much on a busy machine
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # a shell's background jobs ignore it, and so would the tests
+# Tiny tensors gain nothing from more threads, and lose much on a busy machine.
+torch.set_num_threads(1)
+# A shell's background jobs ignore it, and so would the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ONE_WORKER = PrepareOptions(workers=1)
 QUIET = TrainOptions(device="cpu", quiet=True)
@@ -51,7 +53,7 @@ DRAWN_ALIKE = [
     "48x16",
     "--font-sizes",
     "14",
-]  # CAPTCHAS as options
+]  # as CAPTCHAS
 TINY = Preset(
     size=InputSize(height=16, width=48, channels=1),
     network=NetworkConfig(width=8, stem="3x3"),
@@ -59,6 +61,7 @@ TINY = Preset(
     images_seen=96,
 )
 
+PRESETS["tiny"] = TINY  # small enough to train in a second
 MOST_GROWTH_MB = 50  # of the memory of a process that reads a great many images
 
 
@@ -81,9 +84,8 @@ def pytest_configure(config):
     os.environ["XDG_CACHE_HOME"] = config.stash[CACHE].name
     os.environ.pop("CAPTCHA_OCR_MODEL", None)
     if not config.getoption("--soak"):
-        os.environ["OMP_NUM_THREADS"] = (
-            "1"  # for the commands that tests start, while other tests run beside them
-        )
+        # For the commands that tests start, while other tests run beside them.
+        os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True)
@@ -120,12 +122,10 @@ def pytest_terminal_summary(terminalreporter):
                 terminalreporter.write_line(f"{report.nodeid.partition('::')[2]}: {line}")
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(scope="session")
 def tiny_preset():
-    """A preset small enough to train in a second, by the name `tiny`."""
-    PRESETS["tiny"] = TINY
-    yield TINY
-    del PRESETS["tiny"]
+    """The preset `tiny`."""
+    return TINY
 
 
 def draw(folder: Path, seed: int, count: int = 60) -> Path:
@@ -149,6 +149,32 @@ def naming(*names: object) -> str:
 def invoke(*arguments: object, **settings) -> Result:
     """Run a command in this process."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments], **settings)
+
+
+# Runs commands, given as JSON, one after another.
+_COMMANDS = """
+import json, sys
+from conftest import main
+for words in json.loads(sys.argv[1]):
+    try:
+        main(words)
+    except SystemExit as leaving:
+        assert not leaving.code, words
+"""
+
+
+def run_elsewhere(*commands: str, code: str = "", **environment: str) -> str:
+    """Run commands in one new process, after some code; return what they write to stderr."""
+    words = json.dumps([command.split() for command in commands])
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code + _COMMANDS, words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -222,7 +248,7 @@ def run(shards, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def exported(run, images, tmp_path_factory) -> Path:
-    """The best model of that run with its network exported, which takes as long as twenty other tests. Read only."""
+    """The best model of that run with its network exported, which takes long. Read only."""
     from captcha_ocr.network.onnx_export import export_onnx
 
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
@@ -230,11 +256,24 @@ def exported(run, images, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture
+def whole(run, shards, images, exported, tmp_path):
+    """A copy of everything that a loader reads; the run has not finished."""
+    sources = {"run": run, "shards": shards, "images": images, "model": exported}
+    for name, source in sources.items():
+        shutil.copytree(source, tmp_path / name)
+    amend(tmp_path / "run" / "run.json", finished=None)
+    return tmp_path
+
+
 AS_ROOT = [] if os.name == "posix" and os.geteuid() == 0 else ["--user", "--map-root-user"]
 
 
 def small_disk(folder: Path, script: str) -> list[str]:
-    """Return a command that runs a shell script with a tmpfs of 16 MB at `folder`, which no other process sees."""
+    """Return a command that runs a shell script with a tmpfs of 16 MB at `folder`.
+
+    No other process sees it.
+    """
     mount = f"mount -t tmpfs -o size=16m tmpfs '{folder}' && {script}"
     return ["unshare", *AS_ROOT, "--mount", "sh", "-c", mount]
 

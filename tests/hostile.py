@@ -50,7 +50,7 @@ def jpeg_claiming(width: int, height: int, **options) -> bytes:
 
 
 def jpeg_of_many_scans() -> bytes:
-    """A progressive JPEG of 1.9 MB whose first scan comes again and again: each costs as much as an image."""
+    """A progressive JPEG of 1.9 MB whose first scan comes again and again, at an image's cost."""
     data = encoded("JPEG", size=(2000, 2000), progressive=True)
     first = data.index(b"\xff\xda")
     scan = data[first : data.index(b"\xff", first + 2)]
@@ -75,7 +75,7 @@ def gif_with(extension: bytes) -> bytes:
 
 
 def gif_saying(screen: tuple[int, int], frame: tuple[int, int], disposal: int = 0) -> bytes:
-    """A GIF that says that its screen and its frame have such sides, and what is to be done with the frame."""
+    """A GIF that says that its screen and its frame have such sides, and what becomes of these."""
     data = changed(encoded("GIF", "P"), 6, struct.pack("<HH", *screen))
     start = data.index(b",")
     data = changed(data, start + 5, struct.pack("<HH", *frame))
@@ -124,7 +124,7 @@ def gif_of_frames(
 
 
 def tiff(*tags: tuple[int, int, int, int], pixels: bytes = bytes(256)) -> bytes:
-    """A grey TIFF of 16x16 with other tags (number, type, count, value), and its pixels at byte 1000."""
+    """A grey TIFF of 16x16 with other tags (number, type, count, value); its pixels at byte 1000."""
     usual = [
         (256, 3, 1, 16),
         (257, 3, 1, 16),
@@ -241,7 +241,8 @@ BOMBS = {
     "tiff: tags beyond its end": b"II*\0\xff\xff\xff\xff" + bytes(100),
     "ico": encoded("ICO"),
     "icns": b"icns\0\0\0\x08",
-    "eps, which Pillow would have another program draw": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 99999 99999\n",
+    "eps, which Pillow would have another program draw": b"%!PS-Adobe-3.0 EPSF-3.0\n"
+    b"%%BoundingBox: 0 0 99999 99999\n",
     "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="99999" height="99999"/>',
     "gzip": zlib.compress(bytes(100_000_000), wbits=31),
 }
@@ -250,7 +251,7 @@ PROFILE = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000), 9))
 RESOURCES = b"Photoshop 3.0\0" + b"8BIM\0\1\0\0\0\0\0\0" * 5_000
 LONG_EXIF = b"Exif\0\0" + exif(60_000, 1_100_000)
 
-# What is read, although it has texts, profiles or other parts that cost a decoder time or memory: name -> bytes.
+# What is read, although it has parts that cost a decoder time or memory: name -> bytes.
 BURDENED = {
     "png: 200 compressed texts": png(16, 16, chunk(b"zTXt", b"a\0\0" + TEXT) * 200),
     "png: 1,800 compressed texts of 1 MB": png(

@@ -164,9 +164,9 @@ def test_every_order_of_characters_comes_back():
         assert [seen[place] for place in visual_order(seen)] == list(characters), number
 
 
-def test_alphabets_of_older_files_keep_the_order_of_their_class_ids():
-    old = Charset.from_dict({"characters": "\u05d0\u05d1", "fold": None})
-    assert old.decode(np.array([[0, 1]])) == ["\u05d0\u05d1"]
+def test_a_file_names_the_order_of_an_alphabet_from_right_to_left_alone():
+    with pytest.raises(UsageError, match="order"):
+        Charset.from_dict({"characters": "\u05d0\u05d1", "fold": None})
     assert "order" not in Charset("abc").to_dict()
 
 

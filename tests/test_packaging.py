@@ -27,7 +27,12 @@ PACKED = (
     "constraints.txt",
 )
 SAMPLES = ROOT / "data" / "samples"
-BUILD = "import sys; from hatchling import build as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
+BUILD = """
+import sys
+from hatchling import build
+build.build_wheel(sys.argv[1])
+build.build_sdist(sys.argv[1])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +138,7 @@ def test_it_reads_where_only_a_readers_packages_are(built, tmp_path, monkeypatch
 
 
 def needed(requirements: Path) -> set[str]:
-    """The names of the packages that a requirements file asks for, and of what these need in turn."""
+    """Return the packages that a requirements file asks for, and what these need in turn."""
     lines = requirements.read_text(encoding="utf-8").splitlines()
     waiting, found = [line for line in lines if not line.startswith("#")], set()
     while waiting:

@@ -30,7 +30,7 @@ CONFIG = ModelConfig(
 
 
 class BrightnessEngine:
-    """Logits that depend on the image: a brighter one gets more confidence for BC. AA comes next."""
+    """Logits that depend on the image: a brighter one gets more confidence for BC, then AA."""
 
     readers = 2
 
@@ -83,15 +83,12 @@ def test_every_kind_of_source_gives_the_same_reading(recognizer, path):
             assert recognizer.predict(source) == expected
 
 
-def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(
-    recognizer, images
-):
-    paths = sorted(images.glob("*.png"))
-    codes = [recognizer.predict(path).text for path in paths]
-    assert [reading.text for reading in recognizer.predict(paths)] == codes
-    assert [reading.text for reading in islice(recognizer.predict(cycle(paths)), 150)] == (
-        codes * 3
-    )[:150]
+def test_a_list_gives_a_list_and_an_iterator_gives_an_iterator_in_the_same_order(run, images):
+    recognizer, paths = Recognizer(run, device="cpu"), sorted(images.glob("*.png"))
+    texts = [recognizer.predict(path).text for path in paths]
+    assert [reading.text for reading in recognizer.predict(paths)] == texts
+    repeated = [reading.text for reading in islice(recognizer.predict(cycle(paths)), 150)]
+    assert repeated == (texts * 3)[:150]
     assert recognizer.predict([]) == []
 
 
@@ -99,12 +96,8 @@ def test_a_reading_has_the_confidence_and_the_next_character_of_every_place():
     reading = Recognizer(BrightnessEngine()).predict(grey(255))
     first, second = reading.characters
     odds = np.exp([1, 2, 0]) / np.exp([1, 2, 0]).sum()
-    assert (first.character, first.runner_up, second.character, second.runner_up) == (
-        "B",
-        "A",
-        "C",
-        "A",
-    )
+    assert (first.character, first.runner_up) == ("B", "A")
+    assert (second.character, second.runner_up) == ("C", "A")
     assert (first.confidence, first.runner_up_confidence) == pytest.approx((odds[1], odds[0]))
     assert (reading.text, reading.confidence) == (
         "BC",
@@ -152,7 +145,6 @@ def test_what_the_model_does_not_read_is_refused(options, named):
         ("onnx", 1, 1, "threads: 1"),
         ("onnx", 3, 3, "threads: 3"),
         ("torch", 1, 1, "1 thread"),
-        ("torch", 2, 2, "2 threads"),
         ("torch", 3, 2, "3 threads"),
     ],
 )
@@ -208,13 +200,9 @@ def test_a_model_at_a_relative_path_is_pickled_with_its_folder(path, monkeypatch
 def test_a_recognizer_limited_to_other_texts_reads_as_one_opened_for_them(path, options):
     whole, opened = Recognizer(threads=1), Recognizer(threads=1, **options)
     length = options.get("length")
-    lengths = (
-        None
-        if length is None
-        else Lengths(*length)
-        if isinstance(length, tuple)
-        else Lengths(length, length)
-    )
+    lengths = None
+    if length is not None:
+        lengths = Lengths(*length) if isinstance(length, tuple) else Lengths(length, length)
     limited = whole.limited_to(options.get("charset"), lengths, options.get("fold_case", False))
     reading, expected = limited.predict(path), opened.predict(path)
     assert (reading.text, reading.confidence, reading.model) == (
@@ -375,7 +363,7 @@ def test_a_model_is_a_folder_or_an_engine(model):
 
 
 class WidthEngine:
-    """Logits of columns that read one `A` or `b` for every 16 pixels of width, by their brightness."""
+    """Logits of columns that read an `A` or a `b` for every 16 pixels, by their brightness."""
 
     readers = 1
     config = ModelConfig(

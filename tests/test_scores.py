@@ -69,7 +69,7 @@ def test_errors_of_case_are_counted_apart_if_there_are_letters_of_both():
 def test_errors_of_look_alikes_are_counted_apart():
     scores = score_texts(["0A", "OO", "0A", "1c", "AB"], ["OA", "00", "OB", "lC", "AB"])
     assert (scores.exact, scores.lookalike) == (1, 3)
-    assert scores.merged_match == pytest.approx(4 / 5)
+    assert scores.summary()["merged_match"] == pytest.approx(4 / 5)
     assert "80.00%" in str(scores)
 
 
@@ -86,7 +86,7 @@ def test_the_most_frequent_confusions_come_first():
 
 
 def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
-    # 15 groups of 20 readings with one confidence each. All are right except the last group, which is all wrong.
+    # 15 groups of 20 readings with one confidence each; only those of the last group are wrong.
     judged = [(1 - group / 100, group < 14) for group in range(15) for _ in range(20)]
     expected = (sum(group / 100 for group in range(14)) + 0.86) / 15
     reliability = score_confidences(judged[::-1])

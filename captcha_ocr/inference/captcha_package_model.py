@@ -23,7 +23,7 @@ _SURE_LETTER = 0.6  # confidence from which a lower-case letter is one
 
 
 def is_asked(charset: str | None, lengths: Lengths | None, fold_case: bool) -> bool:
-    """Tell whether the specialist is asked, where the general model was told this.
+    """Tell whether this model is asked, where the general model was told this.
 
     It is not if it does not know all these characters and lengths. Nor if case is folded: whether a
     text has lower-case letters is then unknown.
@@ -35,30 +35,22 @@ def is_asked(charset: str | None, lengths: Lengths | None, fold_case: bool) -> b
     return not fold_case
 
 
-def choose_reading(general: Reading, specialist: Reading, longest: int) -> Reading:
-    """Return the specialist's reading of an image if it is surer and nearly the same, else the
-    general one.
+def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
+    """Return this model's reading of an image if it is surer and nearly the same, else the general.
 
-    longest: the longest text that the specialist knows. It does not know lower-case letters either.
+    longest: the longest text that this model knows. It does not know lower-case letters either.
     """
-    if (
-        specialist.confidence <= general.confidence
-        or len(general.text) > longest
-        or _has_lower_case(general)
-    ):
+    has_lower_case = any(
+        letter.character.islower()
+        and letter.character not in _ALIKE_IN_BOTH_CASES
+        and letter.confidence >= _SURE_LETTER
+        for letter in general.characters
+    )
+    is_surer = special.confidence > general.confidence
+    if has_lower_case or not is_surer or len(general.text) > longest:
         return general
     max_edits = _MAX_EDITS if len(general.text) < longest else 1
-    return specialist if count_edits(general.text, specialist.text) <= max_edits else general
-
-
-def _has_lower_case(reading: Reading) -> bool:
-    """Tell whether a reading has a lower-case letter that is sure, and no capital's twin."""
-    return any(
-        each.character.islower()
-        and each.character not in _ALIKE_IN_BOTH_CASES
-        and each.confidence >= _SURE_LETTER
-        for each in reading.characters
-    )
+    return special if count_edits(general.text, special.text) <= max_edits else general
 
 
 def count_edits(one: str, other: str) -> int:
@@ -69,10 +61,7 @@ def count_edits(one: str, other: str) -> int:
     row = list(range(len(other) + 1))
     for number, character in enumerate(one, 1):
         above, row = row, [number]
-        for place, character_there in enumerate(other):
-            row.append(
-                min(
-                    above[place + 1] + 1, row[-1] + 1, above[place] + (character != character_there)
-                )
-            )
+        for place, letter in enumerate(other):
+            replaced = above[place] + (character != letter)
+            row.append(min(above[place + 1] + 1, row[-1] + 1, replaced))
     return row[-1]

@@ -37,8 +37,7 @@ def compute_positions(
 
 def make_merging_matrix(counts_as: np.ndarray) -> np.ndarray:
     """Return the matrix (K, K) that adds the probabilities of all classes that count as one."""
-    matrix: np.ndarray = counts_as[:, None] == np.arange(len(counts_as))
-    return matrix.astype(np.float64)
+    return np.asarray(counts_as[:, None] == np.arange(len(counts_as)), dtype=np.float64)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -57,8 +56,7 @@ def _sum_allowed_alignments(probabilities: np.ndarray, lengths: Lengths) -> np.n
     calling numpy, so the passes call it as seldom as they can.
     """
     batch, count, classes = probabilities.shape
-    # Of columns; blanks: (B, columns, 1)
-    characters, blanks = (probabilities.copy(), probabilities[..., -1, None])
+    characters, blanks = probabilities.copy(), probabilities[..., -1, None]
     characters[..., -1] = 0
     after = _sum_continuations(characters, blanks, lengths)
     # As in network/resnet.py, with a row of L characters

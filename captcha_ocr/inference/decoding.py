@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from captcha_ocr.charset import resolve_alphabet, split_characters
+from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.columns import (
     PROBABILITY_FLOOR,
@@ -33,12 +33,10 @@ class Character:
     runner_up_confidence: float
 
     def __repr__(self) -> str:
-        other = (
-            f"; runner-up {self.runner_up!r}, {self.runner_up_confidence:.4f}"
-            if self.runner_up
-            else ""
-        )
-        return f"<Character {self.character!r}, confidence {self.confidence:.4f}{other}>"
+        text = f"<Character {self.character!r}, confidence {self.confidence:.4f}"
+        if self.runner_up:
+            text += f"; runner-up {self.runner_up!r}, {self.runner_up_confidence:.4f}"
+        return text + ">"
 
 
 @dataclass(frozen=True)
@@ -72,18 +70,23 @@ def allowed_classes(
     charset: characters, or the name of an alphabet. UsageError for characters or lengths that the
     model cannot read.
     """
-    lengths = config.lengths if lengths is None else lengths
+    lengths = lengths or config.lengths
     if lengths.shortest not in config.lengths or lengths.longest not in config.lengths:
         raise UsageError(f"this model reads texts of {config.lengths} characters, not of {lengths}")
     symbols, wanted = config.charset.symbols, set(config.charset.symbols)
     if charset is not None:
         characters = resolve_alphabet(charset)
         # A text has no blank at its ends, but an alphabet may.
-        told = [*({" "} & set(characters)), *split_characters(config.charset.normalize(characters))]
-        unknown = "".join(dict.fromkeys(character for character in told if character not in wanted))
+        named = [
+            *({" "} & set(characters)),
+            *split_characters(config.charset.normalize(characters)),
+        ]
+        unknown = "".join(
+            dict.fromkeys(character for character in named if character not in wanted)
+        )
         if unknown or not characters:
             raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
-        wanted = set(told)
+        wanted = set(named)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[
         : lengths.longest, [number for number, symbol in enumerate(symbols) if symbol in wanted]
@@ -91,6 +94,82 @@ def allowed_classes(
     if config.lengths.vary:
         allowed[lengths.shortest :, len(config.charset)] = True  # no character
     return allowed
+
+
+class Decoder:
+    """Reads the logits of a model, perhaps among some characters and lengths alone.
+
+    UsageError as `allowed_classes`.
+
+    fold_case: read both cases of a letter as one.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        charset: str | None = None,
+        lengths: Lengths | None = None,
+        fold_case: bool = False,
+    ) -> None:
+        self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
+        self.allowed = allowed_classes(config, charset, self.lengths)
+        self.counts_as = _merge_cases(config, self.allowed, fold_case)
+
+    def fits(self, logits: np.ndarray, images: int) -> bool:
+        """Tell whether these may be the logits of so many images."""
+        shape = (images, *self.allowed.shape)
+        if self.config.reads_columns:
+            shape = (images, *logits.shape[1:2], self.config.classes)
+        is_right = logits.shape == shape and logits.dtype == np.float32
+        return is_right and bool(np.isfinite(logits).all())
+
+    def read(self, logits: np.ndarray) -> list[Reading]:
+        """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model
+        reads columns.
+
+        A text ends at its first position without a character.
+        """
+        if self.config.reads_columns:
+            logits = compute_positions(
+                logits, self.counts_as, self.lengths, self.config.lengths.longest
+            )
+        elif self.fold_case:
+            merged = softmax(logits.astype(np.float64)) @ make_merging_matrix(self.counts_as)
+            logits = np.log(np.maximum(merged, PROBABILITY_FLOOR))
+        probabilities = softmax(np.where(self.allowed, logits.astype(np.float64), -np.inf))
+        ids = probabilities.argmax(-1)
+        confidences = _pick_classes(probabilities, ids)
+        end = len(self.config.charset)
+        is_end = ids == end
+        after_end = is_end.cumsum(1) > is_end
+        rank = probabilities.copy()
+        if self.config.network.pool != "global":
+            _discount_shifts(
+                rank,
+                np.where(self.allowed, probabilities, 1.0),
+                np.where(after_end, end, ids),
+            )
+        np.put_along_axis(rank, ids[..., None], 0, -1)
+        runner_ids = rank.argmax(-1)
+        runner_confidences = _pick_classes(probabilities, runner_ids) * (rank.max(-1) > 0)
+        names = np.array([*self.config.class_names, ""])
+        rows = zip(
+            names[np.where(is_end | after_end, -1, ids)].tolist(),
+            np.where(after_end, 1.0, confidences).prod(-1).tolist(),
+            confidences.tolist(),
+            names[np.where(runner_confidences > 0, runner_ids, -1)].tolist(),
+            runner_confidences.tolist(),
+            strict=True,
+        )
+        readings = []
+        for symbols, confidence, *positions in rows:
+            text = [symbol for symbol in symbols if symbol]
+            # `map` ends with the text, before the other positions
+            characters = list(map(Character, text, *positions))
+            characters = [characters[number] for number in visual_order(text)]
+            text = [character.character for character in characters]
+            readings.append(Reading("".join(text), confidence, tuple(characters)))
+        return readings
 
 
 def _merge_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> np.ndarray:
@@ -105,68 +184,17 @@ def _merge_cases(config: ModelConfig, allowed: np.ndarray, fold_case: bool) -> n
     if fold_case:
         wanted = sorted(
             np.flatnonzero(anywhere[: len(names)]).tolist(),
-            key=lambda n: names[n] != names[n].lower(),
+            key=lambda number: names[number] != names[number].lower(),
         )
         first = {names[number].casefold(): number for number in reversed(wanted)}
         counts_as[: len(names)] = [first.get(name.casefold(), -1) for name in names]
     return counts_as
 
 
-def read_logits(logits: np.ndarray, config: ModelConfig, allowed: np.ndarray) -> list[Reading]:
-    """Return the readings of logits, (B, L, K) float32, among the allowed classes, (L, K) bool.
-
-    A text ends at its first position without a character.
-    """
-    probabilities = softmax(np.where(allowed, logits.astype(np.float64), -np.inf))
-    ids, confidences = _find_most_probable(probabilities)
-    is_end = ids == len(config.charset)
-    after_end = is_end.cumsum(1) > is_end
-    rank = probabilities.copy()
-    if config.network.pool != "global":
-        _discount_shifts(
-            rank,
-            np.where(allowed, probabilities, 1.0),
-            np.where(after_end, len(config.charset), ids),
-        )
-    np.put_along_axis(rank, ids[..., None], 0, -1)
-    runner_ids, _ = _find_most_probable(rank)
-    runner_confidences = np.where(rank.max(-1) > 0, _pick_classes(probabilities, runner_ids), 0.0)
-    text_confidences = np.where(after_end, 1.0, confidences).prod(-1).tolist()
-    names = np.array([*config.class_names, ""])
-    runners_up = names[np.where(runner_confidences > 0, runner_ids, -1)].tolist()
-    readings = []
-    symbols = names[np.where(is_end | after_end, -1, ids)].tolist()
-    for row, confidence, *positions in zip(
-        symbols,
-        text_confidences,
-        confidences.tolist(),
-        runners_up,
-        runner_confidences.tolist(),
-        strict=True,
-    ):
-        seen = [symbol for symbol in row if symbol]
-        # `map` ends with the text, before the other positions
-        characters = list(map(Character, seen, *positions))
-        characters = [characters[number] for number in config.charset.order(seen)]
-        readings.append(
-            Reading("".join(each.character for each in characters), confidence, tuple(characters))
-        )
-    return readings
-
-
-def _find_most_probable(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most probable class at each position of (B, L, K) and its probability, both (B,
-    L).
-    """
-    ids = probabilities.argmax(-1)
-    return ids, _pick_classes(probabilities, ids)
-
-
 def _pick_classes(probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return the probability (B, L) of a class (B, L) at each position of (B, L, K)."""
-    batch, length = ids.shape
-    taken: np.ndarray = probabilities[np.arange(batch)[:, None], np.arange(length), ids]
-    return taken
+    chosen: np.ndarray = np.take_along_axis(probabilities, ids[..., None], -1)
+    return chosen[..., 0]
 
 
 def _discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarray) -> None:
@@ -194,41 +222,3 @@ def _discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarra
             -1,
         )
     rank[..., end] = 0
-
-
-class Decoder:
-    """Reads the logits of a model, perhaps among some characters and lengths alone.
-
-    UsageError as `allowed_classes`.
-
-    fold_case: read both cases of a letter as one.
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        charset: str | None = None,
-        lengths: Lengths | None = None,
-        fold_case: bool = False,
-    ) -> None:
-        self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
-        self.allowed = allowed_classes(config, charset, self.lengths)
-        self.counts_as = _merge_cases(config, self.allowed, fold_case)
-
-    def shape(self, logits: np.ndarray) -> tuple[int, ...]:
-        """Return the shape that logits of so many images, and perhaps columns, must have."""
-        length, classes = self.allowed.shape
-        return (len(logits), logits.shape[1] if self.config.reads_columns else length, classes)
-
-    def read(self, logits: np.ndarray) -> list[Reading]:
-        """Return the readings of logits, (B, L, K) float32, of columns (B, columns, K) if the model
-        reads columns.
-        """
-        if self.config.reads_columns:
-            logits = compute_positions(
-                logits, self.counts_as, self.lengths, self.config.lengths.longest
-            )
-        elif self.fold_case:
-            merged = softmax(logits.astype(np.float64)) @ make_merging_matrix(self.counts_as)
-            logits = np.log(np.maximum(merged, PROBABILITY_FLOOR))
-        return read_logits(logits, self.config, self.allowed)

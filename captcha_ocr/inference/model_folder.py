@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.errors import Advice, Command, DamagedError, UsageError
+from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
@@ -23,7 +23,7 @@ CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = (
     "README.md",
 )
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # in a checkpoint
-_HASHED_FILES = (WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE)
+_HASHED_FILES = {WEIGHTS_FILE, ONNX_FILE, OPTIMIZER_FILE, STATE_FILE}
 _MODEL_FORMAT, _MODEL_VERSION = "captcha-ocr model", 3
 PRETRAINED = Path(__file__).parent.parent / "pretrained"  # the model that comes with the package
 PRETRAINED_NAME = "pretrained"  # what options and CAPTCHA_OCR_MODEL call it
@@ -127,32 +127,26 @@ def read_config(folder: Path) -> dict[str, Any]:
 
     UsageError if there is no model, DamagedError if the file is damaged.
     """
-    training = Command("train")
+    training, path = Command("train"), folder / CONFIG_FILE
     if not folder.exists():
         raise UsageError(f"there is no folder {folder}", Advice("train a model with", training))
-    if not (folder / CONFIG_FILE).exists():
+    if not path.exists():
         reason = f"{folder} is not a model folder (it has no {CONFIG_FILE})"
         raise UsageError(reason, Advice("make one with", training))
-    document = read_sealed(folder / CONFIG_FILE, _MODEL_FORMAT, _MODEL_VERSION)
-    files, facts = document.get("files"), document.get("facts")
-    complete = (
-        isinstance(files, dict) and WEIGHTS_FILE in files and set(files) <= set(_HASHED_FILES)
-    )
-    if not complete or not isinstance(facts, dict) or "model" not in document:
-        raise DamagedError(f"{folder / CONFIG_FILE} is malformed")
+    document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION)
+    files = document.get("files")
+    lists_files = isinstance(files, dict) and {WEIGHTS_FILE} <= set(files) <= _HASHED_FILES
+    if not lists_files or not isinstance(document.get("facts"), dict) or "model" not in document:
+        raise DamagedError(f"{path} is malformed")
     return document
 
 
-def read_model_config(folder: Path) -> ModelConfig:
-    """Read the configuration of the model in `folder`; errors as `read_config`."""
-    return parse_model_config(folder, read_config(folder))
+def read_model_config(folder: Path, document: dict[str, Any] | None = None) -> ModelConfig:
+    """Read the configuration of the model in `folder`; errors as `read_config`.
 
-
-def parse_model_config(folder: Path, document: dict[str, Any]) -> ModelConfig:
-    """Return the model's configuration in the result of `read_config`.
-
-    DamagedError if it is malformed.
+    document: the result of `read_config`, where it is at hand.
     """
+    document = document or read_config(folder)
     try:
         return ModelConfig.from_dict(document["model"])
     except UsageError as error:
@@ -186,8 +180,8 @@ def find_model_folder(folder: Path) -> Path:
     The model in the package is always PRETRAINED, by whatever path it is named.
     """
     best = current_path(folder / "best")
-    found = best if best.is_dir() else folder
-    return PRETRAINED if found.resolve() == PRETRAINED.resolve() else found
+    model = best if best.is_dir() else folder
+    return PRETRAINED if model.resolve() == PRETRAINED.resolve() else model
 
 
 def default_model(run: Path) -> Path:
@@ -196,14 +190,12 @@ def default_model(run: Path) -> Path:
     It is that of CAPTCHA_OCR_MODEL, else the best of `run`, else the package's own. UsageError if
     the variable names no model folder.
     """
-    named = os.environ.get(MODEL_VARIABLE)
-    if named:
+    if named := os.environ.get(MODEL_VARIABLE):
         folder = resolve_model_name(named)
-        if not (find_model_folder(folder) / CONFIG_FILE).exists():
-            raise UsageError(
-                f"{MODEL_VARIABLE} is {named}, which is not a model folder "
-                f"(it has no {CONFIG_FILE})"
-            )
+        check(
+            (find_model_folder(folder) / CONFIG_FILE).exists(),
+            f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})",
+        )
         return folder
     best = current_path(run / "best")
     return best if (best / CONFIG_FILE).exists() else PRETRAINED

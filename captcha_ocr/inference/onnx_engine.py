@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from captcha_ocr.errors import DamagedError
-from captcha_ocr.inference.model_folder import ONNX_FILE, parse_model_config, read_config
+from captcha_ocr.inference.model_folder import ONNX_FILE, read_config, read_model_config
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
 from captcha_ocr.system.processors import available_workers
@@ -35,7 +35,7 @@ class OnnxEngine:
 
     def __init__(self, folder: Path, threads: int | None = None) -> None:
         document = read_config(folder)
-        self.folder, self.config = folder, parse_model_config(folder, document)
+        self.folder, self.config = folder, read_model_config(folder, document)
         exported = document["facts"].get("exported")
         self.precision = "int8" if isinstance(exported, dict) and exported.get("int8") else "fp32"
         network = read_checked(folder / ONNX_FILE, document["files"][ONNX_FILE])

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +15,13 @@ from captcha_ocr.system.console import counted
 from captcha_ocr.system.processors import available_workers
 
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of Linux control groups: bytes, or `max`
+# A primitive is oneDNN's; of a "primitive descriptor", it is another error.
+_OUT_OF_MEMORY = re.compile(
+    "out of memory|not enough memory|can't allocate memory|could not create a memory object"
+    "|^could not create a primitive$"
+)
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-
-
-_forks = 0
-
-
-def forks() -> int:
-    """Return how often this process, or a parent, was forked since it imported this module."""
-    return _forks
+_is_forked = False  # whether this process, or a parent, was forked since it imported this module
 
 
 def _compute_alone() -> None:
@@ -31,9 +30,13 @@ def _compute_alone() -> None:
     The other threads of OpenMP stayed in the parent, and the first parallel loop would wait for
     them forever.
     """
-    global _forks
-    _forks += 1
+    global _is_forked
+    _is_forked = True
     torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_compute_alone)
 
 
 def set_threads(threads: int | None = None) -> None:
@@ -42,7 +45,7 @@ def set_threads(threads: int | None = None) -> None:
     None: as many as torch takes itself, but no more than `available_workers`; torch sees no quota.
     A forked process keeps one.
     """
-    if not forks():
+    if not _is_forked:
         torch.set_num_threads(threads or min(torch.get_num_threads(), available_workers()))
 
 
@@ -55,10 +58,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_compute_alone)
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -76,15 +75,11 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device(numbered)
     hint = ""
     if name.startswith("cuda"):
-        hiding = [
-            f" ({key}={os.environ[key]} is set)"
-            for key in VISIBILITY_VARIABLES
-            if key in os.environ
-        ]
-        is_cpu_build = torch.version.cuda is None and torch.version.hip is None
-        hint = (
-            " (this build of torch supports only the CPU)" if is_cpu_build else "".join(hiding[:1])
-        )
+        for variable in VISIBILITY_VARIABLES:
+            if variable in os.environ:
+                hint = hint or f" ({variable}={os.environ[variable]} is set)"
+        if torch.version.cuda is None and torch.version.hip is None:
+            hint = " (this build of torch supports only the CPU)"
     raise UsageError(f"there is no device {name!r} here; available: {', '.join(available)}{hint}")
 
 
@@ -113,9 +108,9 @@ def choose_precision(wanted: Precision, device: torch.device) -> Precision:
 
     For `auto` bf16 if the device computes faster in it, else fp32.
     """
-    if wanted != "auto":
-        return wanted
-    return "bf16" if has_native_bf16(device) else "fp32"
+    if wanted == "auto":
+        return "bf16" if has_native_bf16(device) else "fp32"
+    return wanted
 
 
 def has_native_bf16(device: torch.device) -> bool:
@@ -147,22 +142,12 @@ def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractC
 def enough_memory(device: torch.device, advice: str) -> Iterator[None]:
     """Turn an error for lack of memory into a CaptchaOcrError with the free memory and `advice`:
     what for, what to try.
-
-    Only CUDA has an error class for it.
     """
-    words = (
-        "out of memory",
-        "not enough memory",
-        "can't allocate memory",
-        "could not create a memory object",
-    )
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        is_known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        # OneDNN; of a "descriptor", it is another error
-        is_known |= str(error) == "could not create a primitive"
-        if not is_known and not any(word in str(error) for word in words):
+        is_class = isinstance(error, (torch.OutOfMemoryError, MemoryError))  # only CUDA has one
+        if not is_class and not _OUT_OF_MEMORY.search(str(error)):
             raise
         free = free_memory(device)
         room = "" if free is None else f", of which {free / 1e9:.1f} GB are free"
@@ -200,17 +185,13 @@ def peak_memory(device: torch.device) -> dict[str, float | None]:
 
     None if unknown, as on Windows.
     """
-    process = None
+    peaks: dict[str, float | None] = {"peak_memory_mb": None, "peak_device_memory_mb": None}
     with contextlib.suppress(ImportError):
-        import resource
+        import resource  # which Windows lacks
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, else kB
-        process = peak / (1e6 if platform.system() == "Darwin" else 1e3)
+        peaks["peak_memory_mb"] = peak / (1e6 if platform.system() == "Darwin" else 1e3)
     accelerator = getattr(torch, device.type)
-    is_known = device.type != "cpu" and hasattr(accelerator, "max_memory_allocated")
-    return {
-        "peak_memory_mb": process,
-        "peak_device_memory_mb": accelerator.max_memory_allocated(device) / 1e6
-        if is_known
-        else None,
-    }
+    if device.type != "cpu" and hasattr(accelerator, "max_memory_allocated"):
+        peaks["peak_device_memory_mb"] = accelerator.max_memory_allocated(device) / 1e6
+    return peaks

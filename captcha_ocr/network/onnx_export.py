@@ -14,11 +14,11 @@ import random
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -102,11 +102,10 @@ def export_onnx(
     are skipped. UsageError if a package is missing, there are too few images, or it would replace
     the network in the package; CaptchaOcrError if predictions differ.
     """
-    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
+    missing = ", ".join(name for name in _REQUIRED_PACKAGES if find_spec(name) is None)
     check(
         not missing,
-        f"export needs {', '.join(missing)}; "
-        f"install with: pip install {' '.join(_REQUIRED_PACKAGES)}",
+        f"export needs {missing}; install with: pip install {' '.join(_REQUIRED_PACKAGES)}",
     )
     files = read_config(folder)["files"]
     check(
@@ -114,7 +113,6 @@ def export_onnx(
         "the model in the package is exported already; "
         f"copy {PRETRAINED}, and export the copy (`model_folder`)",
     )
-    weights_sha256 = files[WEIGHTS_FILE]
     model = load_model(folder)
     with writing_to(folder):
         arrays, texts = _read_images(images, labels, model.config, max_bytes)
@@ -132,12 +130,18 @@ def export_onnx(
             network = _quantize(network, arrays[:_CALIBRATION_IMAGES])
             arrays, texts = arrays[_CALIBRATION_IMAGES:], texts[_CALIBRATION_IMAGES:]
         data = network.SerializeToString()
-        exported = _compare(model, data, arrays, texts, int8, str(folder / ONNX_FILE))
+        comparison = _compare(model, data, arrays, texts)
+        exported = Exported(str(folder / ONNX_FILE), len(data), int8, len(texts), *comparison)
         if not int8 and (exported.texts_changed or exported.largest_difference > _MAX_DIFFERENCE):
             raise CaptchaOcrError(
                 f"the predictions of the exported network differ, so it is not kept: {exported}"
             )
-        _add_to_model(folder, weights_sha256, data, exported)
+        document = read_config(folder)
+        if document["files"][WEIGHTS_FILE] != files[WEIGHTS_FILE]:
+            raise CaptchaOcrError(
+                f"the model in {folder} was replaced during the export; export it again"
+            )
+        _add_to_model(folder, document, data, exported)
     return exported
 
 
@@ -148,15 +152,14 @@ def _read_images(
 
     Skip those that cannot be read.
     """
-    arrays, texts = [], []
+    arrays: list[np.ndarray] = []
+    texts: list[str] = []
     for label in random.Random(0).sample(list(labels), len(labels)):
-        try:
-            arrays.append(to_array(folder / label.file, config.size, max_bytes))
-            texts.append(config.charset.normalize(label.text))
-        except ImageError:
-            continue
         if len(texts) == _MAX_COMPARED + _CALIBRATION_IMAGES:
             break
+        with suppress(ImageError):
+            arrays.append(to_array(folder / label.file, config.size, max_bytes))
+            texts.append(config.charset.normalize(label.text))
     return arrays, texts
 
 
@@ -164,13 +167,12 @@ def _split_batches(
     images: Sequence[np.ndarray], texts: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the images in batches of one width, (B, C, H, W), with their texts."""
-    widths = sorted({image.shape[-1] for image in images})
-    for width in widths:
+    for width in sorted({image.shape[-1] for image in images}):
         rows = [row for row, image in enumerate(images) if image.shape[-1] == width]
         for first in range(0, len(rows), _BATCH):
-            some = rows[first : first + _BATCH]
-            batch = np.stack([images[row] for row in some])
-            yield batch, [texts[row] for row in some]
+            batch = rows[first : first + _BATCH]
+            arrays = np.stack([images[row] for row in batch])
+            yield arrays, [texts[row] for row in batch]
 
 
 def to_onnx(model: ResNet18) -> "onnx.ModelProto":
@@ -232,11 +234,11 @@ def _quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx
 
     class Images(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.batches = _split_batches(images, [""] * len(images))
+            batches = _split_batches(images, [""] * len(images))
+            self.inputs = ({"images": batch} for batch, _ in batches)
 
         def get_next(self) -> dict[str, np.ndarray] | None:
-            batch = next(self.batches, None)
-            return None if batch is None else {"images": batch[0]}
+            return next(self.inputs, None)
 
     with tempfile.TemporaryDirectory() as folder, _silence_libraries():
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
@@ -255,14 +257,12 @@ def _quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx
 
 
 def _compare(
-    model: ResNet18,
-    network: bytes,
-    images: Sequence[np.ndarray],
-    texts: Sequence[str],
-    int8: bool,
-    file: str,
-) -> Exported:
-    """Compare the predictions of an exported network with torch's on images (C, H, W) uint8."""
+    model: ResNet18, network: bytes, images: Sequence[np.ndarray], texts: Sequence[str]
+) -> tuple[float, int, int, int]:
+    """Compare the predictions of an exported network with torch's on images (C, H, W) uint8.
+
+    Return the fields of `Exported` from `largest_difference` on.
+    """
     decoder, session = Decoder(model.config), open_session(network)
     engine = TorchEngine(model, torch.device("cpu"))
     changed = exact_before = exact = 0
@@ -271,31 +271,26 @@ def _compare(
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
         before = [reading.text for reading in decoder.read(both[0])]
         after = [reading.text for reading in decoder.read(both[1])]
-        changed += sum(one != other for one, other in zip(before, after, strict=True))
+        changed += len(batch) - score_texts(before, after).exact
         exact_before += score_texts(truths, before).exact
         exact += score_texts(truths, after).exact
         first, second = map(softmax, both)
         largest = max(largest, float(np.abs(first - second).max()))
-    return Exported(file, len(network), int8, len(texts), largest, changed, exact, exact_before)
+    return largest, changed, exact, exact_before
 
 
-def _add_to_model(folder: Path, weights_sha256: str, network: bytes, exported: Exported) -> None:
-    """Write model.onnx into a model folder; config.json lists it only while it is whole."""
-    document = read_config(folder)
-    if document["files"][WEIGHTS_FILE] != weights_sha256:
-        raise CaptchaOcrError(
-            f"the model in {folder} was replaced during the export; export it again"
-        )
-    files = {name: known for name, known in document["files"].items() if name != ONNX_FILE}
-    facts = {key: value for key, value in document["facts"].items() if key != "exported"}
-    without = {**document, "facts": facts, "files": files}
-    exports = {key: value for key, value in asdict(exported).items() if key != "file"}
-    complete = {
-        **document,
-        "facts": {**facts, "exported": exports},
-        "files": {**files, ONNX_FILE: sha256(network)},
-    }
+def _add_to_model(folder: Path, document: dict[str, Any], network: bytes, export: Exported) -> None:
+    """Write model.onnx into a model folder; config.json lists it only while it is whole.
+
+    document: the content of config.json.
+    """
+    files, facts = dict(document["files"]), dict(document["facts"])
+    files.pop(ONNX_FILE, None)
+    facts.pop("exported", None)
+    without = sealed({**document, "facts": facts, "files": files})
+    facts["exported"] = asdict(export)
+    del facts["exported"]["file"]
+    files[ONNX_FILE] = sha256(network)
+    complete = sealed({**document, "facts": facts, "files": files})
     config = folder / CONFIG_FILE
-    write_in_turn(
-        [(config, sealed(without)), (folder / ONNX_FILE, network), (config, sealed(complete))]
-    )
+    write_in_turn([(config, without), (folder / ONNX_FILE, network), (config, complete)])

@@ -8,12 +8,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captcha_ocr.options.model import ModelConfig, NetworkConfig
+from captcha_ocr.options.model import ModelConfig, NetworkConfig, Pool
 
 _Stride = tuple[int, int]  # of rows and columns
 MIN_PROBABILITY = 1e-20  # keeps its logarithm, and the gradient of that, finite
 MAX_EXACT = 256  # classes: CTC of more sums over likely ones, and their features are normalised
 _LIKELY = 64  # characters
+# Of the four stages for each pool: channels, as a multiple of the width, and stride. With CTC the
+# last stages keep all columns and have fewer channels: as accurate as columns four times as wide,
+# after much less training and at the same cost a step. Pool `slim` halves the rows one stage
+# earlier and is thinner: as accurate after the same time. Narrow letters close together need
+# narrower columns (pool `narrow`), which cost a quarter more (docs/decisions.md, Network).
+_STAGES: dict[Pool, tuple[tuple[float, _Stride], ...]] = {
+    "global": ((1, (1, 1)), (2, (2, 2)), (4, (2, 2)), (8, (2, 2))),
+    "columns": ((1, (1, 1)), (2, (2, 2)), (4, (2, 1)), (4, (2, 1))),
+    "slim": ((1, (2, 1)), (1.5, (2, 2)), (2, (2, 1)), (3, (1, 1))),
+    "narrow": ((1, (1, 1)), (2, (2, 1)), (3, (2, 1)), (3, (2, 1))),
+}
 
 
 class BasicBlock(nn.Module):
@@ -134,14 +145,11 @@ class ResNet18(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        width = config.network.width
         self.stem = _make_stem(config.size.channels, config.network)
-        blocks, in_channels = [], width
+        blocks, in_channels = [], config.network.width
         for out_channels, stride in _list_stages(config.network):
-            blocks += [
-                BasicBlock(in_channels, out_channels, stride),
-                BasicBlock(out_channels, out_channels, (1, 1)),
-            ]
+            first = BasicBlock(in_channels, out_channels, stride)
+            blocks += [first, BasicBlock(out_channels, out_channels, (1, 1))]
             in_channels = out_channels
         self.blocks = nn.Sequential(*blocks)
         longest = config.lengths.longest
@@ -166,10 +174,8 @@ class ResNet18(nn.Module):
         x = self.blocks(self.stem(x))  # (B, channels, rows, columns)
         longest = self.config.lengths.longest
         if self.config.network.pool == "global":
-            logits: Tensor = (
-                self.head(x.mean((2, 3))).float().unflatten(-1, (longest, self.config.classes))
-            )
-            return logits / self.temperature
+            logits: Tensor = self.head(x.mean((2, 3))).float()
+            return logits.view(-1, longest, self.config.classes) / self.temperature
         # keepdim is for OpenCV 4: without it a network fails where there is one row.
         features = self.norm(x.mean(2, keepdim=True)).flatten(2)
         columns: Tensor = self.head(features.transpose(1, 2)).float()
@@ -215,35 +221,20 @@ def _make_stem(channels: int, network: NetworkConfig) -> nn.Sequential:
     """Make the first layers: stem `3x3` keeps the sides, `strided` makes them a quarter as long."""
     width, half = network.width, (network.width + 1) // 2
     if network.stem == "3x3":
-        return nn.Sequential(
-            _make_conv3x3(channels, width, (1, 1)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
-        )
-    first = (
-        nn.Conv2d(channels, half, 5, 2, 2, bias=False),
-        nn.BatchNorm2d(half),
-        nn.ReLU(inplace=True),
-    )
-    return nn.Sequential(
-        *first, _make_conv3x3(half, width, (2, 2)), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
-    )
+        layers: list[nn.Module] = [_make_conv3x3(channels, width, (1, 1))]
+    else:
+        layers = [
+            nn.Conv2d(channels, half, 5, 2, 2, bias=False),
+            nn.BatchNorm2d(half),
+            nn.ReLU(inplace=True),
+            _make_conv3x3(half, width, (2, 2)),
+        ]
+    return nn.Sequential(*layers, nn.BatchNorm2d(width), nn.ReLU(inplace=True))
 
 
-def _list_stages(network: NetworkConfig) -> tuple[tuple[int, _Stride], ...]:
-    """Return the channels and the stride of the four stages.
-
-    With CTC the last stages keep all columns and have fewer channels: as accurate as columns four
-    times as wide, after much less training and at the same cost a step. Pool `slim` halves the rows
-    one stage earlier and is thinner: as accurate after the same time. Narrow letters close together
-    need narrower columns (pool `narrow`), which cost a quarter more (docs/decisions.md, Network).
-    """
-    width = network.width
-    if network.pool == "narrow":
-        return (width, (1, 1)), (2 * width, (2, 1)), (3 * width, (2, 1)), (3 * width, (2, 1))
-    if network.pool == "slim":
-        return (width, (2, 1)), (3 * width // 2, (2, 2)), (2 * width, (2, 1)), (3 * width, (1, 1))
-    if network.pool == "columns":
-        return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 1)), (4 * width, (2, 1))
-    return (width, (1, 1)), (2 * width, (2, 2)), (4 * width, (2, 2)), (8 * width, (2, 2))
+def _list_stages(network: NetworkConfig) -> list[tuple[int, _Stride]]:
+    """Return the channels and the stride of the four stages."""
+    return [(int(factor * network.width), stride) for factor, stride in _STAGES[network.pool]]
 
 
 def count_columns(config: ModelConfig) -> int:

@@ -1,6 +1,7 @@
 """Compute a network's logits with torch, on any device."""
 
 import copy
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.network.device import describe_device, forks
+from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import BasicBlock, ResNet18, to_device
 from captcha_ocr.system.forking import computing
 
@@ -27,10 +28,8 @@ def fuse_norms(model: ResNet18) -> ResNet18:
         elif isinstance(part, nn.Sequential):
             for number, (layer, following) in enumerate(pairwise(list(part))):
                 if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
-                    part[number], part[number + 1] = (
-                        fuse_conv_bn_eval(layer, following),
-                        nn.Identity(),
-                    )
+                    part[number] = fuse_conv_bn_eval(layer, following)
+                    part[number + 1] = nn.Identity()
     return model
 
 
@@ -42,7 +41,7 @@ class TorchEngine:
 
     def __init__(self, model: ResNet18, device: torch.device) -> None:
         self.model = to_device(fuse_norms(model), device)
-        self.config, self.device, self.forks = model.config, device, forks()
+        self.config, self.device, self._process = model.config, device, os.getpid()
         # One decodes images, which holds Python's lock, while the network computes for the other.
         self.readers = min(2, torch.get_num_threads()) if device.type == "cpu" else 2
 
@@ -53,7 +52,7 @@ class TorchEngine:
         They are of columns if `config.reads_columns`. UsageError in a forked process if the engine
         was made before the fork on a device other than the CPU.
         """
-        if self.device.type != "cpu" and self.forks != forks():
+        if self.device.type != "cpu" and self._process != os.getpid():
             raise UsageError(
                 f"a recognizer on {self.device} cannot be used in a forked process; "
                 'start the process with multiprocessing.get_context("spawn")'

@@ -1,4 +1,4 @@
-"""Networks to model folders and back, without pickle."""
+"""Networks to model folders and back, without pickle; weights from one network to another."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,13 +8,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import Tensor
 
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
-    parse_model_config,
     read_config,
+    read_model_config,
     write_model_folder,
 )
 from captcha_ocr.network.resnet import ResNet18
@@ -44,7 +45,7 @@ def load_model(folder: Path) -> ResNet18:
     UsageError if there is none, DamagedError.
     """
     document = read_config(folder)
-    config = parse_model_config(folder, document)
+    config = read_model_config(folder, document)
     # A meta device allocates nothing, so a stranger's config.json cannot exhaust the memory.
     with torch.device("meta"):
         model = ResNet18(config)
@@ -62,9 +63,8 @@ def load_model(folder: Path) -> ResNet18:
         model.load_state_dict(tensors, assign=True)
     # KeyError: a type of numbers that torch lacks.
     except (SafetensorError, RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())
         raise DamagedError(
-            f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {reason}"
+            f"{folder / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {' '.join(str(error).split())}"
         ) from None
     return model.eval()
 
@@ -75,8 +75,57 @@ def load_into(model: ResNet18, folder: Path) -> None:
     UsageError unless alphabet, lengths, size and network are the same.
     """
     other = load_model(folder)
-    changed = [f"{name}: {change}" for name, change in differences(other.config, model.config)]
+    changes = [f"{name}: {change}" for name, change in differences(other.config, model.config)]
     check(
-        not changed, f"the model in {folder} differs from the one to train ({'; '.join(changed)})"
+        not changes, f"the model in {folder} differs from the one to train ({'; '.join(changes)})"
     )
     model.load_state_dict(other.state_dict())
+
+
+def copy_matching_weights(source: ResNet18, target: ResNet18) -> None:
+    """Copy the weights of `source` to `target`, which has the same NetworkConfig.
+
+    Convolutions and norms are copied; the first convolution is adapted to another number of
+    channels. Of the head, the characters that both models know are copied, in either case, if both
+    or neither normalise its features. With CTC no weight depends on lengths or sizes.
+    """
+    state = target.state_dict()
+    both_alike = type(source.norm) is type(target.norm)
+    for name, tensor in source.state_dict().items():
+        if name == "stem.0.weight" and tensor.shape != state[name].shape:  # (O, C, H, W)
+            # Grey images in colour have equal channels: each takes its part of the sum over the old
+            # channels.
+            channels = state[name].shape[1]
+            state[name] = tensor.sum(1, keepdim=True).expand(-1, channels, -1, -1) / channels
+        elif name.startswith(("head.", "norm.")) and not both_alike:
+            continue
+        elif name.startswith("head."):
+            _copy_characters(
+                tensor, source.config.class_names, state[name], target.config.class_names
+            )
+        elif name != "temperature":
+            state[name] = tensor
+    target.load_state_dict(state)
+
+
+def _copy_characters(source: Tensor, known: list[str], target: Tensor, wanted: list[str]) -> None:
+    """Copy a head's weights or biases (positions * K, …) of the characters that both class lists
+    have.
+    """
+    source = source.view(-1, len(known), *source.shape[1:])
+    target = target.view(-1, len(wanted), *target.shape[1:])
+    positions = min(len(source), len(target))
+    for number, name in enumerate(wanted):
+        same = next((c for c in (name, name.lower(), name.upper()) if c in known), None)
+        if same is not None:
+            target[:positions, number] = source[:positions, known.index(same)]
+
+
+def blend_weights(model: ResNet18, weights: Mapping[str, Tensor], share: float) -> None:
+    """Replace the weights of a model, and the statistics of its norms, by their mean with others.
+
+    share: that of the others in it, 0 to 1.
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.lerp_(weights[name], share)

@@ -14,7 +14,7 @@ def columns_like(seed: int, count: int = 5) -> np.ndarray:
 
 
 def by_all_alignments(columns: np.ndarray, lengths: Lengths, counts_as: np.ndarray) -> np.ndarray:
-    """Add up the probability of every alignment whose text is left, as the definition of CTC says."""
+    """Add up the probability of every alignment whose text is left: the definition of CTC."""
     probabilities, positions = softmax(columns.astype(np.float64)), np.zeros((5, 4))
     for alignment in product(range(4), repeat=len(columns)):
         read = counts_as[list(alignment)]

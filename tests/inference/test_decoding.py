@@ -5,7 +5,7 @@ import pytest
 
 from captcha_ocr.charset import Charset, find_charset
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.decoding import Decoder, allowed_classes, read_logits
+from captcha_ocr.inference.decoding import Decoder, allowed_classes
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
@@ -14,9 +14,7 @@ CONFIG = ModelConfig(Charset("AB"), Lengths(1, 3), InputSize(8, 48, 1), NetworkC
 
 def read(rows: list[list[float]], charset: str | None = None, lengths: Lengths | None = None):
     """Read logits (3, 3). The columns are A, B and nothing."""
-    (reading,) = read_logits(
-        np.array([rows], np.float32), CONFIG, allowed_classes(CONFIG, charset, lengths)
-    )
+    (reading,) = Decoder(CONFIG, charset, lengths).read(np.array([rows], np.float32))
     return reading
 
 
@@ -76,7 +74,7 @@ def test_the_runner_up_is_what_could_stand_in_a_characters_place(others, runners
     ]
     if longest == 4:  # a shift to the right goes on there
         rows.append([0, 0, others[2].get("B", 0), 0, 9])
-    (reading,) = read_logits(np.array([rows], np.float32), config, allowed_classes(config))
+    (reading,) = Decoder(config).read(np.array([rows], np.float32))
     assert reading.text == "ABC"
     assert "".join(character.runner_up for character in reading.characters) == runners
     for character in reading.characters:
@@ -91,20 +89,20 @@ def test_a_shift_is_named_where_there_is_no_other_character_and_nothing_where_th
 
 
 def test_every_character_of_an_alphabet_may_be_read_a_space_too():
-    charset = Charset(" 1क" + "कि", visual=False)
+    charset = Charset(" 1क" + "कि")
     config = ModelConfig(charset, Lengths(2, 3), CONFIG.size, CONFIG.network)
     assert allowed_classes(config)[0].tolist() == [True] * 4 + [False]
     assert allowed_classes(config, " कि")[0].tolist() == [True, False, False, True, False]
     logits = np.full((1, 3, 5), -9, np.float32)
     logits[0, [0, 1, 2], [1, 0, 3]] = 9
-    (reading,) = read_logits(logits, config, allowed_classes(config))
+    (reading,) = Decoder(config).read(logits)
     assert reading.text == "1 कि"
 
 
 def test_without_ctc_the_end_can_be_the_runner_up():
     config = replace(CONFIG, network=NetworkConfig(pool="global"))
     logits = np.array([[[9, 0, 0], [0, 9, 8], [0, 0, 9]]], np.float32)
-    (reading,) = read_logits(logits, config, allowed_classes(config))
+    (reading,) = Decoder(config).read(logits)
     assert reading.text == "AB"
     assert [character.runner_up for character in reading.characters] == ["B", ""]
 
@@ -132,7 +130,7 @@ def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_tex
         logits[0, position, number] = (
             9 + position
         )  # so that each position has a confidence of its own
-    (reading,) = read_logits(logits, config, allowed_classes(config))
+    (reading,) = Decoder(config).read(logits)
     assert reading.text == text
     assert [each.character for each in reading.characters] == list(text)
     confidences = {each.character: each.confidence for each in reading.characters}

@@ -18,7 +18,7 @@ CLASSES = 36
 
 
 def bce_in_float64(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Compute the definition in float64, with 1 - p as the sum of the other classes' p, so that nothing cancels."""
+    """Compute the definition in float64; 1 - p is the sum of the other classes' p."""
     logits = logits.double()
     log_p = logits - torch.logsumexp(logits, -1, keepdim=True)
     others = torch.eye(logits.shape[-1], dtype=torch.bool)
@@ -35,7 +35,7 @@ def bce_in_float64(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def logits_with_gap(gap: float, top_is_right: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return random logits in which one class, the right or a wrong one, stands `gap` above the rest."""
+    """Return random logits in which the right or a wrong class stands `gap` above the rest."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(8, 4, CLASSES, generator=generator)
     targets = torch.randint(0, CLASSES, (8, 4), generator=generator)

@@ -69,12 +69,10 @@ def test_the_network_holds_nothing_that_opencv_4_cannot_run(exported):
 @pytest.mark.parametrize(
     ("pool", "lengths", "channels", "characters"),
     [
-        ("global", (2, 2), 1, 2),
         ("global", (1, 3), 3, 2),
         ("columns", (1, 1), 1, 2),
         ("columns", (2, 2), 1, 300),
         ("narrow", (2, 4), 3, 2),
-        ("narrow", (3, 3), 1, 2),
     ],
 )
 def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(
@@ -82,7 +80,7 @@ def test_no_kind_of_network_holds_anything_that_opencv_4_cannot_run(
 ):
     shape = NetworkConfig(width=4, stem="3x3" if pool == "global" else "strided", pool=pool)
     charset = Charset("".join(map(chr, range(0x4E00, 0x4E00 + characters))))
-    config = ModelConfig(charset, Lengths(*lengths), InputSize(8, 32, channels), shape)
+    config = ModelConfig(charset, Lengths(*lengths), InputSize(8, 16, channels), shape)
     assert unknown_to_opencv(to_onnx(ResNet18(config).eval())) == []
 
 

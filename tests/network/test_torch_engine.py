@@ -1,3 +1,4 @@
+import os
 from typing import get_args
 
 import numpy as np
@@ -7,7 +8,6 @@ import torch
 from captcha_ocr.charset import Charset
 from captcha_ocr.errors import UsageError
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.network import device
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig, Stem
@@ -44,6 +44,6 @@ def test_an_engine_on_another_device_refuses_to_compute_after_a_fork(monkeypatch
         NotImplementedError
     ):  # the device meta has no values to return, but it computes
         engine.logits(images)
-    monkeypatch.setattr(device, "_forks", device.forks() + 1)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
     with pytest.raises(UsageError, match=r"meta.*spawn"):
         engine.logits(images)

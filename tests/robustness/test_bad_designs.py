@@ -1,4 +1,4 @@
-"""Every mistake in a design: one sentence that names the file and the field, exit status 2, no traceback."""
+"""A mistake in a design is one sentence that names the file and the field, with exit status 2."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import invoke
 
+LARGE = "[text]\nsize = 512\nlength = 64"
 STEP = "[[operators]]\nkind = "
 CASES = {  # a design -> what the sentence names
     "canvas = 5": "canvas table",
@@ -27,7 +28,7 @@ CASES = {  # a design -> what the sentence names
     "[canvas]\nwidth = ['text', 50]": "canvas.width text",
     "[canvas]\nwidth = {one_of = ['text', 5]}": "canvas.width 5",
     "[canvas]\nheight = 'auto'": 'canvas.height "text" auto',
-    "[canvas]\nheight = 'text'\nwidth = 'text'\n[text]\nsize = 512\nlength = 64": "text.size text.length padding",
+    f"[canvas]\nheight = 'text'\nwidth = 'text'\n{LARGE}": "text.size text.length padding",
     "[canvas]\nheight = [60, 50]": "canvas.height [60, 50]",
     "[canvas]\nheight = [60]": "canvas.height [60]",
     "[canvas]\nheight = [60, 70, 80]": "canvas.height [60, 70, 80]",
@@ -40,7 +41,7 @@ CASES = {  # a design -> what the sentence names
     "[canvas]\nheight = {one_of = [{one_of = [60]}]}": "canvas.height one_of",
     "[canvas]\nheight = {low = 60, high = 70}": "canvas.height [low, high]",
     "[canvas]\nwidth = 4000\nheight = 4000": "canvas 4000x4000 4,000,000",
-    "[canvas]\nwidth = 'text'\nheight = 4000\n[text]\nsize = 512\nlength = 64": "canvas.height text.size text.length",
+    f"[canvas]\nwidth = 'text'\nheight = 4000\n{LARGE}": "canvas.height text.size text.length",
     "[text]\nsize = nan": "text.size 4 512 NaN",
     "[text]\nsize = inf": "text.size Infinity",
     "[text]\nsize = [40, inf]": "text.size Infinity",

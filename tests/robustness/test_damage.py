@@ -1,4 +1,7 @@
-"""Files of ours that were damaged: flipped bits, cut files, bombs. Each is found, and none gives a wrong answer."""
+"""Files of ours that were damaged: flipped bits, cut files, bombs.
+
+Each is found, and none gives a wrong answer.
+"""
 
 import json
 import random
@@ -24,112 +27,93 @@ from captcha_ocr.training.run.folder import read_run
 from captcha_ocr.training.train import train
 
 
-@pytest.fixture(scope="module")
-def whole(run, shards, exported, tmp_path_factory) -> Path:
-    """Shards and a run with an exported model, in a folder of their own."""
-    folder = tmp_path_factory.mktemp("whole")
-    shutil.copytree(shards, folder / "shards")
-    shutil.copytree(run, folder / "run")
-    shutil.copytree(exported, folder / "run" / "best", dirs_exist_ok=True)
-    return folder
+def _list_loaders(whole: Path) -> dict[Path, list]:
+    """Return every file of ours that a loader reads, with all that read it."""
+    run, model, shards = (whole / name for name in ("run", "model", "shards"))
+
+    def check_all_shards():
+        check_shards(shards, read_manifest(shards).shards)
+
+    def read_by_onnx():
+        Recognizer(model, engine="onnx")
+
+    loaders = {}
+    for path in sorted(shards.iterdir()):
+        loaders[path] = [lambda: read_shards(shards), check_all_shards]
+    for path in sorted([*(run / "last").iterdir(), *(run / "previous").iterdir()]):
+        loaders[path] = [lambda path=path: check_files(path.parent)]
+    return loaders | {
+        run / "run.json": [lambda: read_run(run)],
+        model / "config.json": [read_by_onnx, lambda: load_model(model)],
+        model / "model.safetensors": [lambda: load_model(model), lambda: check_files(model)],
+        model / "model.onnx": [read_by_onnx, lambda: check_files(model)],
+    }
 
 
-def loaders(folder: Path) -> dict[Path, list]:
-    """Every file of ours that a loader reads, with all that read it."""
-    run, best = folder / "run", folder / "run" / "best"
-    shards = folder / "shards"
-    both = [lambda: read_shards(shards), lambda: check_shards(shards, read_manifest(shards).shards)]
-    found = dict.fromkeys(sorted(shards.iterdir()), both)
-    found[run / "run.json"] = [lambda: read_run(run)]
-    for checkpoint in (run / "last", run / "previous"):
-        for path in sorted(checkpoint.iterdir()):
-            found[path] = [lambda folder=checkpoint: check_files(folder)]
-    found[best / "config.json"] = [
-        lambda: Recognizer(best, engine="onnx"),
-        lambda: load_model(best),
-    ]
-    found[best / "model.safetensors"] = [lambda: load_model(best), lambda: check_files(best)]
-    found[best / "model.onnx"] = [
-        lambda: Recognizer(best, engine="onnx"),
-        lambda: check_files(best),
-    ]
-    return found
-
-
-def all_find_it(path: Path, damaged: bytes | None, readers: list) -> None:
-    """Check that every loader refuses and names a file that is damaged, or missing."""
-    before = path.read_bytes()
-    path.unlink() if damaged is None else path.write_bytes(damaged)
-    try:
-        for read in readers:
-            with pytest.raises(DamagedError, match=path.name):
-                read()
-    finally:
-        path.write_bytes(before)
-
-
-def flipped_bit(data: bytes, generator: random.Random) -> bytes:
-    bit = generator.randrange(8 * len(data))
+def _flip_bit(data: bytes, chance: random.Random) -> bytes:
+    bit = chance.randrange(8 * len(data))
     return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
 
 
-def cut(data: bytes, generator: random.Random) -> bytes:
-    return data[: generator.randrange(len(data))]
+def _cut(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data))]
+
+
+def _remove(data: bytes, chance: random.Random) -> None:
+    return None
 
 
 @pytest.mark.parametrize(
-    ("damaged", "times", "times_with_soak"), [(flipped_bit, 100, 10_000), (cut, 50, 2_000)]
+    ("damage", "times", "times_with_soak"),
+    [(_flip_bit, 64, 10_000), (_cut, 32, 2_000), (_remove, 16, 16)],
 )
-def test_every_flipped_bit_and_every_cut_is_found(
-    whole, soak, figure, damaged, times, times_with_soak
+def test_every_flipped_bit_every_cut_and_every_missing_file_is_found(
+    whole, soak, figure, damage, times, times_with_soak
 ):
-    files, generator, times = loaders(whole), random.Random(0), times_with_soak if soak else times
+    loaders, chance = _list_loaders(whole), random.Random(0)
+    if soak:
+        times = times_with_soak
     for number in range(times):
-        path = list(files)[number % len(files)]
-        all_find_it(path, damaged(path.read_bytes(), generator), files[path])
-    figure(f"{times:,} times over {len(files)} files, all found")
+        path = list(loaders)[number % len(loaders)]
+        before = path.read_bytes()
+        damaged = damage(before, chance)
+        if damaged is not None:
+            path.write_bytes(damaged)
+        elif path.name not in ("manifest.json", "config.json"):  # without them, it is not ours
+            path.unlink()
+        else:
+            continue
+        for read in loaders[path]:
+            with pytest.raises(DamagedError, match=path.name):
+                read()
+        path.write_bytes(before)
+    figure(f"{times:,} times over {len(loaders)} files, all found")
 
 
-def test_every_file_that_is_gone_is_found(whole):
-    for path, readers in loaders(whole).items():
-        if path.name not in (
-            "manifest.json",
-            "config.json",
-        ):  # a folder without them is no folder of ours
-            all_find_it(path, None, readers)
-
-
-@pytest.mark.parametrize("grown", ["the file", "its content"])
-def test_a_shard_that_is_a_bomb_costs_no_memory(whole, tmp_path, grown):
-    folder = shutil.copytree(whole / "shards", tmp_path / "shards")
-    bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(
-        50_000_000 if grown == "the file" else 0
-    )
-    (folder / "train-00000.safetensors.gz").write_bytes(bomb)
+@pytest.mark.parametrize("zeros_after_it", [0, 50_000_000])
+def test_a_shard_that_is_a_bomb_costs_no_memory(whole, zeros_after_it):
+    folder = whole / "shards"
+    bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(zeros_after_it)
     shards = json.loads((folder / "manifest.json").read_bytes())["shards"]
-    next(shard for shard in shards if shard["split"] == "train")["sha256"] = sha256(bomb)
+    shard = next(shard for shard in shards if shard["split"] == "train")
+    (folder / shard["file"]).write_bytes(bomb)
+    shard["sha256"] = sha256(bomb)
     amend(folder / "manifest.json", shards=shards)
     tracemalloc.start()
     try:
-        with pytest.raises(DamagedError, match="train-00000"):
+        with pytest.raises(DamagedError, match=shard["file"]):
             read_shards(folder)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
 
 
-def unfinished(whole: Path, folder: Path) -> Path:
-    """Copy the run as one that has not finished."""
-    run = shutil.copytree(whole / "run", folder)
-    amend(run / "run.json", finished=None)
-    return run
-
-
 @pytest.mark.parametrize("is_missing", [False, True])
 def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(
-    whole, tmp_path, capsys, monkeypatch, is_missing
+    whole, capsys, monkeypatch, is_missing
 ):
-    run = unfinished(whole, tmp_path / "run")
+    run = whole / "run"
+    expected = weights(run / "last")
     if is_missing:
         shutil.rmtree(run / "last")
     else:
@@ -143,53 +127,46 @@ def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(
     assert str(run / "last") in capsys.readouterr().err
     assert find_last(run) == run / "previous"
     train([whole / "shards"], run, TINY.training, QUIET)
-    assert weights(run / "last") == weights(whole / "run" / "last")
+    assert weights(run / "last") == expected
 
 
-def test_a_best_model_of_another_run_is_no_best_model(whole, tmp_path):
-    run = unfinished(whole, tmp_path / "run")
-    facts = json.loads((run / "best" / "config.json").read_bytes())["facts"]
-    amend(run / "best" / "config.json", facts={**facts, "run": "0" * 64})
-    assert check_files(run / "best")
+def test_a_best_model_of_another_run_is_no_best_model(run, whole):
+    best = whole / "run" / "best"
+    facts = json.loads((best / "config.json").read_bytes())["facts"]
+    amend(best / "config.json", facts={**facts, "run": "0" * 64})
+    assert check_files(best)
     for _ in range(2):
-        with pytest.raises(DamagedError, match=naming(run, "`resume` never")):
-            train([whole / "shards"], run, TINY.training, QUIET)
-        shutil.copy(whole / "run" / "run.json", run)  # which has finished
+        with pytest.raises(DamagedError, match=naming(best.parent, "`resume` never")):
+            train([whole / "shards"], best.parent, TINY.training, QUIET)
+        shutil.copy(run / "run.json", best.parent)  # which has finished
 
 
 @pytest.mark.parametrize("options", [[], ["--resume", "auto"], ["--force"]])
-def test_where_all_checkpoints_are_damaged_no_run_starts_from_nothing(whole, tmp_path, options):
-    run = unfinished(whole, tmp_path / "run")
+def test_where_all_checkpoints_are_damaged_no_run_starts_from_nothing(whole, options):
+    run = whole / "run"
     for name in ("last", "previous"):
         (run / name / "model.safetensors").write_bytes(b"damaged")
     before = contents(run)
     result = invoke("train", "--preset", "tiny", "--data", whole / "shards", "--out", run, *options)
+    names = naming(run / "last", run / "previous", "--resume never", "--force")
     assert result.exit_code == 3
-    assert re.search(
-        naming(run / "last", run / "previous", "--resume never", "--force"), result.stderr
-    )
+    assert re.search(names, result.stderr)
     assert contents(run) == before
-
-
-def cut_off(tensors: dict) -> None:
-    name, tensor = next((name, tensor) for name, tensor in tensors.items() if tensor.dim() > 1)
-    tensors[name] = tensor[1:].contiguous()
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        cut_off,
+        lambda tensors: tensors.update({"0.exp_avg": tensors["0.exp_avg"][1:].contiguous()}),
         lambda tensors: tensors.pop("0.exp_avg"),
         lambda tensors: tensors.update({"9999.step": torch.zeros(())}),
         lambda tensors: tensors.update({"exp_avg": torch.zeros(2)}),
     ],
 )
-def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, tmp_path, change):
-    run = unfinished(whole, tmp_path / "run")
-    last = run / "last"
-    tensors = load_file(last / "optimizer.safetensors")
+def test_an_optimizers_state_that_fits_no_parameter_is_refused(whole, change):
+    path = whole / "run" / "last" / "optimizer.safetensors"
+    tensors = load_file(path)
     change(tensors)
-    put(last / "optimizer.safetensors", save(tensors))
-    with pytest.raises(DamagedError, match=naming(last)):
-        train([whole / "shards"], run, TINY.training, QUIET)
+    put(path, save(tensors))
+    with pytest.raises(DamagedError, match=naming(path.parent)):
+        train([whole / "shards"], whole / "run", TINY.training, QUIET)

@@ -1,8 +1,8 @@
-"""A disk that becomes full at a write of prepare, train or export: the older result stays, and a sentence says why.
+"""A disk that becomes full at a write: the older result stays, and a sentence says why.
 
-The test starts this file as a script that has a tmpfs of its own: SOURCE (the folder before the command), DISK, SCENE,
-MOST, COMMAND... The disk becomes full when the command opens a file to write for the Nth time; for every N, or for MOST
-of them. The script prints their number as a JSON object.
+The test starts this file as a script that has a tmpfs of its own: SOURCE (the folder before each
+command), DISK, MOST. The disk becomes full when a command opens a file to write for the Nth time;
+for every N, or for MOST of them. The script prints the numbers of writes as a JSON object.
 """
 
 import contextlib
@@ -15,57 +15,47 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from conftest import TINY, contents, draw, invoke, naming, skip_without_small_disks, small_disk
+import onnx
+from conftest import contents, draw, invoke, naming, skip_without_small_disks, small_disk
 
 import captcha_ocr.network.onnx_export
 import captcha_ocr.training.reporting
 import captcha_ocr.training.run.recorder
-from captcha_ocr.options.training import PRESETS
 from captcha_ocr.training.run.checkpoint import find_last
 from captcha_ocr.training.run.folder import REPLACED, check_best, read_run
 
-COMMANDS = {
-    "prepare": "prepare WORK/images --out WORK/shards --preset tiny --seed 1 --force --quiet --workers 1",
-    "train": "train --data WORK/shards --out WORK/run --preset tiny --epochs 4 --device cpu --quiet",
-    "train --force": "train --data WORK/shards --out WORK/run --preset tiny --seed 1 --force --device cpu --quiet",
-    "export": "export WORK/images --model WORK/model",
+COMMANDS = {  # the words of each command, and what it writes
+    "prepare": ("{work}/images --preset tiny --seed 1 --force --workers 1 --quiet --out", "shards"),
+    "train": ("--data {work}/shards --preset tiny --epochs 4 --device cpu --quiet --out", "run"),
+    "train --force": (
+        "--data {work}/shards --preset tiny --seed 1 --device cpu --quiet --out",
+        "run",
+    ),
+    "export": ("{work}/others --model", "model"),
 }
 
 
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("disk")
-    skip_without_small_disks(folder)
-    return folder
-
-
-@pytest.mark.parametrize("scene", COMMANDS)
 def test_a_disk_that_fills_at_any_write(
-    scene, disk, images, shards, run, exported, tmp_path, soak, figure
+    images, shards, run, exported, tmp_path_factory, soak, figure
 ):
-    source = tmp_path / "source"
-    if scene == "export":
-        shutil.copytree(exported, source / "model")
-        draw(
-            source / "images", seed=2, count=10
-        )  # others, so that the older config.json is not the new one
-    else:
-        for name, folder in {"images": images, "shards": shards, "run": run}.items():
-            shutil.copytree(folder, source / name)
-    most = 10_000 if soak else 1 if scene.startswith("train") else 2
-    script = (
-        f"'{sys.executable}' '{__file__}' '{source}' '{disk}' '{scene}' {most} {COMMANDS[scene]}"
-    )
+    disk, source = tmp_path_factory.mktemp("disk"), tmp_path_factory.mktemp("source")
+    skip_without_small_disks(disk)
+    for name, folder in {"images": images, "shards": shards, "run": run, "model": exported}.items():
+        shutil.copytree(folder, source / name)
+    draw(source / "others", seed=2, count=10)  # so that the older config.json is not the new one
+    most = 10_000 if soak else 1
+    script = f"'{sys.executable}' '{__file__}' '{source}' '{disk}' {most}"
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(small_disk(disk, script), capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
-    assert counts["filled"] == min(most, counts["writes"])
-    figure(
-        f"full at {counts['filled']} of {counts['writes']} writes: older result whole, exit 1, then as undisturbed"
+    done = subprocess.run(
+        small_disk(disk, script),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
     )
+    assert done.returncode == 0, done.stderr
+    writes = json.loads(done.stdout)
+    assert all(writes[scene] for scene in COMMANDS)
+    figure(f"full at {most:,} at most of {writes}: older result whole, exit 1, then as undisturbed")
 
 
 class Filler:
@@ -91,66 +81,60 @@ class Filler:
                         pass
 
 
-def still_whole(scene: str, written: Path, before: dict[str, bytes]) -> bool:
-    """Whether the older result is whole, or, for a run, what it has saved since."""
+def is_whole(scene: str, written: Path, before: dict[str, bytes]) -> bool:
+    """Tell whether the older result is whole, or, for a run, what it has saved since."""
     if scene == "train":
         return bool(check_best(written, read_run(written)[0]) and find_last(written))
-    return before == contents(written) or (
-        scene == "train --force" and before == contents(written / REPLACED)
-    )
+    is_put_aside = scene == "train --force" and before == contents(written / REPLACED)
+    return is_put_aside or before == contents(written)
 
 
-def main() -> None:
-    """Fill the disk at every write, or at MOST of them, and check what is left."""
-    source, disk, scene, most = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    captcha_ocr.training.run.recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    captcha_ocr.training.reporting.TRIAL_SECONDS = 0.0
-    PRESETS["tiny"] = TINY
-    if scene == "export":  # which takes long, and writes nothing while it makes the network
-        import onnx
-
-        network = onnx.load(source / "model" / "model.onnx")
-        captcha_ocr.network.onnx_export.to_onnx = lambda _: network
-    work = disk / "work"
-    written = work / {"export": "model", "prepare": "shards"}.get(scene, "run")
-    arguments = [word.replace("WORK", str(work)) for word in sys.argv[5:]]
+def fill_at_writes(scene: str, source: Path, filler: Filler, most: int) -> int:
+    """Fill the disk at every write, or at some, check what is left, and return their number."""
+    work = Path(filler.disk, "work")
+    words, name = COMMANDS[scene]
+    written, arguments = work / name, [*scene.split(), *words.format(work=work).split()]
 
     def begin() -> dict[str, bytes]:
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(source, work)
         return contents(written)
 
-    def results() -> dict[str, bytes]:  # for a run only its weights, because the rest tells of time
-        found = contents(written)
-        return {
-            name: data
-            for name, data in found.items()
-            if "train" not in scene or name.endswith(".safetensors")
-        }
+    def finish() -> dict[str, bytes]:
+        """Return what it writes; of a run only the weights, because the rest tells of time."""
+        result = invoke(*arguments, written)
+        assert result.exit_code == 0, f"{scene}: {result.stderr}"
+        files = contents(written)
+        is_run = name == "run"
+        return {file: files[file] for file in files if not is_run or file.endswith(".safetensors")}
 
     begin()
-    filler = Filler(disk)
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.stderr
-    writes, expected = filler.opened, results()
-    chosen = sorted(random.Random(0).sample(range(1, writes + 1), min(most, writes)))
-    for at in chosen:
+    filler.fill_at(0)
+    expected, writes = finish(), filler.opened
+    for at in sorted(random.Random(0).sample(range(1, writes + 1), min(most, writes))):
         before = begin()
         filler.fill_at(at)
-        result = invoke(*arguments)
+        result = invoke(*arguments, written)
         filler.fill_at(0)
-        assert isinstance(result.exception, SystemExit), f"write {at}: {result.exception}"
-        assert result.exit_code == 1, f"write {at}: {result.stderr}"
-        assert re.search(naming(disk, " bytes"), result.stderr.splitlines()[-1]), (
-            f"write {at}: {result.stderr}"
-        )
-        assert still_whole(scene, written, before), (
-            f"write {at} of {writes}: the older result is not whole"
-        )
-        result = invoke(*arguments)
-        assert result.exit_code == 0, f"write {at}, again: {result.stderr}"
-        assert results() == expected, f"write {at}: another result"
-    json.dump({"writes": writes, "filled": len(chosen)}, sys.stdout)
+        where = f"{scene}, write {at} of {writes}: {result.exception} {result.stderr}"
+        assert isinstance(result.exception, SystemExit), where
+        assert result.exit_code == 1, where
+        assert re.search(naming(filler.disk, " bytes"), result.stderr.splitlines()[-1]), where
+        assert is_whole(scene, written, before), where
+        assert finish() == expected, where
+    return writes
+
+
+def main() -> None:
+    source, filler, most = Path(sys.argv[1]), Filler(Path(sys.argv[2])), int(sys.argv[3])
+    captcha_ocr.training.run.recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    captcha_ocr.training.reporting.TRIAL_SECONDS = 0.0
+    # Which takes long, and writes nothing while it makes the network.
+    network = onnx.load(source / "model" / "model.onnx")
+    captcha_ocr.network.onnx_export.to_onnx = lambda _: network
+    json.dump(
+        {scene: fill_at_writes(scene, source, filler, most) for scene in COMMANDS}, sys.stdout
+    )
 
 
 if __name__ == "__main__":

@@ -1,23 +1,26 @@
-"""Commands that a signal ends in the middle, and that a user then repeats, end as if nobody had touched them."""
+"""Commands that a signal ends in the middle, and that a user then repeats, end as if undisturbed.
+
+`label` has every acknowledged label on the disk, whatever kills it.
+"""
 
 import contextlib
+import http.client
 import json
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from conftest import DRAWN_ALIKE, contents, invoke
 
+from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.shards import check_shards, read_manifest
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
@@ -25,25 +28,12 @@ from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
-ENDS = {  # the signals in turn, and how many with --soak, else one
-    "inside the saving": ([None], 50),
-    "SIGKILL": ([signal.SIGKILL], 50),
-    "SIGINT and SIGTERM": ([signal.SIGINT, signal.SIGTERM], 40),
-}
-# `captcha-ocr`, with a checkpoint several times a second and the shortest trial.
+NEVER = 10**9
 BETWEEN_CHECKPOINTS_S = 0.3
+# `captcha-ocr`, with a checkpoint several times a second and the shortest trial. The process kills
+# itself just before the Nth operation that changes files or folders; N is its last argument.
+# Otherwise it prints at its end how many operations there were.
 COMMAND = f"""
-import sys
-if sys.argv[1] == "train":
-    from captcha_ocr.training import reporting
-    from captcha_ocr.training.run import recorder
-    recorder.SECONDS_BETWEEN_CHECKPOINTS, reporting.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
-from captcha_ocr.cli.app import main
-main()
-"""
-# Code before it: the process kills itself just before the Nth operation that changes files or folders;
-# otherwise it prints how many operations there were.
-DYING = """
 import atexit, os, signal, sys
 last, done = int(sys.argv.pop()), 0
 def watch(event, arguments):
@@ -55,205 +45,206 @@ def watch(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
 atexit.register(lambda: print(done, file=sys.stderr))
+if sys.argv[1] == "train":
+    from captcha_ocr.training import reporting
+    from captcha_ocr.training.run import recorder
+    recorder.SECONDS_BETWEEN_CHECKPOINTS, reporting.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+from captcha_ocr.cli.app import main
+main()
 """
 
 
 @dataclass
 class Command:
-    """A captcha-ocr command, the folder that it writes, a file that appears when its work begins, and its end."""
+    """A command, the folder that it writes, a file that appears when its work begins, its end."""
 
-    arguments: list[str]
+    words: str
     out: Path
     begins_with: Path
     has_ended: Callable[[int], bool]  # by its exit status
 
-    def start(self, dying_at: int | None = None) -> subprocess.Popen[str]:
-        """Start it; it kills itself at an operation on files, where one is named."""
-        code = COMMAND if dying_at is None else DYING + COMMAND
-        words = [
-            sys.executable,
-            "-c",
-            code,
-            *self.arguments,
-            *([] if dying_at is None else [str(dying_at)]),
-        ]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    @contextlib.contextmanager
+    def work(self, dying_at: int = NEVER):
+        """Start it, and wait until its work begins."""
+        words = [*self.words.split(), "--quiet", "--out", str(self.out), str(dying_at)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen([sys.executable, "-c", COMMAND, *words], **pipes) as process:
+            while process.poll() is None and not self.begins_with.exists():
+                time.sleep(0.005)
+            yield process
 
-    def finish(self) -> None:
-        """Run it to its end, and check that it succeeds."""
-        with self.start() as process:
+    def finish(self) -> tuple[float, int]:
+        """Run it to its end; return the seconds of its work, and its operations on files."""
+        with self.work() as process:
+            begun = time.monotonic()
             _, errors = process.communicate()
         assert process.returncode == 0, errors
+        return time.monotonic() - begun, int(errors.splitlines()[-1])
 
-    def measure(self, watched: Path) -> SimpleNamespace:
-        """Return the seconds of its work, its operations on files, and the longest time that a file stays as it is."""
-        with self.start(dying_at=10**9) as process:
-            self.wait(process)
-            moments = [begun := time.time()]
-            while process.poll() is None:
-                with contextlib.suppress(FileNotFoundError):
-                    moments.append(max(moments[-1], watched.stat().st_mtime))
-                time.sleep(0.002)
-            _, errors = process.communicate()
-        assert process.returncode == 0, errors
-        operations, between_s = (
-            int(errors.splitlines()[-1]),
-            max(b - a for a, b in pairwise(moments)),
-        )
-        return SimpleNamespace(
-            seconds=time.time() - begun, operations=operations, between_s=between_s
-        )
-
-    def wait(self, process: subprocess.Popen[str]) -> None:
-        """Wait until its work begins."""
-        while process.poll() is None and not self.begins_with.exists():
-            time.sleep(0.005)
-
-    def end(self, sent: signal.Signals | None, measured: SimpleNamespace, generator: random.Random):
-        """Send a signal at any moment, or let it kill itself while it saves, until that is not too late.
+    def end(self, sent: signal.Signals | None, measured: tuple[float, int], chance: random.Random):
+        """Send a signal at any moment, or let it kill itself while it saves, until it is in time.
 
         Return its exit status, and the seconds from the signal to its end.
         """
+        seconds, operations = measured
         while True:
             shutil.rmtree(self.out, ignore_errors=True)
-            with self.start(None if sent else generator.randint(1, measured.operations)) as process:
-                self.wait(process)
+            with self.work(NEVER if sent else chance.randint(1, operations)) as process:
                 begun = now = time.monotonic()
                 if sent:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(generator.uniform(0, measured.seconds))
+                        process.wait(chance.uniform(0, seconds))
                     now = time.monotonic()
                     process.send_signal(sent)
                 process.communicate()
             if not self.has_ended(process.returncode):
                 return process.returncode, time.monotonic() - now if sent else 0.0
             if sent:
-                measured.seconds = now - begun  # the machine had another load when it was measured
-
-
-def draw(folder: Path, count: int) -> Path:
-    assert (
-        invoke("generate", "--out", folder, "--count", count, *DRAWN_ALIKE, "--quiet").exit_code
-        == 0
-    )
-    return folder
+                seconds = now - begun  # the machine had another load when it was measured
 
 
 @pytest.fixture(scope="module")
-def many_images(soak, tmp_path_factory) -> Path:
-    """Images for several shards."""
-    return draw(tmp_path_factory.mktemp("kills") / "images", 2500 if soak else 1100)
+def drawn(soak, tmp_path_factory) -> Path:
+    """Images for several shards, and beside them 200, or 800."""
+    folder = tmp_path_factory.mktemp("kills")
+    for name, count in {"many": 2500 if soak else 1100, "some": 800 if soak else 200}.items():
+        words = ["generate", "--out", folder / name, "--count", count, *DRAWN_ALIKE, "--quiet"]
+        assert invoke(*words).exit_code == 0
+    return folder
 
 
-@pytest.mark.parametrize("way", ["inside the saving", "at any moment"])
-def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(
-    many_images, tmp_path, soak, figure, way
-):
-    def prepare(out: Path) -> Command:
-        workers = "1" if way == "inside the saving" else "2"  # only one process can kill itself
-        words = [
-            "prepare",
-            "--size",
-            "48x16",
-            "--quiet",
-            "--workers",
-            workers,
-            str(many_images),
-            "--out",
-            str(out),
-        ]
+def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(drawn, tmp_path, soak, figure):
+    def prepare(out: Path, workers: int) -> Command:
+        words = f"prepare {drawn / 'many'} --size 48x16 --workers {workers}"
         return Command(words, out, out / ("new" + TEMPORARY), lambda status: status == 0)
 
-    generator, kills = random.Random(3), 100 if soak else 2
-    measured = prepare(tmp_path / "whole").measure(tmp_path / "whole" / "manifest.json")
+    chance, kills = random.Random(3), 200 if soak else 2
+    measured = prepare(tmp_path / "whole", 1).finish()
     for number in range(kills):
-        command = prepare(tmp_path / str(number))
-        status, _ = command.end(signal.SIGKILL if "moment" in way else None, measured, generator)
-        assert status == -signal.SIGKILL
+        # Only one process can kill itself.
+        sent, workers = [(None, 1), (signal.SIGKILL, 2)][number % 2]
+        command = prepare(tmp_path / "ended", workers)
+        assert command.end(sent, measured, chance)[0] == -signal.SIGKILL
         if (command.out / "manifest.json").exists():  # without it nobody takes them for shards
             check_shards(command.out, read_manifest(command.out).shards)
         command.finish()
         assert contents(command.out) == contents(tmp_path / "whole")
-        shutil.rmtree(command.out)
     figure(
-        f"{kills} of {kills} byte-equal ({measured.operations} operations on files, {measured.seconds:.1f} s)"
+        f"{kills} of {kills} byte-equal ({measured[1]} operations on files, {measured[0]:.1f} s)"
     )
 
 
-def training(shards: Path, out: Path, epochs: int) -> Command:
-    options = ["--epochs", str(epochs), "--batch-size", "32", "--device", "cpu", "--quiet"]
-
+def _train(shards: Path, out: Path, epochs: int) -> Command:
     def has_ended(_: int) -> bool:
-        return (out / "run.json").exists() and json.loads((out / "run.json").read_bytes())[
-            "finished"
-        ] is not None
+        path = out / "run.json"
+        return path.exists() and json.loads(path.read_bytes())["finished"] is not None
 
-    return Command(
-        ["train", "--data", str(shards), "--out", str(out), *options],
-        out,
-        out / "metrics.jsonl",
-        has_ended,
-    )
+    words = f"train --data {shards} --epochs {epochs} --batch-size 32 --device cpu"
+    return Command(words, out, out / "metrics.jsonl", has_ended)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(soak, tmp_path_factory) -> tuple[Path, int, SimpleNamespace, list[bytes]]:
-    """Shards, and for an undisturbed training on them its epochs, what is measured, and its results."""
-    folder, epochs = tmp_path_factory.mktemp("kills"), 4 if soak else 2
-    images, shards, out = (
-        draw(folder / "images", 800 if soak else 200),
-        folder / "shards",
-        folder / "run",
-    )
-    assert invoke("prepare", "--size", "48x16", "--quiet", images, "--out", shards).exit_code == 0
-    measured = training(shards, out, epochs).measure(out / LAST / "config.json")
+def undisturbed(drawn, soak) -> tuple[Path, int, tuple[float, int], list[bytes]]:
+    """Shards, and the epochs, cost and results of an undisturbed training on them."""
+    shards, out, epochs = drawn / "shards", drawn / "run", 4 if soak else 2
+    words = ["prepare", "--size", "48x16", "--quiet", drawn / "some", "--out", shards]
+    assert invoke(*words).exit_code == 0
+    measured = _train(shards, out, epochs).finish()
     return shards, epochs, measured, [(out / name).read_bytes() for name in RESULTS]
 
 
-def training_lost_s(out: Path, epochs: int) -> float:
+def _measure_lost_s(out: Path, epochs: int) -> float:
     """Return the age of the newest whole checkpoint, in seconds.
 
-    0 where there is none yet, or where it holds the whole training: only scoring and drawing follow.
+    0 where there is none yet, or where it holds the whole training: only scoring follows.
     """
     for folder in (out / LAST, out / PREVIOUS):
-        if folder.exists():
-            try:
-                check_files(folder)
-            except CaptchaOcrError:
-                continue
-            age_s = time.time() - (folder / "config.json").stat().st_mtime
-            return (
-                age_s
-                if json.loads((folder / STATE_FILE).read_bytes())["progress"]["epoch"] < epochs
-                else 0.0
-            )
+        with contextlib.suppress(CaptchaOcrError):
+            check_files(folder)
+            if json.loads((folder / STATE_FILE).read_bytes())["progress"]["epoch"] < epochs:
+                return time.time() - (folder / "config.json").stat().st_mtime
+            break
     return 0.0
 
 
-@pytest.mark.parametrize("way", ENDS)
+@pytest.mark.parametrize(
+    ("signals", "ends_with_soak"),
+    [((None, signal.SIGKILL), 100), ((signal.SIGINT, signal.SIGTERM), 40)],
+)
 def test_training_that_was_ended_and_repeated_gives_the_same_bits(
-    undisturbed, tmp_path, soak, figure, way
+    undisturbed, tmp_path, soak, figure, signals, ends_with_soak
 ):
-    generator, (signals, ends) = random.Random(3), ENDS[way] if soak else (ENDS[way][0], 1)
-    (shards, epochs, measured, expected), slowest_s, most_lost_s = undisturbed, 0.0, 0.0
-    measured_now = copy(measured)
+    chance, ends, slowest_s, most_lost_s = random.Random(3), 1, 0.0, 0.0
+    shards, epochs, measured, expected = undisturbed
+    if soak:
+        ends = ends_with_soak
     for number in range(ends):
-        sent = signals[number % len(signals)]
-        command = training(shards, tmp_path / str(number), epochs)
-        status, took_s = command.end(sent, measured_now, generator)
+        sent = signals[number % 2]
+        command = _train(shards, tmp_path / str(number), epochs)
+        status, took_s = command.end(sent, measured, chance)
         assert status == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(sent, -signal.SIGKILL)
-        lost_s = (
-            training_lost_s(command.out, epochs) - took_s
-        )  # SIGINT and SIGTERM save before they end it
-        slowest_s, most_lost_s = max(slowest_s, took_s), max(most_lost_s, lost_s)
+        # SIGINT and SIGTERM save before they end it.
+        most_lost_s = max(most_lost_s, _measure_lost_s(command.out, epochs) - took_s)
+        slowest_s = max(slowest_s, took_s)
         command.finish()
         assert [(command.out / name).read_bytes() for name in RESULTS] == expected
-        shutil.rmtree(command.out)
     figure(
-        f"{ends} of {ends} bit-identical ({measured.operations} operations on files, {measured.seconds:.1f} s); "
-        f"{most_lost_s:.2f} s of training lost at most, a checkpoint being due every {BETWEEN_CHECKPOINTS_S} s and "
-        f"undisturbed written within {measured.between_s:.2f} s of the one before; {slowest_s:.1f} s to end at most"
+        f"{ends} of {ends} bit-identical ({measured[1]} operations on files, {measured[0]:.1f} s); "
+        f"{most_lost_s:.2f} s of training lost at most, a checkpoint being due every "
+        f"{BETWEEN_CHECKPOINTS_S} s; {slowest_s:.1f} s to end at most"
     )
-    assert (
-        not soak or most_lost_s < 2 * BETWEEN_CHECKPOINTS_S
-    )  # the interval, and the time that writing takes
+    # The interval, and the time that writing takes
+    assert not soak or most_lost_s < 2 * BETWEEN_CHECKPOINTS_S
+
+
+class Page:
+    """The process `captcha-ocr label`, and what its page sends."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        words = f"label {folder} --port 0 --out {out} --model pretrained"
+        command = [sys.executable, "-m", "captcha_ocr", *words.split()]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, **pipes)
+        address = next(line.split()[1] for line in self.process.stderr if line.startswith("page"))
+        host, _, token = address.removeprefix("http://").partition("/#token=")
+        self.headers = {"Authorization": f"Bearer {token}", "Origin": f"http://{host}"}
+        self.connection = http.client.HTTPConnection(host, timeout=30)
+
+    def ask(self, path: str, **document: object) -> dict[str, object]:
+        """Send a request; OSError or HTTPException if the process is gone."""
+        if document:
+            headers = self.headers | {"Content-Type": "application/json"}
+            self.connection.request("POST", path, json.dumps(document), headers)
+        else:
+            self.connection.request("GET", path, headers=self.headers)
+        answer = self.connection.getresponse()
+        document = json.loads(answer.read())
+        assert answer.status == 200, document
+        return document
+
+
+def test_no_acknowledged_label_is_lost_when_the_process_is_killed(images, soak, figure, tmp_path):
+    pytest.importorskip("starlette", reason="the extra web is not installed")
+    chance, acknowledged, labels, kills = random.Random(0), {}, 0, 200 if soak else 2
+    folder = shutil.copytree(images, tmp_path / "images", ignore=lambda *_: ["labels.csv"])
+    count = len(list(folder.glob("*.png")))
+    for _ in range(kills):
+        page = Page(folder, tmp_path / "out")
+        killer = threading.Timer(chance.uniform(0, 0.4), page.process.kill)
+        killer.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            while True:
+                number, labels = chance.randrange(count), labels + 1
+                shown = page.ask(f"/v1/images/{number}/view")
+                page.ask("/v1/label", number=number, text=str(labels), version=shown["version"])
+                acknowledged[shown["file"]] = str(labels)
+        killer.join()
+        page.connection.close()
+        page.process.communicate()
+        assert page.process.returncode == -signal.SIGKILL
+        rows = read_table(folder / "labels.csv") if acknowledged else []
+        saved = {row.filename: row.text for row in rows}
+        assert all(int(saved[file]) >= int(text) for file, text in acknowledged.items())
+        assert all(row.problem is None for row in rows)
+        acknowledged |= saved
+    figure(f"{kills} kills, {labels} labels sent, none lost of those acknowledged")

@@ -1,15 +1,16 @@
-"""A Recognizer reads in forked and in new processes, in threads and with asyncio what it reads alone."""
+"""A Recognizer reads in forked and new processes, in threads and with asyncio as it does alone."""
 
 import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 
 import pytest
+from conftest import MOST_GROWTH_MB, resident_mb
 
 from captcha_ocr import Recognizer
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
 SCRIPT = r"""
 import asyncio, json, multiprocessing, os, signal, sys, threading, warnings
@@ -45,7 +46,8 @@ def many():
 
 def in_pool(method, function):
     with multiprocessing.get_context(method).Pool(2) as pool:
-        return ",".join(getattr(found, "text", found) for found in pool.map_async(function, paths).get(60))
+        results = pool.map_async(function, paths).get(60)
+        return ",".join(getattr(result, "text", result) for result in results)
 
 
 def in_executor():
@@ -88,7 +90,9 @@ if __name__ == "__main__":
         "after it was used": lambda: in_fork(lambda: text(paths[0])),
         "many images": lambda: in_fork(many),
         "a fork of a fork": lambda: in_fork(lambda: in_fork(lambda: text(paths[0]))),
-        "made after the fork": lambda: in_fork(lambda: Recognizer(engine=engine).predict(paths[0]).text),
+        "made after the fork": lambda: in_fork(
+            lambda: Recognizer(engine=engine).predict(paths[0]).text
+        ),
         "read in a thread of the fork": lambda: in_fork(in_threads),
         "while another thread reads": while_another_thread_reads,
         "forked Pool, its method": lambda: in_pool("fork", recognizer.predict),
@@ -100,52 +104,54 @@ if __name__ == "__main__":
     }
     print(json.dumps({way: read() for way, read in ways.items()}))
 """
-ONE = (
-    "before it was used",
-    "used",
-    "after it was used",
-    "many images",
-    "a fork of a fork",
-    "made after the fork",
-)
-ONE += ("while another thread reads", "forked ProcessPoolExecutor")
 ALL = (
     "forked Pool, its method",
     "forked Pool, a function",
     "Pool of new processes",
     "threads",
     "asyncio",
+    "read in a thread of the fork",
 )
-ALL += ("read in a thread of the fork",)
 
 
-@pytest.fixture(scope="module", params=["onnx", "torch"])
-def read(request, images, tmp_path_factory) -> tuple[dict[str, str], list[str]]:
-    """What each way of SCRIPT reads, and the texts of one process."""
-    script = tmp_path_factory.mktemp("script") / "read.py"
-    script.write_text(SCRIPT)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_every_process_reads_what_one_reads(images, tmp_path, engine):
+    (tmp_path / "read.py").write_text(SCRIPT)
     paths = [str(path) for path in sorted(images.glob("*.png"))[:4]]
-    threads = {"OMP_NUM_THREADS": "2"}  # with one, torch has no other thread to wait for
     done = subprocess.run(
-        [sys.executable, script, request.param, *paths],
-        env={**os.environ, **threads},
+        [sys.executable, tmp_path / "read.py", engine, *paths],
+        # With one thread, torch has no other to wait for.
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), [
-        reading.text for reading in Recognizer(engine=request.param).predict(paths)
-    ]
+    texts = [reading.text for reading in Recognizer(engine=engine).predict(paths)]
+    ways = json.loads(done.stdout)
+    assert ways == {way: ",".join(texts) if way in ALL else texts[0] for way in ways}
 
 
-@pytest.mark.parametrize("way", ONE)
-def test_one_image_is_read_in_every_process(read, way):
-    found, texts = read
-    assert found[way] == texts[0]
-
-
-@pytest.mark.parametrize("way", ALL)
-def test_all_images_are_read_in_every_process(read, way):
-    found, texts = read
-    assert found[way] == ",".join(texts)
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_eight_threads_read_what_one_reads(exported, images, soak, figure, engine):
+    recognizer = Recognizer(None if soak else exported, engine=engine)
+    files = [path.read_bytes() for path in sorted(images.glob("*.png"))]
+    alone = [recognizer.predict(file) for file in files]
+    rounds, reads = (10, 10_000) if soak else (2, 500)
+    expected, memory = list(islice(cycle(alone), reads)), []
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(rounds):
+            together = list(pool.map(recognizer.predict, islice(cycle(files), reads)))
+            assert [reading.text for reading in together] == [reading.text for reading in expected]
+            confidences = [reading.confidence for reading in expected]
+            assert [reading.confidence for reading in together] == pytest.approx(
+                confidences, abs=1e-5
+            )
+            memory.append(resident_mb() if soak else 0.0)
+    growth = memory[-1] - memory[0]
+    figure(
+        f"{rounds * reads:,} reads, as by one thread; {growth:.1f} MB more than after the first "
+        f"{reads:,}"
+    )
+    assert growth < MOST_GROWTH_MB

@@ -1,4 +1,4 @@
-"""Every mistake a user can make: a sentence that names the file or the option, the right exit status, no traceback."""
+"""A user's mistake is a sentence that names the file or the option, with the right exit status."""
 
 import os
 import shutil

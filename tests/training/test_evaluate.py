@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from captcha_ocr.charset import Charset
-from captcha_ocr.inference.decoding import allowed_classes, read_logits
+from captcha_ocr.inference.decoding import Decoder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.device import autocast, choose_precision
 from captcha_ocr.network.losses import bce_over_softmax
@@ -55,9 +55,7 @@ def test_the_scores_are_those_of_the_texts(samples, characters, lengths, truths)
         network(characters, lengths, seed=19),
         samples,
     )  # it reads characters behind an end, too
-    readings = read_logits(
-        model(images).detach().numpy(), model.config, allowed_classes(model.config)
-    )
+    readings = Decoder(model.config).read(model(images).detach().numpy())
     expected = score_texts(truths, [reading.text for reading in readings])
     scores = evaluate(
         model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())]
@@ -76,4 +74,4 @@ def test_look_alikes_are_counted_apart(samples):
     labels = torch.where(codes < 2, 1 - codes, codes)  # every O read as 0 and every 0 as O
     scores = evaluate(model, [(images, labels)])
     assert scores.lookalike == int((codes < 2).any(1).sum()) > 0
-    assert scores.merged_match == 1.0
+    assert scores.summary()["merged_match"] == 1.0

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import choose_precision, peak_memory
 from captcha_ocr.network.resnet import ResNet18, to_device
-from captcha_ocr.network.transfer import blend_weights, copy_matching_weights
-from captcha_ocr.network.weights import load_model
+from captcha_ocr.network.weights import blend_weights, copy_matching_weights, load_model
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
