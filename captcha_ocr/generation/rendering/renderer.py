@@ -197,8 +197,11 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     where = np.flatnonzero(mask != 0)
     if len(where) < mask.size // 4:
         flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
-        share = (coverage * np.float32(opacity)).astype(np.uint8)
-        flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
+        if opacity == 1 and (coverage == 255).all():
+            flat[where] = color
+        else:
+            share = (coverage * np.float32(opacity)).astype(np.uint8)
+            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
         rows = pixels.reshape(len(pixels), -1)
         over = np.tile(np.array(color, np.uint16), mask.shape[1])
