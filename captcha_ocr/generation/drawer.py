@@ -39,16 +39,18 @@ class Drawer:
 
     def __init__(self, plan: DrawingPlan) -> None:
         keep_freed_memory()
-        self._plan, self._options, self._design = plan, plan.options, plan.design
+        self._plan, self._options = plan, plan.options
+        document, name = plan.document, plan.options.design
+        self._design = parse_design(json.loads(document), name) if document else None
         if self._options.is_saved:
-            self._saved = read_saved(self._options.design)
-            self.faces = faces_of_saved(self._saved, self._options.design, self._options.fonts)
+            self._saved = read_saved(name)
+            self.faces = faces_of_saved(self._saved, name, self._options.fonts)
         else:
             self.faces = choose_faces(self._options.fonts, plan.charset, self._design)
         self._face_named = index_by_name(self.faces)
         if self._options.renderer == "package":
             self._package = PackageRenderer(
-                self._options.design,
+                name,
                 (plan.width, plan.height),
                 [face.path for face in self.faces],
                 self._options.font_sizes,

@@ -108,8 +108,10 @@ def _write_labels(path: Path, names: dict[int, str], force: bool) -> None:
     labels = to_csv([("filename", "text"), *rows]).encode()
     written = path.read_bytes() if path.exists() else None
     if written != labels:
-        way_out = "choose another `out`, or replace it with `force`"
-        check(written is None or force, f"{path} was edited; {way_out}")
+        check(
+            written is None or force,
+            f"{path} was edited; choose another `out`, or replace it with `force`",
+        )
         write_atomic(path, labels)
 
 
@@ -124,7 +126,16 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
     They name every font.
     """
     options = plan.options
-    document: dict[str, Any] = {
+    drawn_by = {"captcha_ocr": __version__}  # which may draw a design otherwise than others do
+    if options.renderer == "package":
+        drawn_by = {"captcha": version("captcha")}
+    warp = {"warp": WARPS[options.design]} if options.design in WARPS else {}
+    design: Any = [options.design, options.designs]
+    if plan.document:
+        design = json.loads(plan.document)
+    elif options.is_saved:
+        design = plan.digest
+    return {
         "format": _OPTIONS_FORMAT,
         "count": options.count,
         "start": options.start,
@@ -132,21 +143,11 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
         "charset": plan.charset,
         "length": str(plan.lengths),
         "renderer": options.renderer,
+        **drawn_by,
+        **warp,
+        "design": design,
+        "fonts": [[face.name, face.sha256] for face in drawer_of(plan).faces],
     }
-    if options.renderer == "package":
-        document["captcha"] = version("captcha")
-    else:
-        document["captcha_ocr"] = __version__  # which may draw a design otherwise than others do
-    if options.design in WARPS:
-        document["warp"] = WARPS[options.design]
-    if plan.document:
-        document["design"] = json.loads(plan.document)
-    elif options.is_saved:
-        document["design"] = plan.digest
-    else:
-        document["design"] = [options.design, options.designs]
-    document["fonts"] = [[face.name, face.sha256] for face in drawer_of(plan).faces]
-    return document
 
 
 def _write_images(
@@ -191,9 +192,9 @@ def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
     if not changes:
         return
     if not force:
-        way_out = "choose another `out`, or replace them with `force`"
         raise UsageError(
-            f"{out} holds images made with other options ({', '.join(changes)}); {way_out}"
+            f"{out} holds images made with other options ({', '.join(changes)});"
+            " choose another `out`, or replace them with `force`"
         )
     try:
         written = _find_drawn(out, old).values()
@@ -231,7 +232,7 @@ def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
         if match is None or not entry.stat(follow_symlinks=False).st_size:
             continue
         number, text = int(match[1]), split_characters(_text_in(entry.name))
-        is_ours = number in range(first, first + count) and symbols.issuperset(text)
-        if is_ours and len(text) in lengths:
+        is_known = len(text) in lengths and symbols.issuperset(text)
+        if is_known and first <= number < first + count:
             drawn[number] = entry.name
     return drawn

@@ -9,7 +9,6 @@ from captcha_ocr.charset import Charset, resolve_alphabet
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.generation.designs.design import (
     CANVAS,
-    Design,
     design_names,
     parse_design,
     read_document,
@@ -42,13 +41,6 @@ class DrawingPlan:
     height: int = 0
     document: str = ""
     digest: str = ""
-
-    @property
-    def design(self) -> Design | None:
-        """The design, parsed from the document; None if there are several."""
-        if not self.document:
-            return None
-        return parse_design(json.loads(self.document), self.options.design)
 
     @property
     def numbers(self) -> range:

@@ -70,8 +70,12 @@ class Face(Glyphs):
 
         No frames, few confusions, and no font of symbols.
         """
-        is_clear = not self.framed and len(self.confusions) <= _MAX_CONFUSIONS
-        return is_clear and bool(self.characters) and not _NO_LETTERS.search(self.family)
+        return (
+            self.characters != ""
+            and not self.framed
+            and len(self.confusions) <= _MAX_CONFUSIONS
+            and not _NO_LETTERS.search(self.family)
+        )
 
 
 def find_faces(paths: Sequence[Path]) -> list[Face]:
@@ -119,8 +123,10 @@ def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
                 f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
             ) from None
     faces = _readable(_font_files(path), cache)
-    kinds = ", ".join(_EXTENSIONS)
-    check(bool(faces), f"{path} holds no font that can be read ({kinds}); name a folder of fonts")
+    check(
+        bool(faces),
+        f"{path} holds no font that can be read ({', '.join(_EXTENSIONS)}); name a folder of fonts",
+    )
     return faces
 
 
@@ -156,8 +162,15 @@ def _read_face(path: str, cache: FaceCache) -> Face:
         ]
         cache.put(path, status, facts)
     digest, family, characters, pairs, framed = facts
-    look_alikes = tuple(pairs.split())
-    return Face(family, characters, look_alikes, framed, path, _file_name(path), digest)
+    return Face(
+        family=family,
+        characters=characters,
+        look_alikes=tuple(pairs.split()),
+        framed=framed,
+        path=path,
+        name=_file_name(path),
+        sha256=digest,
+    )
 
 
 def _font_files(folder: Path) -> Iterator[str]:

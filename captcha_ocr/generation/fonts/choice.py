@@ -64,11 +64,15 @@ def faces_of_saved(
 def _find_face(name: str, digest: str, place: str, named: Mapping[str, Face]) -> Face:
     """Return the font with this name and sha256; UsageError that begins with `place`."""
     if name not in named:
-        advice = "name the folder that holds it with `fonts` FOLDER"
-        raise UsageError(f"{place}: fonts.faces: the font {name} is not here; {advice}")
+        raise UsageError(
+            f"{place}: fonts.faces: the font {name} is not here;"
+            " name the folder that holds it with `fonts` FOLDER"
+        )
     if digest not in ("", named[name].sha256):
-        wrong = f"the font {name} is another version than the design was made with"
-        raise UsageError(f"{place}: fonts.sha256: {wrong}")
+        raise UsageError(
+            f"{place}: fonts.sha256: the font {name} is another version than the design was made"
+            " with"
+        )
     return named[name]
 
 

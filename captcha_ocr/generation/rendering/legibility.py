@@ -31,8 +31,8 @@ def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | Non
         if np.count_nonzero(owners == number) < max(_MIN_STROKE, _MIN_INK_LEFT * total):
             return "clipped"
     pixels, owners = pixels[::_STEP, ::_STEP], owners[::_STEP, ::_STEP]
-    numbers = np.arange(1, len(ink) + 1, dtype=np.uint8)
-    own = owners == numbers[:, None, None]  # (glyphs, height, width)
+    # (glyphs, height, width)
+    own = owners == np.arange(1, len(ink) + 1, dtype=np.uint8)[:, None, None]
     around = _reach(own.any(2))[:, :, None] & _reach(own.any(1))[:, None, :] & (owners == 0)
     own, around = own.reshape(len(ink), -1), around.reshape(len(ink), -1)
     counts = np.stack([_count(own), _count(around)])

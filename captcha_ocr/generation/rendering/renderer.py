@@ -54,8 +54,9 @@ class _Scene:
         self.steps: defaultdict[str, list[Step]] = defaultdict(list)
         for step in active:
             self.steps[step.operator.stage].append(step)
-        in_plan = [step for step in active if step.operator.stage in _IMAGE_STAGES]
-        self.plan = [(step, step.values(rng)) for step in in_plan]
+        self.plan = [
+            (step, step.values(rng)) for step in active if step.operator.stage in _IMAGE_STAGES
+        ]
         self.typesetter = Typesetter(design, faces, self.steps, rng)
         # The words for colours; any other colour stands for itself.
         self.palette: dict[Any, Any] = {"canvas": design.canvas["color"](rng)}
@@ -101,10 +102,8 @@ class _Scene:
         """
         color, per_item = values["color"], values.get("color_per_item", False)
         own = {name: value for name, value in values.items() if name not in _MARK_FIELDS}
-        groups = 1
-        if per_item:
-            groups = max(1, min(own.get("count", _COLOR_GROUPS), _COLOR_GROUPS))
-        for group in range(groups):
+        groups = min(own.get("count", _COLOR_GROUPS), _COLOR_GROUPS) if per_item else 1
+        for group in range(max(1, groups)):
             if groups > 1 and "count" in own:
                 own["count"] = (values["count"] + group) // groups
             elif groups > 1:
@@ -143,9 +142,8 @@ class _Scene:
         empty if nobody asks whether the image can be read.
         """
         width, height = image.size
-        shown = placed
-        if self.typesetter.value("overlap") == "knock out":
-            shown = knock_out(placed, height, width)
+        is_knocked_out = self.typesetter.value("overlap") == "knock out"
+        shown = knock_out(placed, height, width) if is_knocked_out else placed
         owners, ink = np.zeros((height, width), np.uint8), []
         opacity = 1 if self.typesetter.gain else self.typesetter.opacity
         for number, (whole, glyph, color) in enumerate(zip(placed, shown, colors, strict=True), 1):
@@ -199,8 +197,11 @@ def blend(pixels: Pixels, color: RGB, mask: Mask, opacity: float) -> None:
     where = np.flatnonzero(mask != 0)
     if len(where) < mask.size // 4:
         flat, coverage = pixels.reshape(-1, 3), mask.ravel()[where]
-        share = (coverage * np.float32(opacity)).astype(np.uint8)
-        flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
+        if opacity == 1 and (coverage == 255).all():
+            flat[where] = color
+        else:
+            share = (coverage * np.float32(opacity)).astype(np.uint8)
+            flat[where] = _mix(flat[where], np.array(color, np.uint16), share[:, None])
     else:  # whole rows, since numpy is slow where its innermost loop has three steps
         rows = pixels.reshape(len(pixels), -1)
         over = np.tile(np.array(color, np.uint16), mask.shape[1])

@@ -254,9 +254,11 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     # From the result to the glyph.
     a, b, c, d = d / determinant, -b / determinant, -c / determinant, a / determinant
     left, top = width / 2 - a * wide / 2 - b * high / 2, height / 2 - c * wide / 2 - d * high / 2
-    coefficients = (a, b, left, c, d, top)
     return image.transform(
-        (wide, high), Image.Transform.AFFINE, coefficients, Image.Resampling.BILINEAR
+        (wide, high),
+        Image.Transform.AFFINE,
+        (a, b, left, c, d, top),
+        Image.Resampling.BILINEAR,
     )
 
 
