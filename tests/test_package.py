@@ -38,7 +38,6 @@ SHARED_NAMES = {
     "Results": "of an audit; of jobs that run in parallel",
     "WARPS": "of random designs; of `generate`",
     "draw_curves": "as SVG for the page of an audit; as an image file",
-    "judge": "an audit's rule, and the loop that all judges share",
 }
 
 
