@@ -1,11 +1,12 @@
-"""Train on texts of four of the 3,755 characters of GB2312's first level, and score the model on fresh images.
+"""Train on texts of four of the 3,755 characters of GB2312's first level, and score the model on
+fresh images.
 
     python benchmarks/alphabets.py FONT FOLDER [--count 200000] [--epochs 3] [--preset default]
 
-FONT: a file such as wqy-zenhei.ttc, of Debian's package fonts-wqy-zenhei. FOLDER keeps the images, the shards and the
-run; the same command resumes. Draws --count images and 2,000 fresh ones with the captcha package's code, prepares,
-trains with --stream, since the images would fill 2 GB of memory, and reads. Prints the seconds of each step and the
-scores as one JSON object.
+FONT: a file such as wqy-zenhei.ttc, of Debian's package fonts-wqy-zenhei. FOLDER keeps the images,
+the shards and the run; the same command resumes. Draws --count images and 2,000 fresh ones with the
+captcha package's code, prepares, trains with --stream, since the images would fill 2 GB of memory,
+and reads. Prints the seconds of each step and the scores as one JSON object.
 """
 
 import argparse

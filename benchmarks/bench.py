@@ -1,16 +1,19 @@
-"""Measure images per second, and the ratio to another program that runs in turn on the same machine.
+"""Measure images per second, and the ratio to another program that runs in turn on the same
+machine.
 
     python benchmarks/bench.py {generate,prepare,train,eval,all} [--preset P] [--device D] [--against naive] [--json]
     python benchmarks/bench.py train --against streamed
 
-generate  drawing on one core, without PNG; `naive` is the code of the captcha package
-prepare   the whole process of `captcha-ocr prepare`, against naive.py; the images are in the system's cache
-train     the second epoch in the metrics.jsonl of `captcha-ocr train` (the first is the warm-up), against naive.py or
+generate  drawing on one core, without PNG; `naive` is the code of the captcha package prepare   the
+whole process of `captcha-ocr prepare`, against naive.py; the images are in the system's cache train
+the second epoch in the metrics.jsonl of `captcha-ocr train` (the first is the warm-up), against
+naive.py or
           against --stream
 eval      reading PNG files after the first batch, against naive.py, which reads one by one
 
-One warm-up round, then --runs rounds; median, minimum and maximum. The last line of each benchmark is one JSON object.
-Each benchmark draws its own images, --count of them; naive.py needs whole thousands. RESULTS.md has the results.
+One warm-up round, then --runs rounds; median, minimum and maximum. The last line of each benchmark
+is one JSON object. Each benchmark draws its own images, --count of them; naive.py needs whole
+thousands. RESULTS.md has the results.
 """
 
 import argparse
@@ -48,7 +51,9 @@ Rate = Callable[[], float]  # runs once, and returns images per second
 
 @contextmanager
 def running(command: list[str], stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Run a command whose standard output is read; terminate it afterwards, so that it can clean up."""
+    """Run a command whose standard output is read; terminate it afterwards, so that it can clean
+    up.
+    """
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             yield process
@@ -68,7 +73,9 @@ def output_of(command: list[str]) -> str:
 
 
 def end_cleanly() -> None:
-    """Make Ctrl-C and SIGTERM end the running command and remove the scratch folder, without a traceback."""
+    """Make Ctrl-C and SIGTERM end the running command and remove the scratch folder, without a
+    traceback.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
@@ -113,7 +120,8 @@ def epochs_of(run: Path) -> list[dict[str, float]]:
 def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
     """Compare our drawing with the package's, both in this process.
 
-    Every round draws the same images, so that the first one, the warm-up, fills the store of glyphs.
+    Every round draws the same images, so that the first one, the warm-up, fills the store of
+    glyphs.
     """
     from captcha.image import ImageCaptcha
 
@@ -132,7 +140,9 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
 
 
 def bench_prepare(arguments: argparse.Namespace, count: int, scratch: Path) -> tuple[Rate, Rate]:
-    """Compare whole processes, each with a new folder and with images that are already in the system's cache."""
+    """Compare whole processes, each with a new folder and with images that are already in the
+    system's cache.
+    """
     images, out = draw_images(count, scratch), scratch / "shards"
     ours = prepare_command(arguments.preset, images, out)
     naive = [*NAIVE, "prepare", str(images), str(out)]

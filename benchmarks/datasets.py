@@ -4,8 +4,8 @@
     python benchmarks/datasets.py SETS/keras_v2 --folds 5               the total of five folds
     python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  five random draws of 300, tested on the rest
 
-Arguments after `--` go to train. Everything is in --out, and finished steps are not repeated. Only the command line is
-used.
+Arguments after `--` go to train. Everything is in --out, and finished steps are not repeated. Only
+the command line is used.
 """
 
 import argparse
@@ -58,7 +58,9 @@ def train_folds(
 def train_draws(
     images: Path, out: Path, options: list[str], size: list[str], draws: int, count: int
 ) -> list[Path]:
-    """Train on random draws of `count` labels, a tenth of them for validation, and test on the rest."""
+    """Train on random draws of `count` labels, a tenth of them for validation, and test on the
+    rest.
+    """
     runs = []
     with open(images / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = [(row["filename"], row["text"]) for row in csv.DictReader(stream)]

@@ -1,10 +1,11 @@
-"""Can a network tell the engine's drawing of the captcha package's look from the package's own drawing?
+"""Can a network tell the engine's drawing of the captcha package's look from the package's own
+drawing?
 
     python benchmarks/discriminator.py FOLDER [--count 25000] [--warp classic]
 
-Draws `count` images with the package and as many with the engine (`--renderer fast`), trains a network in colour to
-tell which of the two drew an image, and prints how many of a fifth of the images, unseen, it tells right: 50 % is
-guessing. Each draws other texts, with a seed of its own.
+Draws `count` images with the package and as many with the engine (`--renderer fast`), trains a
+network in colour to tell which of the two drew an image, and prints how many of a fifth of the
+images, unseen, it tells right: 50 % is guessing. Each draws other texts, with a seed of its own.
 """
 
 import argparse

@@ -1,9 +1,11 @@
-"""Compare the images per second of `train --draw` with those of the same training from shards, in turn.
+"""Compare the images per second of `train --draw` with those of the same training from shards, in
+turn.
 
     python benchmarks/drawing.py [--count 2000] [--repeat 4 2 1] [--runs 3] [--preset default]
 
-A run has 9 epochs; the first is the warm-up. The rates are those of its metrics.jsonl: they have the time in which
-training waits for drawings, and not that of validation. One JSON object is printed at the end.
+A run has 9 epochs; the first is the warm-up. The rates are those of its metrics.jsonl: they have
+the time in which training waits for drawings, and not that of validation. One JSON object is
+printed at the end.
 """
 
 import argparse

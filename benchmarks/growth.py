@@ -1,11 +1,13 @@
-"""Measure how the cost of generate, prepare, an epoch of train, and eval grows with the number of images.
+"""Measure how the cost of generate, prepare, an epoch of train, and eval grows with the number of
+images.
 
     python benchmarks/growth.py FOLDER [--counts 1000 10000 100000 1000000]
 
-The images have 80x30 pixels, a quarter of those of the captcha package, so that a million takes half an hour. FOLDER
-must be new or empty, since finished steps are not repeated; a million needs 6 GB. For each command the table has
-seconds, and the memory of its largest process in MB (POSIX). The last two columns are exponents: how the logarithm
-grows with that of the count, from the second count on, since the first is mostly the start of the program. 1 is linear.
+The images have 80x30 pixels, a quarter of those of the captcha package, so that a million takes
+half an hour. FOLDER must be new or empty, since finished steps are not repeated; a million needs 6
+GB. For each command the table has seconds, and the memory of its largest process in MB (POSIX). The
+last two columns are exponents: how the logarithm grows with that of the count, from the second
+count on, since the first is mostly the start of the program. 1 is linear.
 """
 
 import argparse

@@ -1,11 +1,13 @@
-"""Label images in the page of `captcha-ocr label` as a person would, and count keystrokes and seconds.
+"""Label images in the page of `captcha-ocr label` as a person would, and count keystrokes and
+seconds.
 
     python benchmarks/labelling.py SETS/keras_v2 [--labels 300] [--blind]
 
-The answers are those of the set's labels.csv. The times of a person are those of the keystroke-level model (Card, Moran
-and Newell 1980): 1.35 s to look and decide, 0.2 s for a key (an average typist). They really pass, in a real browser,
-while the page trains its models. A right guess takes one key, Enter; over a wrong one the person writes the whole text.
-Needs the extra browser and chromium-headless-shell.
+The answers are those of the set's labels.csv. The times of a person are those of the
+keystroke-level model (Card, Moran and Newell 1980): 1.35 s to look and decide, 0.2 s for a key (an
+average typist). They really pass, in a real browser, while the page trains its models. A right
+guess takes one key, Enter; over a wrong one the person writes the whole text. Needs the extra
+browser and chromium-headless-shell.
 """
 
 import argparse
@@ -37,7 +39,9 @@ def read_texts(folder: Path) -> dict[str, str]:
 
 
 def label_one(page: Page, texts: dict[str, str]) -> tuple[str, int]:
-    """Label the image on the screen; returns whether the guess was right, wrong or none, and the keystrokes."""
+    """Label the image on the screen; returns whether the guess was right, wrong or none, and the
+    keystrokes.
+    """
     text = texts[str(page.get_attribute("#image", "data-file"))]
     guess = page.input_value("#text")
     time.sleep(DECIDE_S)

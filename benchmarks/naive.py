@@ -4,10 +4,11 @@
     python benchmarks/naive.py train DATA EPOCHS [DEVICE]    one JSON line an epoch
     python benchmarks/naive.py eval IMAGES [DEVICE]          one JSON line
 
-It uses one process. Prepare: resize every image, convert it to float32 and stack; one-hot labels; shards of 1,000
-images, each split 80/10/10, saved by torch and compressed at gzip's highest level. Train: float32, channels first,
-minibatches of 100, Adam at 1e-3, binary cross-entropy of softmax probabilities, the accuracy fetched after each
-minibatch, all shards read again every epoch. Eval: one image after the other.
+It uses one process. Prepare: resize every image, convert it to float32 and stack; one-hot labels;
+shards of 1,000 images, each split 80/10/10, saved by torch and compressed at gzip's highest level.
+Train: float32, channels first, minibatches of 100, Adam at 1e-3, binary cross-entropy of softmax
+probabilities, the accuracy fetched after each minibatch, all shards read again every epoch. Eval:
+one image after the other.
 """
 
 import argparse
@@ -42,7 +43,9 @@ def sample_of(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def prepare(images: Path, out: Path) -> None:
-    """Write `training`, `validating` and `testing` shards, and drop the images beyond whole thousands."""
+    """Write `training`, `validating` and `testing` shards, and drop the images beyond whole
+    thousands.
+    """
     out.mkdir(parents=True, exist_ok=True)
     paths = sorted(images.glob("*.png"))
     for number in range(len(paths) // SHARD):

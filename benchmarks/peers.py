@@ -3,10 +3,11 @@
     python -m venv DD && DD/bin/pip install ddddocr==1.6.1
     python benchmarks/peers.py --ddddocr DD/bin/python
 
-It measures the accuracy on new images of the captcha package, the time from the start of a process to the text, the
-time for one image in one thread, and the speed with a thousand files. Their accuracy is that of the better of their two
-models, ignoring case; their speed is that of the default, which is faster. The workers run this file too, with either
-side's Python, so nothing of ours is imported at the top.
+It measures the accuracy on new images of the captcha package, the time from the start of a process
+to the text, the time for one image in one thread, and the speed with a thousand files. Their
+accuracy is that of the better of their two models, ignoring case; their speed is that of the
+default, which is faster. The workers run this file too, with either side's Python, so nothing of
+ours is imported at the top.
 """
 
 import argparse

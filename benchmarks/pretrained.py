@@ -1,12 +1,14 @@
-"""Make the model in the package: train it in stages on images that are drawn meanwhile, pack it, score it.
+"""Make the model in the package: train it in stages on images that are drawn meanwhile, pack it,
+score it.
 
     make pretrained      python benchmarks/pretrained.py FONTS... [--stage N | --pack [--scores FILE]]
 
-FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. (The first two stages were trained
-without the latter.) Every SCORING-th family of a folder is kept for scoring and never drawn in training. A stage starts
-from the weights that the stage before it left, in half precision, or from those in the package if it left none here. A
-stage that was stopped continues. --pack exports the weights into the package, scores them, and writes the card. FILE is
-what zero_shot.py prints, for the card.
+FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. (The first two
+stages were trained without the latter.) Every SCORING-th family of a folder is kept for scoring and
+never drawn in training. A stage starts from the weights that the stage before it left, in half
+precision, or from those in the package if it left none here. A stage that was stopped continues.
+--pack exports the weights into the package, scores them, and writes the card. FILE is what
+zero_shot.py prints, for the card.
 """
 
 import argparse
@@ -40,7 +42,9 @@ ZEROS = tuple(
 
 @dataclass(frozen=True)
 class Stage:
-    """The options of train for a stage, and whether it leaves the mean of its weights and those it starts from."""
+    """The options of train for a stage, and whether it leaves the mean of its weights and those it
+    starts from.
+    """
 
     designs: tuple[str, ...]
     images: int  # of an epoch
@@ -86,7 +90,9 @@ STAGES = (  # the first two in 10 minutes on an H200 with 16 processors that dra
 
 
 def share_fonts(fonts: Path, out: Path) -> None:
-    """Make two folders of links to the fonts of a folder: `train` and `score`, whose families differ."""
+    """Make two folders of links to the fonts of a folder: `train` and `score`, whose families
+    differ.
+    """
     faces = find_faces([fonts])
     families = sorted({face.family for face in faces})
     for face in faces:
@@ -158,7 +164,9 @@ def keep(out: Path, number: int) -> None:
 
 
 def pack(out: Path, scores: Path | None) -> None:
-    """Export the weights into the package in 8 bits, score them on the captcha package's images, write the card."""
+    """Export the weights into the package in 8 bits, score them on the captcha package's images,
+    write the card.
+    """
     images = out / "calibration"
     drawn = "--design", "random", "--fonts", out / "fonts" / "train", "--seed", CALIBRATION_SEED
     captcha_ocr("generate", *drawn, "--count", CALIBRATION, "--out", images, "--quiet")

@@ -2,9 +2,10 @@
 
     python benchmarks/serve.py [--seconds 60] [--connections 8 64] [--requests 100000]
 
-In one run: images/s of one process with threads, then of the service with so many connections that send one image after
-the other, and the processor time of an image on both sides. Meanwhile /healthz is asked ten times a second. At the end
-the memory of the service after its first 10,000 requests, and after --requests.
+In one run: images/s of one process with threads, then of the service with so many connections that
+send one image after the other, and the processor time of an image on both sides. Meanwhile /healthz
+is asked ten times a second. At the end the memory of the service after its first 10,000 requests,
+and after --requests.
 """
 
 import argparse
@@ -61,7 +62,8 @@ def memory_mb(pid: int) -> float:
 
 
 def api_rate(images: list[bytes], seconds: float) -> tuple[float, float]:
-    """Return images/s of the class with its threads, and milliseconds of processor time an image."""
+    """Return images/s of the class with its threads, and milliseconds of processor time an image.
+    """
     recognizer = Recognizer("pretrained")
     list(recognizer.predict(iter(images)))
     read, started, used = 0, time.perf_counter(), processor_seconds()
@@ -71,7 +73,9 @@ def api_rate(images: list[bytes], seconds: float) -> tuple[float, float]:
 
 
 class Load:
-    """Connections that send one image after the other; what they were answered, and how long /healthz took."""
+    """Connections that send one image after the other; what they were answered, and how long
+    /healthz took.
+    """
 
     def __init__(self, port: int, images: list[bytes]) -> None:
         self.port, self.images = port, images

@@ -2,10 +2,11 @@
 
     python benchmarks/time_to_accuracy.py --preset accuracy --epochs 5 [--exact 0.8] [--count 10000] [--runs 3]
 
-Every round draws its own images, prepares them for both (80/10/10), and trains one after the other: ours for all its
-epochs, because its learning rate depends on their number, naive.py until it reaches the exact match. The seconds run
-from the first training step to the end of that validation. Prints a line for each round, and then one JSON object, also
-with the exact match of both after every epoch.
+Every round draws its own images, prepares them for both (80/10/10), and trains one after the other:
+ours for all its epochs, because its learning rate depends on their number, naive.py until it
+reaches the exact match. The seconds run from the first training step to the end of that validation.
+Prints a line for each round, and then one JSON object, also with the exact match of both after
+every epoch.
 """
 
 import argparse
@@ -84,7 +85,9 @@ def seconds_to(rows: Rows, exact: float) -> float:
 def one_round(
     number: int, arguments: argparse.Namespace
 ) -> tuple[float, float, list[float], list[float]]:
-    """Run both on the same images; returns the seconds of each, and the exact match of each after every epoch."""
+    """Run both on the same images; returns the seconds of each, and the exact match of each after
+    every epoch.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         images = draw_images(arguments.count, Path(scratch), seed=number)
         rows = ours(images, Path(scratch), arguments)

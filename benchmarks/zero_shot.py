@@ -2,10 +2,11 @@
 
     python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] [--ddddocr PYTHON]
 
-Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when it is told nothing
-but the image, and when it is told the characters of the set. Images are read one by one on one thread. Of ours also
-the calibration: of all readings, and of those that --min-confidence 0.9 lets through.
---ddddocr names a Python that has ddddocr (pip install ddddocr); it runs after our model, in the same call.
+Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when
+it is told nothing but the image, and when it is told the characters of the set. Images are read one
+by one on one thread. Of ours also the calibration: of all readings, and of those that
+--min-confidence 0.9 lets through. --ddddocr names a Python that has ddddocr (pip install ddddocr);
+it runs after our model, in the same call.
 """
 
 import argparse
@@ -53,7 +54,9 @@ print(json.dumps([texts, time.perf_counter() - started]))
 
 
 class Reader(NamedTuple):
-    """A model of ours (a folder, or None for the one in the package), or one of ddddocr, run by `python`."""
+    """A model of ours (a folder, or None for the one in the package), or one of ddddocr, run by
+    `python`.
+    """
 
     name: str
     model: str | None = None
@@ -62,7 +65,9 @@ class Reader(NamedTuple):
     def read(
         self, paths: Sequence[Path], characters: str | None
     ) -> tuple[list[str], list[float], float]:
-        """Return the texts of images, the confidences if they are known, and the seconds that reading took."""
+        """Return the texts of images, the confidences if they are known, and the seconds that
+        reading took.
+        """
         if self.python is None:
             recognizer = Recognizer(self.model, threads=1)
             if characters:
@@ -91,7 +96,8 @@ class Reader(NamedTuple):
 
 
 def on_white(path: Path) -> bytes:
-    """Return the bytes of an image file, transparency on white, which ddddocr would read as black."""
+    """Return the bytes of an image file, transparency on white, which ddddocr would read as black.
+    """
     with Image.open(path) as image:
         if not image.has_transparency_data:
             return path.read_bytes()
@@ -109,7 +115,9 @@ def known_to(charset: Charset, characters: str) -> str:
 
 
 def score(reader: Reader, folder: Path) -> dict[str, Any]:
-    """Read the images of a folder, told nothing and told the characters; return the shares that are right."""
+    """Read the images of a folder, told nothing and told the characters; return the shares that are
+    right.
+    """
     with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     paths, truths = [folder / row["filename"] for row in rows], [row["text"] for row in rows]
@@ -130,7 +138,9 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
 
 
 def calibration(judged: Sequence[tuple[float, bool]]) -> dict[str, Any]:
-    """Return the calibration error over ten groups of readings, and how good those are that are sure."""
+    """Return the calibration error over ten groups of readings, and how good those are that are
+    sure.
+    """
     ranked = np.array(sorted(judged, key=lambda each: each[0]), dtype=np.float64)  # (N, 2)
     gaps = [len(group) * abs(np.subtract(*group.mean(0))) for group in np.array_split(ranked, 10)]
     sure = [each for each in judged if each[0] >= SURE]
@@ -160,7 +170,8 @@ def describe_sure(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Score every reader on every folder; print a line for each as it is done, and JSON at the end."""
+    """Score every reader on every folder; print a line for each as it is done, and JSON at the end.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,5 @@
-"""Draw the pictures of docs/designs.md: what each operator does, the named designs, and random designs.
+"""Draw the pictures of docs/designs.md: what each operator does, the named designs, and random
+designs.
 
 python docs/make_designs.py FOLDER, a folder with the fonts that docs/designs.md recommends
 """
@@ -57,7 +58,9 @@ SEED = 7
 
 
 def draw_operator(name: str | None, base: list[dict[str, Any]]) -> list[Image.Image]:
-    """Draw the images of the plain design, with an operator whose other values are the default ones."""
+    """Draw the images of the plain design, with an operator whose other values are the default
+    ones.
+    """
     added: list[dict[str, Any]] = []
     if name is not None:
         color = {"mark": MARK_COLOR, "under": UNDER_COLOR}.get(OPERATORS[name].stage)

@@ -1,4 +1,5 @@
-"""Draw docs/captchas.png: one image of each named design and four random ones, with what the built-in model reads.
+"""Draw docs/captchas.png: one image of each named design and four random ones, with what the
+built-in model reads.
 
 python docs/make_picture.py
 """
