@@ -1,14 +1,16 @@
 """Train in one process, or in several on one machine or many, which torchrun starts.
 
-Processes exchange only tensors: bytes are sent as uint8, and nothing is pickled.
+Processes exchange only tensors: JSON and bytes are sent as uint8, and nothing is pickled.
 """
 
 import contextlib
 import inspect
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,13 +18,11 @@ import torch.distributed.nn  # a later import would keep the process group of th
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.network.device import available_devices
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import default_handlers
-
-Result = TypeVar("Result")
-_STEPS_BETWEEN_SIGNAL_CHECKS = 16  # on an accelerator, where a check waits for the device
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,6 @@ class ProcessGroup:
         self.all_reduce(joined)
         return joined
 
-    def agree_on_signal(self, number: int | None, step: int) -> int | None:
-        """Return the number of a signal that one process has received, at the same step in all."""
-        waits_for_device = self.world_size > 1 and self.device.type != "cpu"
-        if waits_for_device and step % _STEPS_BETWEEN_SIGNAL_CHECKS:
-            return None
-        return self.maximum(number or 0)[0] or None
-
     def maximum(self, *numbers: int) -> list[int]:
         """Return the largest of each number over all processes."""
         if self.world_size == 1:
@@ -100,13 +93,8 @@ class ProcessGroup:
         start, stop = total * self.rank, total * (self.rank + 1)
         return range(start // self.world_size, stop // self.world_size)
 
-    def broadcast_from_main(
-        self,
-        work: Callable[[], Result],
-        dump: Callable[[Result], bytes],
-        load: Callable[[bytes], Result],
-    ) -> Result:
-        """Do `work` in the main process alone, and return its result in all.
+    def broadcast_from_main(self, work: Callable[[], tuple[Any, bytes]]) -> tuple[Any, bytes]:
+        """Do `work` in the main process alone; return its JSON document and its bytes in all.
 
         Where it fails, all processes end.
         """
@@ -116,14 +104,15 @@ class ProcessGroup:
             answer = self._broadcast_bytes(b"")
             if answer[:1] == b"-":
                 raise SystemExit(int(answer[1:]))
-            return load(answer[1:])
+            head, _, content = answer.partition(b"\n")
+            return json.loads(head), content
         try:
-            result = work()
+            document, content = work()
         except CaptchaOcrError as error:
             self._broadcast_bytes(b"-%d" % error.exit_code)
             raise
-        self._broadcast_bytes(b"+" + dump(result))
-        return result
+        self._broadcast_bytes(json.dumps(document).encode() + b"\n" + content)
+        return document, content
 
     def _broadcast_bytes(self, data: bytes) -> bytes:
         length = torch.tensor(len(data), device=self.device)
@@ -133,6 +122,55 @@ class ProcessGroup:
             content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         dist.broadcast(content, 0)
         return content.cpu().numpy().tobytes()
+
+
+@dataclass(frozen=True)
+class BatchPartition:
+    """This process's part of every batch, and so of the `total` images of a split.
+
+    batch_size: the images of a batch in all processes. All processes take the same number of steps
+    in an epoch, and no image is in two parts.
+    """
+
+    total: int
+    batch_size: int
+    group: ProcessGroup
+
+    def __post_init__(self) -> None:
+        smallest, processes = 2 * self.group.world_size, counted(self.group.world_size, "process")
+        check(
+            self.batch_size >= smallest, f"`batch_size` must be at least {smallest} for {processes}"
+        )
+
+    @property
+    def local_batch_size(self) -> int:
+        """The images of a full batch in this process."""
+        return len(self.group.portion(self.batch_size))
+
+    @property
+    def samples(self) -> range:
+        """The images of the split in this process."""
+        rows = self.group.portion(self.batch_size)
+        start = self.total * rows.start // self.batch_size
+        return range(start, self.total * rows.stop // self.batch_size)
+
+    @cached_property  # read at every step
+    def steps(self) -> int:
+        """The steps of an epoch.
+
+        A last batch with less than two images in a process is dropped, for batch norm.
+        """
+        whole_batches = self.total // self.batch_size
+        smallest_rest = self.batch_size
+        for rank in range(self.group.world_size):
+            part = replace(self, group=replace(self.group, rank=rank))
+            rest = len(part.samples) - whole_batches * part.local_batch_size
+            smallest_rest = min(smallest_rest, rest)
+        return whole_batches + (smallest_rest > 1)
+
+    def global_batch_size(self, step: int) -> int:
+        """Return the images of a step of an epoch, counted from 0, in all processes."""
+        return min(self.batch_size, self.total - step * self.batch_size)
 
 
 def local_device(name: str) -> str:

@@ -10,12 +10,11 @@ from captcha_ocr.network.device import choose_device, describe_device
 from captcha_ocr.network.resnet import count_parameters
 from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import Table, counted, duration
-from captcha_ocr.training.distributed import local_device, process_group
+from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
 from captcha_ocr.training.run.spec import Run, model_for
 from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.dataset import TrainingData
 from captcha_ocr.training.samples.load import load_split
-from captcha_ocr.training.samples.partition import BatchPartition
 from captcha_ocr.training.step.trainer import Trainer
 
 TRIAL_SECONDS = 4.0  # at most, to estimate how long a run takes

@@ -17,11 +17,10 @@ from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, decays
 from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
-from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration, say
+from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration
 from captcha_ocr.system.memory import keep_freed_memory
-from captcha_ocr.training.distributed import local_device, process_group
+from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
-from captcha_ocr.training.interruption import until_signal
 from captcha_ocr.training.reporting import (
     EPOCHS,
     EPOCHS_EXPLAINED,
@@ -31,14 +30,12 @@ from captcha_ocr.training.reporting import (
     tell_settings,
 )
 from captcha_ocr.training.run.folder import BEST, Finished, FolderState, inspect_folder
-from captcha_ocr.training.run.recorder import Recorder
+from captcha_ocr.training.run.recorder import Recorder, TensorBoardLogger
 from captcha_ocr.training.run.resume import resume
 from captcha_ocr.training.run.spec import Run, RunSpec, with_preset_model
-from captcha_ocr.training.run.tensorboard import TensorBoardLogger
 from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 from captcha_ocr.training.samples.load import load_split, slice_shards
-from captcha_ocr.training.samples.partition import BatchPartition
 from captcha_ocr.training.step.progress import Progress
 from captcha_ocr.training.step.trainer import Trainer
 
@@ -69,50 +66,26 @@ def train(
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
-    available = dataset.count("train")
-    check(
-        (config.images or 0) <= available,
-        f"{dataset.name} has only {counted(available, 'training image')}; take fewer `images`",
-    )
     if options.tensorboard:
         TensorBoardLogger.check_installed()
     with process_group(device) as group, contextlib.ExitStack() as stack:
-        # The run: what is in its folder, and whether all processes were given the same settings.
-        state = group.broadcast_from_main(
-            lambda: inspect_folder(out, dataset, config, options, stack),
-            dump=FolderState.dump,
-            load=FolderState.load,
+        # The main process alone looks into the folder, and describes the run for all.
+        document, _ = group.broadcast_from_main(
+            lambda: (inspect_folder(out, dataset, config, options, stack).to_dict(), b"")
         )
+        state = FolderState.from_dict(document)
+        run = Run(out, state.spec, dataset, group, options, state.replaces)
         if state.finished is not None:
-            is_silent = options.quiet or not group.is_main
-            say(f"finished   {out} holds this run already; nothing was trained", is_silent)
+            run.tell(f"finished   {out} holds this run already; nothing was trained")
             return state.finished
         _check_settings(state.spec, dataset, config)
-        run = Run(out, state.spec, dataset, group, options, state.replaces)
         stack.enter_context(enough_memory(device, _name_memory_savers(run)))
-
-        # Its images and its network, which may continue from a checkpoint.
-        partition = BatchPartition(config.images or available, config.batch_size, group)
-        _check_images(run, partition)
-        keep_freed_memory()
-        training = load_split(dataset, "train", group, partition.samples, options.stream)
-        stack.callback(training.close)
-        validation = load_split(dataset, "val", group, stream=options.stream)
-        init = options.init if group.is_main else None
-        trainer = Trainer(run.spec.model, config, partition, init)
-        tell_settings(run, trainer, training)
-        checkpoint = resume(trainer, run)
-        trainer.distribute(group.wrap(trainer.model))
+        training, validation, trainer, recorder = _begin(run, stack)
         progress = trainer.progress
-        _show_images(run, training, progress.epoch, trainer.epochs, run.is_silent)
-        run.tell(estimate(trainer, training, dataset.count("val")))
-        recorder = stack.enter_context(contextlib.closing(Recorder(run, trainer, checkpoint)))
-        stack.enter_context(run.interruption)
 
         def between_steps() -> None:
-            recorder.log()
-            recorder.save_if_due()
-            run.interruption.leave_if_agreed(group, progress.step)
+            recorder.record_step()
+            run.interruption.leave_after_step(progress.step)
 
         # Epochs, until a rule ends the run. A signal ends it between steps and between batches.
         rule = ending_rule(trainer)
@@ -121,16 +94,51 @@ def train(
         try:
             while rule is None:
                 seconds = _show_images(run, training, progress.epoch, trainer.epochs)
-                trainer.count_seconds(seconds)
+                progress.seconds += seconds
+                trainer.metrics.recent.seconds += seconds
                 row = trainer.run_epoch(training, run.is_silent, between_steps)
                 _validate(run, trainer, validation, recorder, row)
                 rule = ending_rule(trainer)
         except (KeyboardInterrupt, SystemExit):
             recorder.save()
             raise
-
-        # The test, once, with the best weights.
         return _finish(run, trainer, training, validation, recorder, rule)
+
+
+def _begin(run: Run, stack: contextlib.ExitStack) -> tuple[Batches, Batches, Trainer, Recorder]:
+    """Load the images and the network, which may continue from a checkpoint.
+
+    What is open in a run is closed with `stack`. Refuses too few images with UsageError;
+    DamagedError for a damaged shard of the test set, which is read only at the end.
+    """
+    dataset, group, config, options = run.dataset, run.group, run.spec.training, run.options
+    partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
+    check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
+    check(
+        partition.total >= 2,
+        f"{dataset.name} has {partition.total} training image; at least 2 are needed",
+    )
+    check(
+        partition.steps > 0,
+        f"{dataset.name} has too few training images for {group.world_size} processes",
+    )
+    if isinstance(dataset, Dataset):
+        test = slice_shards(dataset.of_split("test"), group.portion(dataset.count("test")))
+        check_shard_refs(part.ref for part in test)
+    keep_freed_memory()
+    training = load_split(dataset, "train", group, partition.samples, options.stream)
+    stack.callback(training.close)
+    validation = load_split(dataset, "val", group, stream=options.stream)
+    init = options.init if group.is_main else None
+    trainer = Trainer(run.spec.model, config, partition, init)
+    tell_settings(run, trainer, training)
+    checkpoint = resume(trainer, run)
+    trainer.distribute(group.wrap(trainer.model))
+    _show_images(run, training, trainer.progress.epoch, trainer.epochs, run.is_silent)
+    run.tell(estimate(trainer, training, dataset.count("val")))
+    recorder = stack.enter_context(contextlib.closing(Recorder(run, trainer, checkpoint)))
+    stack.enter_context(run.interruption)
+    return training, validation, trainer, recorder
 
 
 def _check_settings(spec: RunSpec, dataset: TrainingData, config: TrainConfig) -> None:
@@ -155,24 +163,6 @@ def _name_memory_savers(run: Run) -> str:
     )
 
 
-def _check_images(run: Run, partition: BatchPartition) -> None:
-    """Refuse too few images; DamagedError for a damaged shard of the test set."""
-    dataset, group = run.dataset, run.group
-    check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
-    check(
-        partition.total >= 2,
-        f"{dataset.name} has {partition.total} training image; at least 2 are needed",
-    )
-    check(
-        partition.steps > 0,
-        f"{dataset.name} has too few training images for {group.world_size} processes",
-    )
-    if isinstance(dataset, Dataset):
-        # The test shards are read only at the end, the others now.
-        test = slice_shards(dataset.of_split("test"), group.portion(dataset.count("test")))
-        check_shard_refs(part.ref for part in test)
-
-
 def _show_images(
     run: Run, training: Batches, epoch: int, epochs: int | None, is_silent: bool = True
 ) -> float:
@@ -186,9 +176,7 @@ def _show_images(
         missing = 1
         while missing:
             missing = training.wait(SECONDS_BETWEEN_NOTES)
-            number, missing = run.group.maximum(run.interruption.wanted or 0, missing)
-            if number:
-                run.interruption.leave(number)
+            (missing,) = run.interruption.leave_if_received(missing)
             if missing:
                 bar.show(len(training) - missing, len(training))
     return time.perf_counter() - started
@@ -211,7 +199,7 @@ def _validate(
             # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
             batches = validation.in_order(evaluation_batch(model.config))
             if run.group.world_size == 1:
-                batches = until_signal(batches, run.group, run.interruption)
+                batches = run.interruption.watch(batches)
             recorder.save_best(calibrate(model, batches), scores)
         progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
         progress.best_loss = loss
@@ -224,10 +212,7 @@ def _validate(
     }
     progress.rows.append({"by": "epoch", **row})
     trainer.end_epoch(loss)
-    recorder.log()
-    # Before `last`: a run that is killed between the two does the epoch again.
-    recorder.keep_checkpoint()
-    recorder.save()
+    recorder.record_epoch()
     run.tell(epoch_row(row, trainer))
 
 
@@ -306,5 +291,5 @@ def _score(run: Run, model: ResNet18, batches: Batches, limit: int | None = None
     """
     run.group.broadcast(model.buffers())
     some_batches = islice(batches.in_order(evaluation_batch(model.config)), limit)
-    watched = until_signal(some_batches, run.group, run.interruption)
+    watched = run.interruption.watch(some_batches)
     return evaluate(model, watched, run.spec.training.loss, run.group)

@@ -8,13 +8,13 @@ from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.options.training import DrawOptions
+from captcha_ocr.pictures import plots
 from captcha_ocr.training import reporting
-from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec, model_for
 from captcha_ocr.training.samples import dataset as drawing
 from captcha_ocr.training.samples.load import load_split
-from captcha_ocr.training.samples.partition import BatchPartition
 from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
 
@@ -30,8 +30,12 @@ OPTIONS = (
 
 
 @pytest.fixture(autouse=True)
-def short_trial(monkeypatch):
-    monkeypatch.setattr(reporting, "TRIAL_SECONDS", 0.0)
+def short_runs(monkeypatch):
+    """Measure no speed and draw no pictures, which takes most of a tiny run; fixture `run` does."""
+    monkeypatch.setattr(reporting, "measure_rate", lambda *_: 1000.0)
+    for name in ("draw_curves", "draw_confusions"):
+        monkeypatch.setattr(plots, name, lambda *_: None)
+    monkeypatch.setattr(plots, "save_figure", lambda _, path: path.touch())
 
 
 @pytest.fixture

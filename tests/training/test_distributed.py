@@ -15,12 +15,12 @@ from conftest import naming, weights
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.distributed import (
+    BatchPartition,
     ProcessGroup,
     is_connection_error,
     local_device,
     process_group,
 )
-from captcha_ocr.training.samples.partition import BatchPartition
 
 CPU = torch.device("cpu")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -34,20 +34,20 @@ from captcha_ocr.training.run import recorder
 from captcha_ocr.options.training import TrainOptions
 from captcha_ocr.options.training import PRESETS
 from captcha_ocr.errors import CaptchaOcrError
-from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.interruption import Interruption
 
 data, out, victim = sys.argv[1:]
 rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 PRESETS["tiny"] = conftest.TINY
 reporting.TRIAL_SECONDS = recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-agreed = ProcessGroup.agree_on_signal
+leave_after_step = Interruption.leave_after_step
 
-def die_after_seven_steps(self, number, step):
+def die_after_seven_steps(self, step):
     if first_attempt and step == 7 and rank == int(victim):
         os.kill(os.getpid(), signal.SIGKILL)
-    return agreed(self, number, step)
+    leave_after_step(self, step)
 
-ProcessGroup.agree_on_signal = die_after_seven_steps
+Interruption.leave_after_step = die_after_seven_steps
 # Nothing is learnt at this rate, so that early stopping has to end the run.
 config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
 try:
@@ -61,11 +61,8 @@ EXCHANGE = """
 import json, os
 import torch
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.interruption import Interruption, until_signal
+from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.distributed import process_group
-
-def dump(text): return text.encode()
-def load(data): return data.decode()
 
 with process_group(torch.device("cpu")) as group:
     rank = group.rank
@@ -74,25 +71,25 @@ with process_group(torch.device("cpu")) as group:
     sent = torch.full((2, 3, 4, 4), float(rank)).contiguous(memory_format=torch.channels_last)
     group.all_reduce(sums)
     group.broadcast([sent])
-    told = group.broadcast_from_main(lambda: "only the main process does this", dump, load)
-    agreed = group.agree_on_signal(15 if rank == 1 else None, 3), group.agree_on_signal(None, 4)
-    interruption = Interruption()
-    seen = [len(list(until_signal(part, group, interruption))) - rank]
+    told, content = group.broadcast_from_main(lambda: (["by the main process"], b"\\n\\0"))
+    interruption = Interruption(group)
+    largest = interruption.leave_if_received(rank, 5 - rank)
+    seen = [len(list(interruption.watch(part))) - rank]
     try:
-        for number in until_signal(part, group, interruption):
+        for number in interruption.watch(part):
             seen.append(number)
-            interruption.wanted = 15 if rank == 1 else None
+            interruption.received = 15 if rank == 1 else 0
     except SystemExit as leaving:
         seen.append(leaving.code)
     joined = group.concatenate(torch.arange(3 * rank, 3 * rank + 2 + rank)).tolist()
-    found = [sums.item(), sent.sum().item(), told, agreed, seen, joined]
+    found = [sums.item(), sent.sum().item(), told, list(content), largest, seen, joined]
     os.write(1, (json.dumps(found) + "\\n").encode())
 
     def refuse():
         raise UsageError("no")
 
     try:
-        group.broadcast_from_main(refuse, dump, load)
+        group.broadcast_from_main(refuse)
     except (UsageError, SystemExit) as error:
         os.write(1, f"{rank} {error}\\n".encode())
 """
@@ -160,7 +157,7 @@ def test_what_processes_exchange_arrives(tmp_path):
     (tmp_path / "exchange.py").write_text(EXCHANGE)
     result = run_two(tmp_path / "exchange.py")
     lines = sorted(result.stdout.splitlines())
-    found = [3.0, 0.0, "only the main process does this", [15, None], [2, 0, 143], [0, 1, 3, 4, 5]]
+    found = [3.0, 0.0, ["by the main process"], [10, 0], [1, 5], [2, 0, 143], [0, 1, 3, 4, 5]]
     assert lines[:2] == [
         "0 no",
         "1 2",

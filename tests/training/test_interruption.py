@@ -9,15 +9,19 @@ import pytest
 from captcha_ocr.system.signals import SIGNALS
 from captcha_ocr.training.interruption import Interruption
 
+from .conftest import ALONE
+
 LISTENING = """
 import os, signal, sys, time
+import torch
+from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.system.signals import SIGNALS
-with Interruption() as interruption:
+with Interruption(ProcessGroup(torch.device("cpu"))) as interruption:
     for number in map(int, sys.argv[1:]):
         os.kill(os.getpid(), number)
         time.sleep(0.5)
-    print(interruption.wanted)
+    print(interruption.received)
 """
 
 
@@ -34,10 +38,10 @@ def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         handlers = [signal.getsignal(number) for number in SIGNALS]
-        with Interruption() as interruption:
+        with Interruption(ALONE) as interruption:
             assert [signal.getsignal(number) for number in SIGNALS] != handlers
             os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.wanted is None
+        assert interruption.received == 0
         assert [signal.getsignal(number) for number in SIGNALS] == handlers
     finally:
         signal.signal(signal.SIGINT, before)
@@ -45,7 +49,7 @@ def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
 
 def test_outside_the_main_thread_signals_are_left_alone():
     def elsewhere():
-        with Interruption():
+        with Interruption(ALONE):
             return signal.getsignal(signal.SIGINT)
 
     with ThreadPoolExecutor(1) as pool:

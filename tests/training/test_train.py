@@ -20,7 +20,7 @@ from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.options.training import PRESETS, DrawOptions
 from captcha_ocr.training.run import recorder
-from captcha_ocr.training.samples.blocks import DrawnBlocks
+from captcha_ocr.training.samples.load import DrawnBlocks
 from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
 

@@ -1,7 +1,6 @@
 """Checkpoints in `last` and `previous`: model folders with what a stopped run needs to continue."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,20 +33,22 @@ LAST, PREVIOUS = "last", "previous"
 class Checkpoint:
     """What a checkpoint holds beside the model.
 
-    spec: the run. state: of the trainer, as JSON types. optimizer: the optimiser's tensors.
+    spec: the run. state: of the trainer, as JSON types. optimizer: the optimiser's tensors, as the
+    bytes of a safetensors file.
     """
 
     folder: Path
     spec: RunSpec
     progress: Progress
     state: dict[str, Any]
-    optimizer: dict[str, torch.Tensor]
+    optimizer: bytes
 
     @classmethod
     def read(cls, folder: Path) -> "Checkpoint":
         """Read and check a checkpoint's files.
 
-        UsageError for a model without them, DamagedError if they are not whole.
+        UsageError for a model without them, or one of another version; DamagedError if they are not
+        whole.
         """
         files = read_config(folder)["files"]
         check(
@@ -56,22 +57,11 @@ class Checkpoint:
         )
         state = read_checked(folder / STATE_FILE, files[STATE_FILE])
         optimizer = read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE])
-        return cls.decode(folder, state, optimizer)
-
-    def encode(self) -> tuple[bytes, bytes]:
-        """Return the contents of state.json and of optimizer.safetensors."""
-        document = {
-            "version": RUN_VERSION,
-            "run": self.spec.to_dict(),
-            "progress": asdict(self.progress),
-            "state": self.state,
-        }
-        return json.dumps(document).encode(), save_tensors(self.optimizer)
+        return cls.from_dict(folder, parse_json(folder / STATE_FILE, state), optimizer)
 
     @classmethod
-    def decode(cls, folder: Path, state: bytes, optimizer: bytes) -> "Checkpoint":
-        """Invert `encode`; UsageError for another version, DamagedError for anything else."""
-        document = parse_json(folder / STATE_FILE, state)
+    def from_dict(cls, folder: Path, document: dict[str, Any], optimizer: bytes) -> "Checkpoint":
+        """Invert `to_dict`; errors as `read`."""
         check(
             document.get("version") == RUN_VERSION,
             f"{folder} is a checkpoint of another version of captcha-ocr; "
@@ -79,21 +69,18 @@ class Checkpoint:
         )
         try:
             spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
-            return cls(folder, spec, progress, document["state"], load_tensors(optimizer))
-        except (KeyError, TypeError, UsageError, SafetensorError) as error:
+            return cls(folder, spec, progress, document["state"], optimizer)
+        except (KeyError, TypeError, UsageError) as error:
             raise _damaged(folder, error) from None
 
-    def dump(self) -> bytes:
-        """Encode for another process, which then reads no file of it."""
-        state, optimizer = self.encode()
-        return b"%d %s\n" % (len(state), os.fsencode(self.folder)) + state + optimizer
-
-    @classmethod
-    def load(cls, data: bytes) -> "Checkpoint":
-        """Invert `dump`."""
-        head, _, body = data.partition(b"\n")
-        length, folder = head.split(b" ", 1)
-        return cls.decode(Path(os.fsdecode(folder)), body[: int(length)], body[int(length) :])
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of state.json: everything but the tensors."""
+        return {
+            "version": RUN_VERSION,
+            "run": self.spec.to_dict(),
+            "progress": asdict(self.progress),
+            "state": self.state,
+        }
 
     def restore(self, trainer: Trainer) -> None:
         """Bring a trainer's optimiser, schedule and progress to the state of the checkpoint.
@@ -102,8 +89,11 @@ class Checkpoint:
         """
         optimizer = trainer.optimization.optimizer
         try:
+            state: dict[int, dict[str, torch.Tensor]] = {}
+            for key, tensor in load_tensors(self.optimizer).items():
+                number, name = key.split(".", 1)
+                state.setdefault(int(number), {})[name] = tensor
             groups = optimizer.state_dict()["param_groups"]
-            state = _unflatten_state(self.optimizer)
             optimizer.load_state_dict({"state": state, "param_groups": groups})
             for parameter, moments in optimizer.state.items():
                 for name in name_moments(optimizer, parameter):
@@ -118,6 +108,7 @@ class Checkpoint:
             AttributeError,
             RuntimeError,
             OverflowError,
+            SafetensorError,
         ) as error:
             raise _damaged(self.folder, error) from None
         trainer.progress = self.progress
@@ -139,10 +130,13 @@ def save_last(run: Path, spec: RunSpec, trainer: Trainer) -> None:
 
 def save_checkpoint(folder: Path, spec: RunSpec, trainer: Trainer) -> None:
     """Write a model folder with all that a stopped run needs to continue."""
-    tensors = _flatten_state(trainer.optimization.optimizer.state_dict()["state"])
-    checkpoint = Checkpoint(folder, spec, trainer.progress, trainer.state(), tensors)
-    state, optimizer = checkpoint.encode()
-    files = {OPTIMIZER_FILE: optimizer, STATE_FILE: state}
+    tensors = {}
+    for number, moments in trainer.optimization.optimizer.state_dict()["state"].items():
+        for name, tensor in moments.items():
+            tensors[f"{number}.{name}"] = tensor.contiguous().cpu()
+    optimizer = save_tensors(tensors)
+    checkpoint = Checkpoint(folder, spec, trainer.progress, trainer.state(), optimizer)
+    files = {OPTIMIZER_FILE: optimizer, STATE_FILE: json.dumps(checkpoint.to_dict()).encode()}
     save_model(folder, trainer.model, {"epoch": trainer.progress.epoch}, files=files)
 
 
@@ -187,20 +181,3 @@ def check_files(folder: Path) -> dict[str, Any]:
     for name, expected in document["files"].items():
         read_checked(folder / name, expected)
     return document
-
-
-def _flatten_state(state: dict[int, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Turn an optimiser's state, {parameter: {name: tensor}}, into {"parameter.name": tensor}."""
-    return {
-        f"{number}.{name}": tensor.contiguous().cpu()
-        for number, entries in state.items()
-        for name, tensor in entries.items()
-    }
-
-
-def _unflatten_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
-        number, name = key.split(".", 1)
-        state.setdefault(int(number), {})[name] = tensor
-    return state

@@ -27,6 +27,7 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.network.resnet import count_columns
 from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
+from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
 from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
@@ -71,17 +72,15 @@ class FolderState:
     finished: Finished | None
     replaces: bool
 
-    def dump(self) -> bytes:
-        """Encode for another process."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as JSON types, for another process."""
         finished = None if self.finished is None else asdict(self.finished)
-        return json.dumps([self.spec.to_dict(), finished, self.replaces]).encode()
+        return {**self.spec.to_dict(), "finished": finished, "replaces": self.replaces}
 
     @classmethod
-    def load(cls, data: bytes) -> "FolderState":
-        """Invert `dump`."""
-        spec, finished, replaces = json.loads(data)
-        ending = None if finished is None else Finished(**finished)
-        return cls(RunSpec.from_dict(spec), ending, replaces)
+    def from_dict(cls, document: Mapping[str, Any]) -> "FolderState":
+        """Invert `to_dict`."""
+        return cls(*_parse_run(document), document["replaces"])
 
 
 def inspect_folder(
@@ -95,14 +94,22 @@ def inspect_folder(
 
     The folder is locked until `lock` is closed, unless the run has finished.
     """
-    begun_from = _find_origin(out, options.resume)
-    spec = replace(RunSpec.of(dataset, config, options.init), begun_from=begun_from)
+    spec = RunSpec.of(dataset, config, options.init)
+    checkpoint, in_out = Path(options.resume), (out.resolve(), (out / LAST).resolve())
+    if options.resume not in ("auto", "never") and checkpoint.resolve() not in in_out:
+        spec = replace(spec, begun_from=read_config(find_checkpoint(checkpoint))["sha256"])
     _check_fits(dataset, spec)
     finished, replaces = None, False
     try:
         finished = find_run(out, spec, options.resume)
     except CaptchaOcrError:
-        replaces = options.force and _may_be_replaced(out)
+        older = out / REPLACED
+        is_free = not older.exists() or bool(_list_parts(older))
+        check(
+            not options.force or is_free,
+            f"{older} was not written by train; choose another `out`",
+        )
+        replaces = options.force and is_run(out)
         if not replaces:
             raise
     if finished is None:
@@ -111,9 +118,14 @@ def inspect_folder(
 
 
 def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
-    """Refuse images of a size that the network cannot use; name the option that makes others."""
-    model, preset, name = spec.model, PRESETS[spec.training.preset], spec.training.preset
-    reads_columns = model.network.pool != "global"
+    """Refuse too few images, or a size that the network cannot use; advise how to make others."""
+    available, wanted = dataset.count("train"), spec.training.images or 0
+    check(
+        wanted <= available,
+        f"{dataset.name} has only {counted(available, 'training image')}; take fewer `images`",
+    )
+    model, name = spec.model, spec.training.preset
+    preset, reads_columns = PRESETS[name], model.network.pool != "global"
     check(
         reads_columns or spec.training.loss != "ctc",
         f"`loss` ctc needs columns, which the preset {name} has not",
@@ -121,10 +133,8 @@ def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
     is_fixed = preset.size is not None and preset.size.step is None
     if is_fixed and preset.size != dataset.size:
         reason = f"the preset {name} needs {preset.size}"
-    elif (
-        reads_columns and count_columns(model) < 2 * model.lengths.longest - 1
-    ):  # "aaa" needs blanks
-        reason = f"they are too narrow for {model.lengths} characters"
+    elif reads_columns and count_columns(model) < 2 * model.lengths.longest - 1:
+        reason = f"they are too narrow for {model.lengths} characters"  # "aaa" needs blanks
     else:
         return
     if isinstance(dataset, DrawnData):
@@ -133,9 +143,10 @@ def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
             "choose other `size` and `channels`"
         )
     folder = dataset.folders[0]
-    command = prepare_command(dataset.manifests[0], folder, name)
-    message = f"{folder} holds images of {dataset.size}, but {reason}"
-    raise UsageError(message, Advice("make others with", command))
+    raise UsageError(
+        f"{folder} holds images of {dataset.size}, but {reason}",
+        Advice("make others with", prepare_command(dataset.manifests[0], folder, name)),
+    )
 
 
 def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
@@ -144,13 +155,16 @@ def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
     DamagedError where the file is not whole.
     """
     path = out / RUN_FILE
-    document = read_sealed(path, RUN_FORMAT, RUN_VERSION)
     try:
-        ending = document["finished"]
-        finished = None if ending is None else Finished(**ending)
-        return RunSpec.from_dict(document), finished
+        return _parse_run(read_sealed(path, RUN_FORMAT, RUN_VERSION))
     except (KeyError, TypeError, UsageError) as error:
         raise DamagedError(f"{path} is malformed ({error})") from None
+
+
+def _parse_run(document: Mapping[str, Any]) -> tuple[RunSpec, Finished | None]:
+    ending = document["finished"]
+    finished = None if ending is None else Finished(**ending)
+    return RunSpec.from_dict(document), finished
 
 
 def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
@@ -208,17 +222,6 @@ def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
         ) from None
 
 
-def _find_origin(out: Path, resume: str) -> str | None:
-    """Return the hash of the checkpoint that `resume` names.
-
-    None where a run in `out` would resume from it anyway.
-    """
-    checkpoint, in_out = Path(resume), (out.resolve(), (out / LAST).resolve())
-    if resume in ("auto", "never") or checkpoint.resolve() in in_out:
-        return None
-    return str(read_config(find_checkpoint(checkpoint))["sha256"])
-
-
 def has_lost_its_checkpoints(out: Path) -> bool:
     """Tell whether a run in `out` that has no checkpoint had one.
 
@@ -231,19 +234,6 @@ def has_lost_its_checkpoints(out: Path) -> bool:
 def is_run(out: Path) -> bool:
     """Tell whether train wrote what is in `out`, whole or not; only that may be replaced."""
     return is_ours(out / RUN_FILE, RUN_FORMAT)
-
-
-def _may_be_replaced(out: Path) -> bool:
-    """Tell whether there is a run in `out` that `force` may replace.
-
-    UsageError if `replaced` holds something else.
-    """
-    older = out / REPLACED
-    check(
-        not older.exists() or bool(_list_parts(older)),
-        f"{older} was not written by train; choose another `out`",
-    )
-    return is_run(out)
 
 
 def start_run(out: Path, spec: RunSpec, replaces: bool, checkpoint: Path | None) -> None:
@@ -279,7 +269,7 @@ def end_run(out: Path, finished: Finished, facts: Mapping[str, Any]) -> None:
 def _move_aside(out: Path) -> None:
     """Move the run in `out`, and nothing else, to `replaced`, until the new run has finished.
 
-    If a run lies there already, the one in `out` was to replace it and is unfinished: it is removed.
+    If a run lies there already, the one in `out` was to replace it, and is removed unfinished.
     """
     older = out / REPLACED
     keeps_older = is_run(older)

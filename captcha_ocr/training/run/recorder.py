@@ -1,18 +1,26 @@
-"""Write what a run leaves in its folder: metrics, checkpoints, the best model, and its end."""
+"""Write what a run leaves in its folder: metrics, checkpoints, the best model, and its end.
+
+The metrics are in metrics.jsonl, and for `tensorboard --logdir runs` as curves.
+"""
 
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from captcha_ocr.charset import shorten
 from captcha_ocr.data.prepare import printable
+from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, current_path, name_model
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import save_model
+from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.scores import Scores
 from captcha_ocr.system.files import write_atomic
 from captcha_ocr.training.run.checkpoint import save_checkpoint, save_last
@@ -27,14 +35,23 @@ from captcha_ocr.training.run.folder import (
     start_run,
     write_metrics,
 )
-from captcha_ocr.training.run.model_card import model_card
 from captcha_ocr.training.run.spec import Run
-from captcha_ocr.training.run.tensorboard import TensorBoardLogger
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.version import __version__
 
 SECONDS_BETWEEN_CHECKPOINTS = 180.0  # within an epoch
+CURVES = {
+    "training_loss": "loss/training",
+    "training_exact": "exact/training",
+    "validation_loss": "loss/validation",
+    "validation_exact": "exact/validation",
+    "validation_characters": "characters/validation",
+    "learning_rate": "learning rate",
+    "images_per_s": "images per second",
+    "peak_memory_mb": "peak memory (MB)/process",
+    "peak_device_memory_mb": "peak memory (MB)/device",
+}
 
 
 class Recorder:
@@ -61,16 +78,17 @@ class Recorder:
             self.tensorboard = TensorBoardLogger(run.out / TENSORBOARD, trainer.progress.step)
         write_metrics(run.out, trainer.progress.rows)
 
+    def record_step(self) -> None:
+        """Give TensorBoard the rows that are new, and save a checkpoint every few minutes."""
+        self.log()
+        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
+            self.save()
+
     def log(self) -> None:
         """Give TensorBoard the rows that are new."""
         if self.tensorboard is not None:
             self.tensorboard.write(self.trainer.progress.rows[self.logged :])
             self.logged = len(self.trainer.progress.rows)
-
-    def save_if_due(self) -> None:
-        """Write the checkpoint `last` if that is some minutes old."""
-        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
-            self.save()
 
     def save(self) -> None:
         """Write the checkpoint `last` and the metrics."""
@@ -79,11 +97,14 @@ class Recorder:
             write_metrics(self.run.out, self.trainer.progress.rows)
         self.saved_at = time.monotonic()
 
-    def keep_checkpoint(self) -> None:
-        """Write the checkpoint of every Nth epoch, which stays."""
+    def record_epoch(self) -> None:
+        """Write the rows and the checkpoint `last`, and that of every Nth epoch, which stays."""
+        self.log()
         every, epoch = self.run.options.keep_every, self.trainer.progress.epoch
+        # Before `last`: a run that is killed between the two does the epoch again.
         if self.run.group.is_main and every and epoch % every == 0:
             save_checkpoint(self.run.out / f"epoch-{epoch:04}", self.run.spec, self.trainer)
+        self.save()
 
     def save_best(self, model: ResNet18, scores: Scores) -> None:
         """Write the folder `best`: a complete model that is calibrated, and a model card."""
@@ -96,7 +117,7 @@ class Recorder:
             "validation": scores.summary(),
             "versions": {"captcha_ocr": __version__, "torch": torch.__version__},
         }
-        card = model_card(trainer.config, self.run.dataset, epoch, scores)
+        card = write_card(trainer.config, self.run.dataset, epoch, scores)
         save_model(self.run.out / BEST, model, facts, card)
 
     def end(self, finished: Finished, validated: Scores, test: Scores | None) -> None:
@@ -107,7 +128,7 @@ class Recorder:
         if not self.run.group.is_main:
             return
         out, trainer, options = self.run.out, self.trainer, self.run.options
-        card = model_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)
+        card = write_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)
         write_atomic(out / BEST / CARD_FILE, card.encode())
         epochs = [row for row in trainer.progress.rows if row["by"] == "epoch"]
         save_figure(draw_curves(epochs, finished.best_epoch, trainer.config), out / CURVES_FILE)
@@ -133,7 +154,7 @@ class Recorder:
     def close(self) -> None:
         """End the writing of TensorBoard's files."""
         if self.tensorboard is not None:
-            self.tensorboard.close()
+            self.tensorboard.writer.close()
 
 
 def _describe_data(dataset: TrainingData) -> Any:
@@ -142,3 +163,68 @@ def _describe_data(dataset: TrainingData) -> Any:
         fonts = [printable(Path(font)) for font in dataset.options.fonts]
         return {**asdict(dataset.options), "fonts": fonts}
     return [printable(folder) for folder in dataset.folders]
+
+
+def write_card(
+    config: TrainConfig,
+    dataset: TrainingData,
+    best_epoch: int,
+    validation: Scores,
+    test: Scores | None = None,
+) -> str:
+    """Return the model card as Markdown: README.md in a model folder, for people."""
+    charset = dataset.charset
+    case = "kept" if charset.case is None else f"read as {charset.case} case"
+    kind = "images"
+    if isinstance(dataset, DrawnData):
+        options = dataset.options
+        designs = ", ".join(dict.fromkeys(f"`{design}`" for design in options.designs))
+        kind = (
+            f"images an epoch,\ndrawn while it trained (design {designs}), "
+            f"new ones every {options.rhythm}"
+        )
+    images = f"{config.images or dataset.count('train'):,} {kind}"
+    lines = [
+        "# A captcha-ocr model",
+        "",
+        f"Reads texts of {dataset.lengths} of the {len(charset)} characters "
+        f"`{shorten(charset.characters)}`",
+        f"(case {case}) from images resized to {dataset.size}.",
+        f"Trained by captcha-ocr {__version__}, preset `{config.preset}`,",
+        f"seed {config.seed}, on {images}; best epoch {best_epoch}.",
+        "",
+        "For captchas that you generate, own or may test.",
+        "",
+        "Validation, which chose this epoch:",
+        "",
+        *(f"    {line}" for line in str(validation).splitlines()),
+    ]
+    if test is not None:
+        lines += ["", "Test, scored once:", "", *(f"    {line}" for line in str(test).splitlines())]
+    return "\n".join([*lines, ""])
+
+
+class TensorBoardLogger:
+    """Write event files into a folder; those that a stopped run wrote after `step` are hidden."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # slow, and of another package
+
+        self.writer = SummaryWriter(folder, purge_step=step + 1)
+
+    @staticmethod
+    def check_installed() -> None:
+        """Raise UsageError unless the package is installed."""
+        check(
+            find_spec("tensorboard") is not None,
+            "`tensorboard` needs another package; install it with: pip install tensorboard",
+        )
+
+    def write(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Add rows of metrics: those of training steps, and the validation values of epochs."""
+        for row in rows:
+            for key, name in CURVES.items():
+                value = row.get(key)
+                if value is not None and (row["by"] == "step" or key.startswith("validation")):
+                    self.writer.add_scalar(name, value, row["step"])
+        self.writer.flush()

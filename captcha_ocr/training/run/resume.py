@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.inference.model_folder import current_path
@@ -24,51 +25,58 @@ from captcha_ocr.training.step.trainer import Trainer
 def resume(trainer: Trainer, run: Run) -> Path | None:
     """Bring the trainer to the state in which the run was stopped.
 
-    Returns the folder of the checkpoint, None for a new run.
+    Returns the folder of the checkpoint, None for a new run. The main process reads it for all.
     """
-    checkpoint = run.group.broadcast_from_main(
-        lambda: _read_source(trainer, run),
-        dump=lambda checkpoint: b"" if checkpoint is None else checkpoint.dump(),
-        load=lambda data: Checkpoint.load(data) if data else None,
-    )
-    if checkpoint is None:
+    document, optimizer = run.group.broadcast_from_main(lambda: _read_checkpoint(trainer, run))
+    if document is None:
         return None
+    checkpoint = Checkpoint.from_dict(Path(document["folder"]), document, optimizer)
     checkpoint.restore(trainer)
     if decays(trainer.config) and checkpoint.state["steps"] != trainer.total_steps:
         trainer.optimization.extend(trainer.config, trainer.total_steps, trainer.progress.step)
     if checkpoint.folder == run.out / PREVIOUS:
         say(f"{run.out / LAST} is damaged: resuming from the checkpoint before it")
     progress = trainer.progress
-    steps = f" and {counted(progress.batch, 'step')}" if progress.batch else ""
-    run.tell(
-        f"resumed    after {counted(progress.epoch, 'epoch')}{steps}, from {checkpoint.folder}"
-    )
+    done = counted(progress.epoch, "epoch")
+    if progress.batch:
+        done += f" and {counted(progress.batch, 'step')}"
+    run.tell(f"resumed    after {done}, from {checkpoint.folder}")
     return checkpoint.folder
 
 
-def _read_source(trainer: Trainer, run: Run) -> Checkpoint | None:
+def _read_checkpoint(trainer: Trainer, run: Run) -> tuple[dict[str, Any] | None, bytes]:
     """Find, read and check the checkpoint to resume from, and load its weights.
 
-    Returns None for a new run.
+    Returns its document, with its folder, and the optimiser's tensors; None for a new run.
+    UsageError for a checkpoint of a run that was begun with other settings.
     """
     folder = _find_folder(run.out, run.options.resume, run.replaces)
     if folder is None:
-        return None
+        return None, b""
     checkpoint = Checkpoint.read(folder)
-    _check_same_run(checkpoint, trainer, run)
+    spec, progress = checkpoint.spec, checkpoint.progress
+    changes = [] if spec.is_extended_by(run.spec) else spec.changes(run.spec)
+    check(
+        not changes,
+        f"{folder} is of another run ({'; '.join(changes)}); `init` takes its weights alone",
+    )
+    before, now = checkpoint.state.get("steps_per_epoch"), trainer.partition.steps
+    check(
+        before == now,
+        f"{folder} is of a run with {before} steps an epoch, of which "
+        f"{counted(run.group.world_size, 'process')} would take {now}; "
+        "start as many processes as it had",
+    )
     load_into(trainer.model, folder)
-    progress = checkpoint.progress
     if progress.best_exact >= 0 or current_path(folder.parent / BEST).exists():
-        progress.best_epoch, progress.best_exact, progress.best_loss = _find_best_epoch(
-            checkpoint, run
-        )
+        _find_best_epoch(checkpoint, run)
         left = trainer.epochs is None or progress.epoch < trainer.epochs
         check(
             left or progress.best_exact >= 0,
             f"{folder} has done all its epochs and has no best model beside it; "
             "continue it with more `epochs`",
         )
-    return checkpoint
+    return {**checkpoint.to_dict(), "folder": str(folder)}, checkpoint.optimizer
 
 
 def _find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
@@ -95,42 +103,28 @@ def _find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
     return find_checkpoint(named)
 
 
-def _check_same_run(checkpoint: Checkpoint, trainer: Trainer, run: Run) -> None:
-    """Refuse a checkpoint of a run that was begun with other settings, and name them."""
-    spec = checkpoint.spec
-    changes = [] if spec.is_extended_by(run.spec) else spec.changes(run.spec)
-    check(
-        not changes,
-        f"{checkpoint.folder} is of another run ({'; '.join(changes)}); "
-        "`init` takes its weights alone",
-    )
-    before, now = checkpoint.state.get("steps_per_epoch"), trainer.partition.steps
-    check(
-        before == now,
-        f"{checkpoint.folder} is of a run with {before} steps an epoch, of which "
-        f"{counted(run.group.world_size, 'process')} would take {now}; "
-        "start as many processes as it had",
-    )
+def _find_best_epoch(checkpoint: Checkpoint, run: Run) -> None:
+    """Set the best epoch so far, as far as a resumed run knows it.
 
-
-def _find_best_epoch(checkpoint: Checkpoint, run: Run) -> tuple[int, float, float]:
-    """Return the number, the exact match and the loss of the best epoch, as a resumed run knows."""
-    folder, epoch = checkpoint.folder.parent, checkpoint.progress.epoch
+    A run that was killed between writing `best` and `last` has a newer best model than the
+    checkpoint knows.
+    """
+    folder, progress = checkpoint.folder.parent, checkpoint.progress
+    facts: dict[str, Any] = {}
     try:
         facts = check_best(folder, checkpoint.spec)
     except DamagedError:
         if folder == run.out:
             raise
-        facts = None
-    if facts is None or (facts["epoch"] > epoch and folder != run.out):
-        # No best model, or one of epochs after this checkpoint, which the run in `out` has yet to
-        # do in its own way.
-        run.tell(
-            f"best       unknown for the epochs before, in {folder}; "
-            "the best of the coming epochs is kept"
-        )
-        return epoch, -1.0, math.inf
-    # A run that was killed between writing `best` and `last` has a newer best model than the
-    # checkpoint knows.
-    validation = facts["validation"]
-    return facts["epoch"], validation["exact_match"], loss_or_infinity(validation["loss"])
+    if facts and (facts["epoch"] <= progress.epoch or folder == run.out):
+        validation = facts["validation"]
+        progress.best_epoch, progress.best_exact = facts["epoch"], validation["exact_match"]
+        progress.best_loss = loss_or_infinity(validation["loss"])
+        return
+    # No best model, or one of epochs after this checkpoint, which the run in `out` has yet to do in
+    # its own way.
+    run.tell(
+        f"best       unknown for the epochs before, in {folder}; "
+        "the best of the coming epochs is kept"
+    )
+    progress.best_epoch, progress.best_exact, progress.best_loss = progress.epoch, -1.0, math.inf

@@ -1,9 +1,10 @@
 """A run: what identifies it, the options that say how to carry it out, and what its parts share."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from captcha_ocr.data.label_sources.tables import excerpt
 from captcha_ocr.errors import UsageError
@@ -16,7 +17,7 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.options.declaration import declarations, differences
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.preparation import Split
+from captcha_ocr.options.preparation import SPLITS
 from captcha_ocr.options.training import (
     PRESETS,
     DrawOptions,
@@ -64,7 +65,7 @@ class RunSpec:
         return cls(
             training=config,
             model=model_for(dataset, config, init),
-            images={split: dataset.count(split) for split in get_args(Split)},
+            images={split: dataset.count(split) for split in SPLITS},
             data=dataset.sha256,
             init=weights,
             drawn=dataset.identity if isinstance(dataset, DrawnData) else None,
@@ -87,20 +88,16 @@ class RunSpec:
     def from_dict(cls, document: Mapping[str, Any]) -> "RunSpec":
         """Invert `to_dict`; further keys are ignored. UsageError for a malformed document."""
         try:
-            images = {split: int(document["images"][split]) for split in get_args(Split)}
-            training, model = (
-                TrainConfig.from_dict(document["training"]),
-                ModelConfig.from_dict(document["model"]),
-            )
-            drawn = None if document.get("drawn") is None else dict(document["drawn"])
+            drawn = document.get("drawn")
+            drawn = drawn if drawn is None else dict(drawn)
             return cls(
-                training,
-                model,
-                images,
-                document["data"],
-                document["init"],
-                document["begun_from"],
-                drawn,
+                training=TrainConfig.from_dict(document["training"]),
+                model=ModelConfig.from_dict(document["model"]),
+                images={str(split): int(document["images"][split]) for split in SPLITS},
+                data=document["data"],
+                init=document["init"],
+                begun_from=document["begun_from"],
+                drawn=drawn,
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # int(inf)
             raise UsageError(f"the description of a run is malformed ({error})") from None
@@ -113,14 +110,15 @@ class RunSpec:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields of the training that are not as usual, because of an option or of another version."""
+        """The fields of the training that are not as usual: by an option, or in another version."""
         training, usual = asdict(self.training), asdict(self.usual)
         return {name: value for name, value in training.items() if value != usual[name]}
 
     def changes(self, new: "RunSpec") -> list[str]:
-        """List in what another run differs: "`option`: old -> new", or "name: old -> new" where no option sets it.
+        """List in what another run differs: "`option`: old -> new".
 
-        What only follows from another preset or from other starting weights is not listed.
+        What no option sets has no backticks. What only follows from another preset or from other
+        starting weights is not listed.
         """
         told = {"preset", *self.given, *new.given}
         options = declarations(TrainConfig)
@@ -128,29 +126,22 @@ class RunSpec:
         for name, change in differences(self.training, new.training):
             if name in told:
                 lines.append(f"`{name}`: {change}" if options[name].help else f"{name}: {change}")
-        lines += self._changes_of_model(new)
+        both_draw = self.drawn is not None and new.drawn is not None
+        parts = ["size"] if both_draw else ["charset", "lengths", "size"]
+        if (self.training.preset, self.init) == (new.training.preset, new.init):
+            parts.append("network")
+        for part in parts:
+            changed = differences(getattr(self.model, part), getattr(new.model, part))
+            lines += [f"{name}: {change}" for name, change in changed]
         for split, count in new.images.items():
             if self.images[split] != count:
-                is_option = split == "train" and self.drawn is not None and new.drawn is not None
-                name = "`images`" if is_option else f"{split} images"
+                name = "`images`" if split == "train" and both_draw else f"{split} images"
                 lines.append(f"{name}: {self.images[split]:,} -> {count:,}")
-        lines += drawing_changes(self.drawn, new.drawn)
+        lines += _changes_of_drawings(self.drawn, new.drawn)
         if self.data != new.data and self.drawn is None and new.drawn is None:
             lines.append("other images")
         if self.init != new.init:
             lines.append("other starting weights (`init`)")
-        return lines
-
-    def _changes_of_model(self, new: "RunSpec") -> list[str]:
-        parts = ["size"]
-        if self.drawn is None or new.drawn is None:
-            parts = ["charset", "lengths", "size"]
-        if (self.training.preset, self.init) == (new.training.preset, new.init):
-            parts.append("network")
-        lines = []
-        for part in parts:
-            changed = differences(getattr(self.model, part), getattr(new.model, part))
-            lines += [f"{name}: {change}" for name, change in changed]
         return lines
 
     def is_extended_by(self, new: "RunSpec") -> bool:
@@ -177,8 +168,7 @@ class RunSpec:
 class Run:
     """What every part of a training shares.
 
-    replaces: whether the run takes the place of the one in `out`. interruption: the signals that
-    end it.
+    replaces: whether the run takes the place of the one in `out`.
     """
 
     out: Path
@@ -187,7 +177,11 @@ class Run:
     group: ProcessGroup
     options: TrainOptions
     replaces: bool
-    interruption: Interruption = field(default_factory=Interruption)
+
+    @cached_property
+    def interruption(self) -> Interruption:
+        """The signals that end the run."""
+        return Interruption(self.group)
 
     @property
     def is_silent(self) -> bool:
@@ -200,14 +194,14 @@ class Run:
 
 
 def with_preset_model(options: TrainOptions, config: TrainConfig) -> TrainOptions:
-    """Return the options with the model that the preset of a training starts from, if they name none."""
+    """Return the options with the model that the preset starts from, if they name none."""
     if options.init is not None or not preset_named(config.preset).pretrained:
         return options
     return replace(options, init=PRETRAINED)
 
 
-def drawing_changes(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
-    """List in what other drawings differ, but for the seed, as `RunSpec.changes` does; None for shards."""
+def _changes_of_drawings(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
+    """List in what other drawings differ, but for the seed; None for shards."""
     nothing = {"design": "unset"}
     names = nothing if old is None or new is None else {**old, **new}
     old, new = old or nothing, new or nothing

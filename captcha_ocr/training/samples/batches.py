@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from captcha_ocr.training.samples.dataset import TrainingData
-
 Samples = tuple[Tensor, Tensor]  # images (N, C, H, W) uint8 and labels (N, L) int64
 
 
@@ -144,10 +142,3 @@ def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda":  # which copies only pinned memory in the background
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=device.type == "cuda")
-
-
-def empty_samples(data: TrainingData, count: int) -> Samples:
-    """Return memory for `count` samples."""
-    size = data.size
-    images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
-    return images, torch.empty((count, data.lengths.longest), dtype=torch.int64)

@@ -1,8 +1,8 @@
-"""The trainer: one step and one epoch, and the state that a checkpoint keeps."""
+"""The trainer: one step, its loss, one epoch, and the state that a checkpoint keeps."""
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,18 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from captcha_ocr.inference.model_folder import find_model_folder
-from captcha_ocr.network.device import choose_precision, peak_memory
+from captcha_ocr.network.device import autocast, choose_precision, peak_memory
+from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns, smooth_labels
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import blend_weights, copy_matching_weights, load_model
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.training import TrainConfig, derive_epochs
+from captcha_ocr.options.training import Precision, TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
+from captcha_ocr.training.distributed import BatchPartition
 from captcha_ocr.training.samples.augment import augment, change_views
 from captcha_ocr.training.samples.batches import Batches
-from captcha_ocr.training.samples.partition import BatchPartition
 from captcha_ocr.training.step.batch_split import BatchSplit, count_parts
 from captcha_ocr.training.step.cuda_graph import CudaGraph
-from captcha_ocr.training.step.objective import Objective
 from captcha_ocr.training.step.optim import Optimization
 from captcha_ocr.training.step.progress import EpochMetrics, Progress, RunningMetrics
 
@@ -172,23 +172,18 @@ class Trainer:
         images: (B, C, H, W) uint8. labels: (B, L). Returns the mean loss, and which characters were
         wrong (B, L); the next step may overwrite them.
         """
-        images, targets = self._augment(images, labels)
+        targets = labels
+        if self.config.augment:
+            seed = int(torch.randint(2**62, (1,), generator=self.generator(self.progress.step)))
+            generator = torch.Generator(self.device).manual_seed(seed)
+            if self.config.loss == "ctc":
+                images = change_views(images, generator)
+            else:  # targets become probabilities (B, L, K)
+                classes = self.model.config.classes
+                images, targets = augment(images, labels, classes, generator)
         if self.graph is None or self.progress.step < self.frozen_steps:
             return self._update(images, targets, labels, global_batch)
         return self.graph(self._update, images, targets, labels, global_batch)
-
-    def _augment(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the images as this step shows them, and their targets.
-
-        Targets are class ids (B, L) or probabilities (B, L, K).
-        """
-        if not self.config.augment:
-            return images, labels
-        seed = int(torch.randint(2**62, (1,), generator=self.generator(self.progress.step)))
-        generator = torch.Generator(self.device).manual_seed(seed)
-        if self.config.loss == "ctc":
-            return change_views(images, generator), labels
-        return augment(images, labels, self.model.config.classes, generator)
 
     def _update(
         self, images: Tensor, targets: Tensor, labels: Tensor, global_batch: int
@@ -213,11 +208,6 @@ class Trainer:
         self.progress.epoch += 1
         self.progress.batch = 0
         self.metrics = EpochMetrics(self.device)
-
-    def count_seconds(self, seconds: float) -> None:
-        """Count time that the training has spent outside of its steps."""
-        self.progress.seconds += seconds
-        self.metrics.recent.seconds += seconds
 
     def state(self) -> dict[str, Any]:
         """Return everything but weights, optimiser tensors and progress, as JSON types."""
@@ -249,3 +239,50 @@ class Trainer:
             "images_per_s": images / metrics.seconds,
             **peak_memory(self.device),
         }
+
+
+class Objective:
+    """The loss of a training, computed in a precision.
+
+    one_case: (K,), the first of the classes that differ in their case alone.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        precision: Precision,
+        class_names: Sequence[str],
+        device: torch.device,
+    ) -> None:
+        self.config, self.precision = config, precision
+        self.one_case = merged_classes(class_names, str.casefold).to(device)
+
+    def compute_gradients(
+        self, network: nn.Module, part: tuple[Tensor, Tensor], weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Add the gradients of the losses of some images, times `weight`, to those of a network.
+
+        part: images (B, C, H, W) and targets, class ids (B, L) or probabilities (B, L, K). weight:
+        a scalar tensor. Returns the sum of the losses, and the classes that the network reads
+        (B, L).
+        """
+        images, targets = part
+        reads_columns = self.config.loss == "ctc"
+        with autocast(weight.device, self.precision):
+            logits = network(images, as_columns=reads_columns)
+        if reads_columns:
+            # In part with both cases of a letter as one.
+            loss, share = logits.new_zeros(()), self.config.case_folded
+            if share < 1:
+                loss = loss + (1 - share) * ctc(logits, targets)
+            if share > 0:
+                loss = loss + share * ctc(logits, targets, self.one_case)
+            classes = read_columns(logits.detach(), targets.shape[1])
+        else:
+            if self.config.smoothing:
+                targets = smooth_labels(targets, logits.shape[-1], self.config.smoothing)
+            loss = LOSSES[self.config.loss](logits, targets, self.config.focus)
+            classes = logits.detach().argmax(-1)
+        total = loss * len(images)
+        (total * weight).backward()
+        return total.detach(), classes

@@ -11,10 +11,10 @@ import pytest
 from conftest import naming, weights
 
 from captcha_ocr.errors import DamagedError, UsageError
-from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.distributed import BatchPartition
+from captcha_ocr.training.interruption import Interruption
 from captcha_ocr.training.run import recorder
-from captcha_ocr.training.samples.blocks import DrawnBlocks
-from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.samples.load import DrawnBlocks
 
 from ..conftest import rows_of
 
@@ -24,11 +24,13 @@ DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.tt
 def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
     """Train until a signal comes at this step."""
     with monkeypatch.context() as context:
-        context.setattr(
-            ProcessGroup,
-            "agree_on_signal",
-            lambda _, __, now: signal.SIGTERM if now == step else None,
-        )
+
+        def receive(interruption, now):
+            if now == step:
+                interruption.received = signal.SIGTERM
+            interruption.leave_if_received()
+
+        context.setattr(Interruption, "leave_after_step", receive)
         with pytest.raises(SystemExit, match="143"):
             learn(out, **options)
 

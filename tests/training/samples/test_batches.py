@@ -13,11 +13,10 @@ from captcha_ocr.data.shards import Dataset, read_dataset, read_manifest, read_s
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.preparation import PrepareConfig
-from captcha_ocr.training.distributed import ProcessGroup
+from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.samples.batches import PartBatches, WidthBatches
 from captcha_ocr.training.samples.dataset import DrawnData, draw_images
 from captcha_ocr.training.samples.load import keep_in_memory, load_split
-from captcha_ocr.training.samples.partition import BatchPartition
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
@@ -147,7 +146,7 @@ def test_the_processes_of_a_run_draw_a_block_together(drawn):
 
 def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
     monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
-    monkeypatch.setattr("captcha_ocr.training.samples.blocks.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.load.DRAWINGS_PER_JOB", 5)
     monkeypatch.setattr(
         multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
     )

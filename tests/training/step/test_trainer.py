@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from captcha_ocr.training.samples.partition import BatchPartition
+from captcha_ocr.training.distributed import BatchPartition
 from captcha_ocr.training.step.progress import EpochMetrics, RunningMetrics
 
 from ..conftest import ALONE

@@ -1,9 +1,16 @@
+from collections import Counter
+from dataclasses import replace
+
 import pytest
+from conftest import TINY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import UsageError
-from captcha_ocr.training.run import tensorboard as board
-from captcha_ocr.training.run.tensorboard import TensorBoardLogger
+from captcha_ocr.scores import Scores
+from captcha_ocr.training.run import recorder
+from captcha_ocr.training.run.recorder import TensorBoardLogger, write_card
+from captcha_ocr.training.samples.dataset import DrawnData
 
 STEP = {
     "by": "step",
@@ -26,7 +33,7 @@ EPOCH = {
 def write(folder, last_step, rows) -> None:
     writing = TensorBoardLogger(folder, last_step)
     writing.write(rows)
-    writing.close()
+    writing.writer.close()
 
 
 def curves(folder) -> dict[str, list[tuple[int, float]]]:
@@ -45,7 +52,7 @@ def test_rows_become_curves_by_step_and_by_epoch(tmp_path):
         [(2, 0.75)],
         [(1, 300.0)],
     )
-    assert set(found) == set(board.NAMES.values()) - {"peak memory (MB)/device"}
+    assert set(found) == set(recorder.CURVES.values()) - {"peak memory (MB)/device"}
 
 
 def test_a_resumed_run_shows_each_step_once(tmp_path):
@@ -55,6 +62,26 @@ def test_a_resumed_run_shows_each_step_once(tmp_path):
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(board, "find_spec", lambda name: None)
+    monkeypatch.setattr(recorder, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install tensorboard"):
         TensorBoardLogger.check_installed()
+
+
+def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
+    card = (run / "best" / "README.md").read_text(encoding="utf-8")
+    for fact in ("`0123456789`", "48x16", "`tiny`", "on 48 images", "0 of 6", "Validation", "Test"):
+        assert fact in card
+    dataset = read_dataset([shards])
+    card = write_card(replace(TINY.training, images=20), dataset, 3, Scores(6, 5, Counter()))
+    assert "on 20 images; best epoch 3" in card
+    assert "Test" not in card  # nothing was scored
+
+
+def test_the_card_of_a_model_that_learnt_from_drawings_says_so(drawings):
+    card = write_card(
+        TINY.training, DrawnData.of(drawings, TINY.training), 3, Scores(6, 5, Counter())
+    )
+    assert all(
+        fact in card
+        for fact in ("on 24 images an epoch", "design `captcha`", "new ones every 2 epochs")
+    )
