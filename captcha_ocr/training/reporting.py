@@ -30,8 +30,7 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     """Print what the run trains, on what, with what."""
     preset, init, group = run.spec.training.preset, run.options.init, run.group
     processes = "" if group.world_size == 1 else f"; {group.world_size} processes"
-    precision = trainer.objective.precision
-    run.tell(f"device     {describe_device(group.device)}, {precision}{processes}")
+    run.tell(f"device     {describe_device(group.device)}, {trainer.precision}{processes}")
     run.tell(
         f"data       {trainer.partition.total:,} training images, "
         f"{run.dataset.count('val'):,} validation images, {run.dataset.size}, {training.location}"

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from captcha_ocr.training.reporting import (
     tell_settings,
 )
 from captcha_ocr.training.run.folder import BEST, Finished, FolderState, inspect_folder
-from captcha_ocr.training.run.recorder import Recorder, TensorBoardLogger
+from captcha_ocr.training.run.recorder import Recorder
 from captcha_ocr.training.run.resume import resume
 from captcha_ocr.training.run.spec import Run, RunSpec, with_preset_model
 from captcha_ocr.training.samples.batches import Batches
@@ -66,8 +67,10 @@ def train(
     set_threads(options.threads)
     device = choose_device(local_device(options.device))
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
-    if options.tensorboard:
-        TensorBoardLogger.check_installed()
+    check(
+        not options.tensorboard or find_spec("tensorboard") is not None,
+        "`tensorboard` needs another package; install it with: pip install tensorboard",
+    )
     with process_group(device) as group, contextlib.ExitStack() as stack:
         # The main process alone looks into the folder, and describes the run for all.
         document, _ = group.broadcast_from_main(

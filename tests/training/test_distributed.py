@@ -130,9 +130,8 @@ def test_two_processes_train_as_one_and_go_on_by_themselves_after_one_was_killed
         assert weights(out / name) == weights(tmp_path / "killed" / name)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.skipif(os.name != "posix", reason="no such signals there")
-def test_a_process_that_waits_for_the_others_can_be_ended(number):
+def test_a_process_that_waits_for_the_others_can_be_ended():
     waiting = """
 import signal, sys, torch
 from captcha_ocr.training.distributed import process_group
@@ -143,14 +142,18 @@ with process_group(torch.device("cpu")):
 """
     environment = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     command, environment = [sys.executable, "-c", waiting], {**os.environ, **environment}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+    processes = {
+        number: subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    for process in processes.values():
         assert process.stdout.readline() == b"waiting\n"
-        time.sleep(1)
+    time.sleep(1)
+    for number, process in processes.items():
         process.send_signal(number)
-        assert process.wait(timeout=60) in (
-            -number,
-            128 + number,
-        )  # the latter where it was slow, and not yet waiting
+        # The latter where it was slow, and not yet waiting.
+        with process:
+            assert process.wait(timeout=60) in (-number, 128 + number)
 
 
 def test_what_processes_exchange_arrives(tmp_path):

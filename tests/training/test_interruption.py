@@ -1,7 +1,5 @@
 import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,27 +9,20 @@ from captcha_ocr.training.interruption import Interruption
 
 from .conftest import ALONE
 
-LISTENING = """
-import os, signal, sys, time
-import torch
-from captcha_ocr.training.distributed import ProcessGroup
-from captcha_ocr.training.interruption import Interruption
-from captcha_ocr.system.signals import SIGNALS
-with Interruption(ProcessGroup(torch.device("cpu"))) as interruption:
-    for number in map(int, sys.argv[1:]):
-        os.kill(os.getpid(), number)
-        time.sleep(0.5)
-    print(interruption.received)
-"""
-
 
 @pytest.mark.parametrize("numbers", [[2], [15], [15, 15], [2, 2], [15, 2]], ids=str)
-def test_a_signal_is_a_wish_and_a_second_ctrl_c_leaves_at_once(numbers):
-    command = [sys.executable, "-c", LISTENING, *map(str, numbers)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    leaves = len(numbers) == 2 and numbers[1] == signal.SIGINT
-    assert (result.returncode, result.stdout) == ((130, "") if leaves else (0, f"{numbers[0]}\n"))
-    assert len(result.stderr.splitlines()) == 1 + leaves
+def test_a_signal_is_a_wish_and_a_second_ctrl_c_leaves_at_once(numbers, monkeypatch, capfd):
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    with Interruption(ALONE) as interruption:
+        for number in numbers:
+            signal.raise_signal(number)
+    assert interruption.received == numbers[0]
+    assert left == ([130] if numbers[1:] == [signal.SIGINT] else [])
+    assert len(capfd.readouterr().err.splitlines()) == 1 + len(left)
+    with pytest.raises((KeyboardInterrupt, SystemExit)) as ending:
+        interruption.leave_after_step(1)
+    assert repr(ending.value) == {2: "KeyboardInterrupt()", 15: "SystemExit(143)"}[numbers[0]]
 
 
 def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
@@ -48,9 +39,9 @@ def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
 
 
 def test_outside_the_main_thread_signals_are_left_alone():
-    def elsewhere():
+    def enter_elsewhere():
         with Interruption(ALONE):
             return signal.getsignal(signal.SIGINT)
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(elsewhere).result() is signal.getsignal(signal.SIGINT)
+        assert pool.submit(enter_elsewhere).result() is signal.getsignal(signal.SIGINT)

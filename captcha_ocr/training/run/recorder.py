@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.data.prepare import printable
-from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, current_path, name_model
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18
@@ -62,7 +60,7 @@ class Recorder:
         self.run, self.trainer = run, trainer
         self.saved_at = time.monotonic()
         self.logged = len(trainer.progress.rows)
-        self.tensorboard: TensorBoardLogger | None = None
+        self.tensorboard: Any = None  # a SummaryWriter
         if not run.group.is_main:
             return
         if run.replaces:
@@ -75,7 +73,11 @@ class Recorder:
         if checkpoint is not None and has_best and not best.exists():
             copy_model(current_path(checkpoint.parent / BEST), best)
         if run.options.tensorboard:
-            self.tensorboard = TensorBoardLogger(run.out / TENSORBOARD, trainer.progress.step)
+            from torch.utils.tensorboard import SummaryWriter  # slow, and of another package
+
+            # It hides what a stopped run wrote after this step.
+            after = trainer.progress.step + 1
+            self.tensorboard = SummaryWriter(run.out / TENSORBOARD, purge_step=after)
         write_metrics(run.out, trainer.progress.rows)
 
     def record_step(self) -> None:
@@ -87,7 +89,7 @@ class Recorder:
     def log(self) -> None:
         """Give TensorBoard the rows that are new."""
         if self.tensorboard is not None:
-            self.tensorboard.write(self.trainer.progress.rows[self.logged :])
+            write_curves(self.tensorboard, self.trainer.progress.rows[self.logged :])
             self.logged = len(self.trainer.progress.rows)
 
     def save(self) -> None:
@@ -145,7 +147,7 @@ class Recorder:
         facts = {
             "device": describe_device(trainer.device),
             "processes": self.run.group.world_size,
-            "precision": trainer.objective.precision,
+            "precision": trainer.precision,
             "versions": versions,
             "given": {"data": _describe_data(self.run.dataset), "init": init, **given},
         }
@@ -154,7 +156,7 @@ class Recorder:
     def close(self) -> None:
         """End the writing of TensorBoard's files."""
         if self.tensorboard is not None:
-            self.tensorboard.writer.close()
+            self.tensorboard.close()
 
 
 def _describe_data(dataset: TrainingData) -> Any:
@@ -204,27 +206,11 @@ def write_card(
     return "\n".join([*lines, ""])
 
 
-class TensorBoardLogger:
-    """Write event files into a folder; those that a stopped run wrote after `step` are hidden."""
-
-    def __init__(self, folder: Path, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # slow, and of another package
-
-        self.writer = SummaryWriter(folder, purge_step=step + 1)
-
-    @staticmethod
-    def check_installed() -> None:
-        """Raise UsageError unless the package is installed."""
-        check(
-            find_spec("tensorboard") is not None,
-            "`tensorboard` needs another package; install it with: pip install tensorboard",
-        )
-
-    def write(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add rows of metrics: those of training steps, and the validation values of epochs."""
-        for row in rows:
-            for key, name in CURVES.items():
-                value = row.get(key)
-                if value is not None and (row["by"] == "step" or key.startswith("validation")):
-                    self.writer.add_scalar(name, value, row["step"])
-        self.writer.flush()
+def write_curves(writer: Any, rows: Iterable[dict[str, Any]]) -> None:
+    """Give TensorBoard rows of metrics: those of steps, and the validation values of epochs."""
+    for row in rows:
+        for key, name in CURVES.items():
+            value = row.get(key)
+            if value is not None and (row["by"] == "step" or key.startswith("validation")):
+                writer.add_scalar(name, value, row["step"])
+    writer.flush()

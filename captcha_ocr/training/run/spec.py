@@ -59,6 +59,7 @@ class RunSpec:
 
         Errors as `read_config`.
         """
+        drawn = dataset.identity if isinstance(dataset, DrawnData) else None
         weights = None
         if init is not None:
             weights = read_config(find_model_folder(init))["files"][WEIGHTS_FILE]
@@ -68,7 +69,7 @@ class RunSpec:
             images={split: dataset.count(split) for split in SPLITS},
             data=dataset.sha256,
             init=weights,
-            drawn=dataset.identity if isinstance(dataset, DrawnData) else None,
+            drawn=drawn,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,16 +104,15 @@ class RunSpec:
             raise UsageError(f"the description of a run is malformed ({error})") from None
 
     @property
-    def usual(self) -> TrainConfig:
-        """The training without other options than the preset and perhaps `init`."""
-        usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
-        return usual if self.init is None else usual.for_fine_tuning(self.drawn is not None)
-
-    @property
     def given(self) -> dict[str, Any]:
         """The fields of the training that are not as usual: by an option, or in another version."""
-        training, usual = asdict(self.training), asdict(self.usual)
-        return {name: value for name, value in training.items() if value != usual[name]}
+        usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
+        if self.init is not None:
+            usual = usual.for_fine_tuning(self.drawn is not None)
+        values = asdict(self.training)
+        return {
+            name: values[name] for name, value in asdict(usual).items() if value != values[name]
+        }
 
     def changes(self, new: "RunSpec") -> list[str]:
         """List in what another run differs: "`option`: old -> new".

@@ -61,10 +61,10 @@ class DrawnData:
         UsageError for an option that does not fit.
         """
         lengths = None if options.length is None else Lengths.parse(options.length)
-        any_random = any(map(_is_random, options.designs))
+        are_random = [design.partition(":")[0] == RANDOM for design in options.designs]
         plans = []
-        for design in options.designs:
-            takes_fonts = _is_random(design) or not any_random
+        for design, is_random in zip(options.designs, are_random, strict=True):
+            takes_fonts = is_random or not any(are_random)
             drawing = DrawingOptions(
                 design=design,
                 lengths=lengths,
@@ -73,8 +73,7 @@ class DrawnData:
                 seed=training.seed,
             )
             plans.append(plan_drawing(drawing))
-        characters = [plan.charset for plan in plans]
-        charset = find_charset(characters, None, options.case_sensitive)
+        charset = find_charset([plan.charset for plan in plans], None, options.case_sensitive)
         check(
             len(charset) > 1,
             f"`charset` {charset.characters} has one character, so there is nothing to learn",
@@ -89,7 +88,8 @@ class DrawnData:
 
     @property
     def lengths(self) -> Lengths:
-        return _join_lengths(self.plans)
+        shortest = min(plan.lengths.shortest for plan in self.plans)
+        return Lengths(shortest, max(plan.lengths.longest for plan in self.plans))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -118,19 +118,13 @@ class DrawnData:
         """Return the number of images in one split; in that for training, of an epoch."""
         return self.options.images if split == "train" else HELD_OUT
 
-    def block_of(self, epoch: int) -> int:
-        """Return the number of the block of drawings that an epoch shows, both counted from 0."""
-        return epoch // self.options.repeat
-
     def jobs(self, split: Split, samples: range, block: int = 0) -> list[Job]:
         """Return the jobs that draw some images of a split.
 
         Every `block` of training images has others.
         """
-        first, longest = (
-            _FIRST_HELD_OUT.get(split, block * self.options.images),
-            self.lengths.longest,
-        )
+        first, longest = block * self.options.images, self.lengths.longest
+        first = _FIRST_HELD_OUT.get(split, first)
         jobs = []
         for start in range(samples.start, samples.stop, DRAWINGS_PER_JOB):
             end = min(start + DRAWINGS_PER_JOB, samples.stop)
@@ -140,15 +134,6 @@ class DrawnData:
 
 
 TrainingData = Dataset | DrawnData
-
-
-def _is_random(design: str) -> bool:
-    return design.partition(":")[0] == RANDOM
-
-
-def _join_lengths(plans: Sequence[DrawingPlan]) -> Lengths:
-    shortest = min(plan.lengths.shortest for plan in plans)
-    return Lengths(shortest, max(plan.lengths.longest for plan in plans))
 
 
 def _choose_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str) -> InputSize:
@@ -169,7 +154,8 @@ def _choose_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(_draw(plans, number).image for number in range(MAX_SURVEYED))
     assert kind is not None, "every drawing can be read"
-    return chosen.input_size(derive_size(kind, _join_lengths(plans).longest))
+    longest = max(plan.lengths.longest for plan in plans)
+    return chosen.input_size(derive_size(kind, longest))
 
 
 def _draw(plans: Sequence[DrawingPlan], number: int) -> Drawn:

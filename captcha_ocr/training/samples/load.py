@@ -177,8 +177,9 @@ class DrawnBlocks(Batches):
         return len(self.samples)
 
     def show(self, epoch: int, epochs: int | None) -> None:
-        self.last = sys.maxsize if epochs is None else self.data.block_of(epochs - 1)
-        self.wanted = min(self.data.block_of(epoch), self.last)
+        repeat = self.data.options.repeat
+        self.last = sys.maxsize if epochs is None else (epochs - 1) // repeat
+        self.wanted = min(epoch // repeat, self.last)
         is_pending = self.pending is not None and self.pending.block == self.wanted
         if self.wanted != self.shown and not is_pending:
             self.begin(self.wanted)

@@ -75,13 +75,9 @@ class BatchSplit:
         torch.set_num_threads(threads)  # which the threads that are still to come take for theirs
         with one_thread():
             for network in self.networks[1 : len(results)]:
-                self._add_gradients(network)
+                pairs = zip(self.networks[0].parameters(), network.parameters(), strict=True)
+                for parameter, copied in pairs:
+                    if parameter.grad is not None and copied.grad is not None:
+                        parameter.grad += copied.grad
         firsts, seconds = zip(*results, strict=True)
         return firsts, seconds
-
-    def _add_gradients(self, network: nn.Module) -> None:
-        for parameter, copied in zip(
-            self.networks[0].parameters(), network.parameters(), strict=True
-        ):
-            if parameter.grad is not None and copied.grad is not None:
-                parameter.grad += copied.grad

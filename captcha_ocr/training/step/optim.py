@@ -34,7 +34,18 @@ class Optimization:
     def __init__(
         self, model: ResNet18, config: TrainConfig, precision: Precision, steps: int
     ) -> None:
-        self.optimizer = make_optimizer(model, config)
+        kinds: dict[str, type[torch.optim.Adam]] = {
+            "adam": torch.optim.Adam,
+            "adamw": torch.optim.AdamW,
+            "muon": Muon,
+        }
+        with deferred():  # torch imports modules here, for a second
+            self.optimizer = kinds[config.optimizer](
+                model.parameters(),
+                lr=config.learning_rate,
+                weight_decay=config.weight_decay,
+                fused=model.device.type in ("cpu", "cuda") or None,  # one kernel, where there is
+            )
         self.schedule = make_schedule(self.optimizer, config, steps)
         # It keeps the gradients of fp16 in its range.
         self.scaler = torch.amp.GradScaler(model.device.type, enabled=precision == "fp16")
@@ -150,23 +161,6 @@ def orthogonalise(matrices: Tensor) -> Tensor:
         products = polynomial @ products @ polynomial
     nearest: Tensor = factor @ x
     return nearest
-
-
-def make_optimizer(model: ResNet18, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimiser of all parameters, as one fused kernel if the device has it."""
-    kinds: dict[str, type[torch.optim.Adam]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "muon": Muon,
-    }
-    fused = model.device.type in ("cpu", "cuda")
-    with deferred():  # torch imports modules here, for a second
-        return kinds[config.optimizer](
-            model.parameters(),
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=fused or None,
-        )
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int) -> LRScheduler:

@@ -2,8 +2,8 @@
 
 import copy
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import blend_weights, copy_matching_weights, load_model
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.training import Precision, TrainConfig, derive_epochs
+from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.distributed import BatchPartition
 from captcha_ocr.training.samples.augment import augment, change_views
@@ -54,9 +54,8 @@ class Trainer:
         if config.start_images:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.partition.group.broadcast(self.start.values())
-        precision = choose_precision(config.precision, self.device)
-        self.objective = Objective(config, precision, model_config.class_names, self.device)
-        self.optimization = Optimization(self.model, config, precision, self.total_steps)
+        self.precision = choose_precision(config.precision, self.device)
+        self.optimization = Optimization(self.model, config, self.precision, self.total_steps)
         self.progress, self.metrics = Progress(), EpochMetrics(self.device)
         self.distribute(self.model)
 
@@ -74,6 +73,11 @@ class Trainer:
     def total_steps(self) -> int:
         """The steps of all epochs; 0 where early stopping alone ends the run."""
         return (self.epochs or 0) * self.partition.steps
+
+    @cached_property
+    def one_case(self) -> Tensor:
+        """For each class, the first of those that differ from it in their case alone, (K,)."""
+        return merged_classes(self.model.config.class_names, str.casefold).to(self.device)
 
     @property
     def frozen_steps(self) -> int:
@@ -100,7 +104,7 @@ class Trainer:
         trial = copy.copy(self)
         trial.model = copy.deepcopy(self.model)
         trial.optimization = Optimization(
-            trial.model, self.config, self.objective.precision, self.total_steps
+            trial.model, self.config, self.precision, self.total_steps
         )
         trial.distribute(trial.model)
         return trial
@@ -194,13 +198,43 @@ class Trainer:
         share = torch.full((), self.partition.group.world_size / global_batch, device=self.device)
         weight = self.optimization.scaler.scale(share)
         self.optimization.optimizer.zero_grad(set_to_none=True)
-        work = partial(self.objective.compute_gradients, weight=weight)
+        work = partial(self._compute_gradients, weight=weight)
         totals, classes = self.split.backward(work, images, targets)
         if self.progress.step < self.frozen_steps:
             for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
                 parameter.grad = None
         self.optimization.step()
         return torch.stack(totals).sum() / len(labels), torch.cat(classes) != labels
+
+    def _compute_gradients(
+        self, network: nn.Module, part: tuple[Tensor, Tensor], weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Add the gradients of the losses of some images, times `weight`, to those of a network.
+
+        part: images (B, C, H, W) and targets, class ids (B, L) or probabilities (B, L, K). weight:
+        a scalar tensor. Returns the sum of the losses, and the classes that the network reads
+        (B, L).
+        """
+        images, targets = part
+        reads_columns = self.config.loss == "ctc"
+        with autocast(weight.device, self.precision):
+            logits = network(images, as_columns=reads_columns)
+        if reads_columns:
+            # In part with both cases of a letter as one.
+            loss, share = logits.new_zeros(()), self.config.case_folded
+            if share < 1:
+                loss = loss + (1 - share) * ctc(logits, targets)
+            if share > 0:
+                loss = loss + share * ctc(logits, targets, self.one_case)
+            classes = read_columns(logits.detach(), targets.shape[1])
+        else:
+            if self.config.smoothing:
+                targets = smooth_labels(targets, logits.shape[-1], self.config.smoothing)
+            loss = LOSSES[self.config.loss](logits, targets, self.config.focus)
+            classes = logits.detach().argmax(-1)
+        total = loss * len(images)
+        (total * weight).backward()
+        return total.detach(), classes
 
     def end_epoch(self, validation_loss: float = 0.0) -> None:
         """Count the epoch as done, and update a schedule that depends on the validation loss."""
@@ -239,50 +273,3 @@ class Trainer:
             "images_per_s": images / metrics.seconds,
             **peak_memory(self.device),
         }
-
-
-class Objective:
-    """The loss of a training, computed in a precision.
-
-    one_case: (K,), the first of the classes that differ in their case alone.
-    """
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        precision: Precision,
-        class_names: Sequence[str],
-        device: torch.device,
-    ) -> None:
-        self.config, self.precision = config, precision
-        self.one_case = merged_classes(class_names, str.casefold).to(device)
-
-    def compute_gradients(
-        self, network: nn.Module, part: tuple[Tensor, Tensor], weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Add the gradients of the losses of some images, times `weight`, to those of a network.
-
-        part: images (B, C, H, W) and targets, class ids (B, L) or probabilities (B, L, K). weight:
-        a scalar tensor. Returns the sum of the losses, and the classes that the network reads
-        (B, L).
-        """
-        images, targets = part
-        reads_columns = self.config.loss == "ctc"
-        with autocast(weight.device, self.precision):
-            logits = network(images, as_columns=reads_columns)
-        if reads_columns:
-            # In part with both cases of a letter as one.
-            loss, share = logits.new_zeros(()), self.config.case_folded
-            if share < 1:
-                loss = loss + (1 - share) * ctc(logits, targets)
-            if share > 0:
-                loss = loss + share * ctc(logits, targets, self.one_case)
-            classes = read_columns(logits.detach(), targets.shape[1])
-        else:
-            if self.config.smoothing:
-                targets = smooth_labels(targets, logits.shape[-1], self.config.smoothing)
-            loss = LOSSES[self.config.loss](logits, targets, self.config.focus)
-            classes = logits.detach().argmax(-1)
-        total = loss * len(images)
-        (total * weight).backward()
-        return total.detach(), classes

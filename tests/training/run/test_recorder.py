@@ -2,14 +2,15 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from conftest import TINY
+from conftest import QUIET, TINY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
 
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.errors import UsageError
 from captcha_ocr.scores import Scores
-from captcha_ocr.training.run import recorder
-from captcha_ocr.training.run.recorder import TensorBoardLogger, write_card
+from captcha_ocr.training import train
+from captcha_ocr.training.run.recorder import CURVES, write_card, write_curves
 from captcha_ocr.training.samples.dataset import DrawnData
 
 STEP = {
@@ -31,9 +32,8 @@ EPOCH = {
 
 
 def write(folder, last_step, rows) -> None:
-    writing = TensorBoardLogger(folder, last_step)
-    writing.write(rows)
-    writing.writer.close()
+    with SummaryWriter(folder, purge_step=last_step + 1) as writer:
+        write_curves(writer, rows)
 
 
 def curves(folder) -> dict[str, list[tuple[int, float]]]:
@@ -52,7 +52,7 @@ def test_rows_become_curves_by_step_and_by_epoch(tmp_path):
         [(2, 0.75)],
         [(1, 300.0)],
     )
-    assert set(found) == set(recorder.CURVES.values()) - {"peak memory (MB)/device"}
+    assert set(found) == set(CURVES.values()) - {"peak memory (MB)/device"}
 
 
 def test_a_resumed_run_shows_each_step_once(tmp_path):
@@ -61,10 +61,11 @@ def test_a_resumed_run_shows_each_step_once(tmp_path):
     assert curves(tmp_path)["loss/training"] == [(1, 1.0), (2, 2.0), (3, 2.0)]
 
 
-def test_a_missing_package_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(recorder, "find_spec", lambda name: None)
+def test_a_missing_package_is_named_with_its_command(shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "find_spec", lambda name: None)
+    options = replace(QUIET, tensorboard=True)
     with pytest.raises(UsageError, match=r"pip install tensorboard"):
-        TensorBoardLogger.check_installed()
+        train.train([shards], tmp_path, TINY.training, options)
 
 
 def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):

@@ -35,30 +35,33 @@ def stop_at(step: int, monkeypatch, learn, out, **options) -> None:
             learn(out, **options)
 
 
+# An epoch has 5 steps, of which the last is a tail.
 WAYS = {
-    "one cycle, Muon": {"optimizer": "muon"},
-    "cosine, augmented, streamed": {"schedule": "cosine", "augment": True, "stream": True},
-    "plateau, Adam": {"schedule": "plateau", "optimizer": "adam", "patience": 2},
+    "one cycle, Muon": ((1, 5, 15), {"optimizer": "muon"}),
+    "cosine, augmented, streamed": (
+        (4, 7),
+        {"schedule": "cosine", "augment": True, "stream": True},
+    ),
+    "plateau, Adam": ((5, 7), {"schedule": "plateau", "optimizer": "adam", "patience": 2}),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, monkeypatch, way):
-    options, whole, stopped = {"epochs": 3, **WAYS[way]}, tmp_path / "whole", tmp_path / "stopped"
-    learn(whole, **options)
-    for step in (1, 4, 5, 7, 15):  # an epoch has 5 steps, of which the last is a tail
-        stop_at(step, monkeypatch, learn, stopped, **options)
-        assert (
-            json.loads((stopped / "last" / "state.json").read_bytes())["progress"]["step"] == step
-        )
-    learn(stopped, **options)
+    steps, options = WAYS[way]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    learn(whole, epochs=3, **options)
+    for step in steps:
+        stop_at(step, monkeypatch, learn, stopped, epochs=3, **options)
+        state = json.loads((stopped / "last" / "state.json").read_bytes())
+        assert state["progress"]["step"] == step
+    learn(stopped, epochs=3, **options)
     for name in ("best", "last"):
         assert weights(stopped / name) == weights(whole / name)
     of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
     for by in ("step", "epoch"):
-        assert [row | of_time for row in rows_of(stopped, by)] == [
-            row | of_time for row in rows_of(whole, by)
-        ]
+        one, other = ([row | of_time for row in rows_of(folder, by)] for folder in (stopped, whole))
+        assert one == other
 
 
 def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
@@ -67,7 +70,7 @@ def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     options = {"draw": drawings, "epochs": 5}  # of 3 steps each
     learn(whole, **{**options, "draw": replace(drawings, workers=2)})
-    for step in (2, 6, 7, 13):  # in a block, between two, and in the last
+    for step in (2, 6, 13):  # in a block, between two, and in the last
         stop_at(step, monkeypatch, learn, stopped, **options)
     learn(stopped, **options)
     for name in ("best", "last"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captcha_ocr.options.training import Schedule
-from captcha_ocr.training.step.optim import make_optimizer, orthogonalise
+from captcha_ocr.training.step.optim import Optimization, orthogonalise
 from captcha_ocr.training.step.trainer import Trainer
 
 
@@ -62,7 +62,7 @@ def test_a_signal_waits_while_torch_imports_what_an_optimizer_needs(trainer_of, 
     trainer, made = trainer_of(), []
     monkeypatch.setattr(torch.optim, "AdamW", make)
     with pytest.raises(KeyboardInterrupt):
-        make_optimizer(trainer.model, trainer.config)
+        Optimization(trainer.model, trainer.config, "fp32", 10)
     assert made
 
 
