@@ -11,7 +11,7 @@ from captcha_ocr.network.resnet import count_parameters
 from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
-from captcha_ocr.training.run.spec import Run, model_for
+from captcha_ocr.training.run.spec import Run, RunSpec
 from captcha_ocr.training.samples.batches import Batches
 from captcha_ocr.training.samples.dataset import TrainingData
 from captcha_ocr.training.samples.load import load_split
@@ -93,8 +93,8 @@ def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOp
         images = config.images or dataset.count("train")
         partition = BatchPartition(images, config.batch_size, group)
         training = load_split(dataset, "train", group, partition.samples, options.stream)
-        trainer = Trainer(model_for(dataset, config, options.init), config, partition)
-        return measure_rate(trainer, training)
+        spec = RunSpec.of(dataset, config, options.init)
+        return measure_rate(Trainer(spec.model, config, partition), training)
 
 
 def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:

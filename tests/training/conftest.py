@@ -12,7 +12,7 @@ from captcha_ocr.pictures import plots
 from captcha_ocr.training import reporting
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
-from captcha_ocr.training.run.spec import RunSpec, model_for
+from captcha_ocr.training.run.spec import RunSpec
 from captcha_ocr.training.samples import dataset as drawing
 from captcha_ocr.training.samples.load import load_split
 from captcha_ocr.training.step.trainer import Trainer
@@ -84,9 +84,8 @@ def trainer_of(shards, tiny_preset):
 
     def make(**options) -> Trainer:
         config = replace(tiny_preset.training, **options)
-        return Trainer(
-            model_for(read_dataset([shards]), config), config, BatchPartition(48, 10, ALONE)
-        )
+        spec = RunSpec.of(read_dataset([shards]), config)
+        return Trainer(spec.model, config, BatchPartition(48, 10, ALONE))
 
     return make
 

@@ -164,14 +164,6 @@ def find_last(run: Path) -> Path | None:
     return None
 
 
-def find_checkpoint(path: Path) -> Path:
-    """Return the checkpoint folder that `path` means.
-
-    It is `path` itself, or the newest whole checkpoint of a run folder.
-    """
-    return find_last(path) or path
-
-
 def check_files(folder: Path) -> dict[str, Any]:
     """Return the content of config.json.
 

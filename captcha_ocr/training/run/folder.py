@@ -30,7 +30,7 @@ from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
 from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
-from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_checkpoint
+from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_last
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
@@ -97,7 +97,8 @@ def inspect_folder(
     spec = RunSpec.of(dataset, config, options.init)
     checkpoint, in_out = Path(options.resume), (out.resolve(), (out / LAST).resolve())
     if options.resume not in ("auto", "never") and checkpoint.resolve() not in in_out:
-        spec = replace(spec, begun_from=read_config(find_checkpoint(checkpoint))["sha256"])
+        folder = find_last(checkpoint) or checkpoint  # a run's newest, or a checkpoint itself
+        spec = replace(spec, begun_from=read_config(folder)["sha256"])
     _check_fits(dataset, spec)
     finished, replaces = None, False
     try:

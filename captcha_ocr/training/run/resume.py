@@ -14,7 +14,6 @@ from captcha_ocr.training.run.checkpoint import (
     LAST,
     PREVIOUS,
     Checkpoint,
-    find_checkpoint,
     find_last,
 )
 from captcha_ocr.training.run.folder import BEST, check_best, has_lost_its_checkpoints
@@ -100,7 +99,7 @@ def _find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
         not inside,
         f"{named} is in {out}, which holds no undamaged run to resume; choose another `out`",
     )
-    return find_checkpoint(named)
+    return find_last(named) or named
 
 
 def _find_best_epoch(checkpoint: Checkpoint, run: Run) -> None:

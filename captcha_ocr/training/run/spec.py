@@ -57,15 +57,17 @@ class RunSpec:
     def of(cls, dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> "RunSpec":
         """Describe the run that trains on a data set, perhaps from the model in `init`.
 
-        Errors as `read_config`.
+        Its network is the preset's, or that of the model to start from. Errors as `read_config`.
         """
         drawn = dataset.identity if isinstance(dataset, DrawnData) else None
-        weights = None
+        weights, network = None, preset_named(config.preset).network
         if init is not None:
-            weights = read_config(find_model_folder(init))["files"][WEIGHTS_FILE]
+            folder = find_model_folder(init)
+            weights = read_config(folder)["files"][WEIGHTS_FILE]
+            network = read_model_config(folder).network
         return cls(
             training=config,
-            model=model_for(dataset, config, init),
+            model=ModelConfig(dataset.charset, dataset.lengths, dataset.size, network),
             images={split: dataset.count(split) for split in SPLITS},
             data=dataset.sha256,
             init=weights,
@@ -215,14 +217,3 @@ def _changes_of_drawings(old: Mapping[str, Any] | None, new: Mapping[str, Any] |
     if not lines and old.get("look") != new.get("look"):  # most options change the look, too
         lines.append(f"the design {new['design']} was changed")
     return lines
-
-
-def model_for(dataset: TrainingData, config: TrainConfig, init: Path | None = None) -> ModelConfig:
-    """Return the configuration of the model to train.
-
-    Its network is the preset's, or that of the model to start from.
-    """
-    network = preset_named(config.preset).network
-    if init is not None:
-        network = read_model_config(find_model_folder(init)).network
-    return ModelConfig(dataset.charset, dataset.lengths, dataset.size, network)

@@ -243,7 +243,6 @@ def _collect(
 
 
 def _empty_samples(data: TrainingData, count: int) -> Samples:
-    """Return memory for `count` samples."""
     size = data.size
     images = torch.empty((count, size.channels, size.height, size.width), dtype=torch.uint8)
     return images, torch.empty((count, data.lengths.longest), dtype=torch.int64)

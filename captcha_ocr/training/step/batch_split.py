@@ -32,7 +32,6 @@ def count_parts(device: torch.device, batch_size: int) -> int:
 
 
 def _limit_parts(parts: int, images: int) -> int:
-    """Return into how many parts to divide so many images, at most `parts`."""
     return max(1, min(parts, images // PART_IMAGES))
 
 
