@@ -19,14 +19,8 @@ from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
 
 ALONE = ProcessGroup(torch.device("cpu"))
-OPTIONS = (
-    "force",
-    "init",
-    "keep_every",
-    "quiet",
-    "resume",
-    "stream",
-)  # of `train`; others are of its configuration
+# Of `train`; others are of its configuration.
+OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream", "tensorboard")
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from conftest import QUIET, TINY
+from conftest import TINY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
@@ -31,11 +31,6 @@ EPOCH = {
 }
 
 
-def write(folder, last_step, rows) -> None:
-    with SummaryWriter(folder, purge_step=last_step + 1) as writer:
-        write_curves(writer, rows)
-
-
 def curves(folder) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(folder)).Reload()
     return {
@@ -45,7 +40,9 @@ def curves(folder) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_rows_become_curves_by_step_and_by_epoch(tmp_path):
-    write(tmp_path, 0, [{**STEP, "peak_memory_mb": 300.0, "peak_device_memory_mb": None}, EPOCH])
+    with SummaryWriter(tmp_path) as writer:
+        memory = {"peak_memory_mb": 300.0, "peak_device_memory_mb": None}
+        write_curves(writer, [{**STEP, **memory}, EPOCH])
     found = curves(tmp_path)
     assert (found["loss/training"], found["loss/validation"]) == ([(1, 0.5)], [(2, 0.25)])
     assert (found["exact/validation"], found["peak memory (MB)/process"]) == (
@@ -55,17 +52,20 @@ def test_rows_become_curves_by_step_and_by_epoch(tmp_path):
     assert set(found) == set(CURVES.values()) - {"peak memory (MB)/device"}
 
 
-def test_a_resumed_run_shows_each_step_once(tmp_path):
-    write(tmp_path, 0, [{**STEP, "step": step, "training_loss": 1.0} for step in (1, 2, 3)])
-    write(tmp_path, 1, [{**STEP, "step": step, "training_loss": 2.0} for step in (2, 3)])
-    assert curves(tmp_path)["loss/training"] == [(1, 1.0), (2, 2.0), (3, 2.0)]
+def test_a_resumed_run_shows_each_step_once(learn, tmp_path):
+    learn(tmp_path, epochs=1, tensorboard=True)
+    with SummaryWriter(tmp_path / "tensorboard") as writer:  # after the last checkpoint
+        write_curves(writer, [{**STEP, "step": step, "training_loss": 99.0} for step in (6, 7)])
+    learn(tmp_path, epochs=2, tensorboard=True)
+    steps, losses = zip(*curves(tmp_path / "tensorboard")["loss/training"], strict=True)
+    assert steps == tuple(range(1, 11))
+    assert max(losses) < 99
 
 
-def test_a_missing_package_is_named_with_its_command(shards, tmp_path, monkeypatch):
+def test_a_missing_package_is_named_with_its_command(learn, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "find_spec", lambda name: None)
-    options = replace(QUIET, tensorboard=True)
     with pytest.raises(UsageError, match=r"pip install tensorboard"):
-        train.train([shards], tmp_path, TINY.training, options)
+        learn(tmp_path, tensorboard=True)
 
 
 def test_a_card_tells_what_the_model_reads_and_how_well(run, shards):
