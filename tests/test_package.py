@@ -33,8 +33,6 @@ SHARED_NAMES = {
     "main": "the command line, and the program in which the function of an audit is called",
     "run": "the console script; the server",
     "Kind": "a type variable; of a value in a design",
-    "NAMES": "of runs of an audit; of metrics in TensorBoard",
-    "Result": "a type variable; of an image that eval prints",
     "Results": "of an audit; of jobs that run in parallel",
     "WARPS": "of random designs; of `generate`",
     "draw_curves": "as SVG for the page of an audit; as an image file",
