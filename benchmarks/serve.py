@@ -62,8 +62,7 @@ def memory_mb(pid: int) -> float:
 
 
 def api_rate(images: list[bytes], seconds: float) -> tuple[float, float]:
-    """Return images/s of the class with its threads, and milliseconds of processor time an image.
-    """
+    """Return images/s of the class with its threads, and milliseconds of processor time an image."""
     recognizer = Recognizer("pretrained")
     list(recognizer.predict(iter(images)))
     read, started, used = 0, time.perf_counter(), processor_seconds()

@@ -96,8 +96,7 @@ class Reader(NamedTuple):
 
 
 def on_white(path: Path) -> bytes:
-    """Return the bytes of an image file, transparency on white, which ddddocr would read as black.
-    """
+    """Return the bytes of an image file, transparency on white, which ddddocr would read as black."""
     with Image.open(path) as image:
         if not image.has_transparency_data:
             return path.read_bytes()
@@ -170,8 +169,7 @@ def describe_sure(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Score every reader on every folder; print a line for each as it is done, and JSON at the end.
-    """
+    """Score every reader on every folder; print a line for each as it is done, and JSON at the end."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

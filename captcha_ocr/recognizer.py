@@ -45,8 +45,8 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     resolve_model_name,
 )
-from captcha_ocr.options.limits import MAX_BYTES, MAX_THREADS, check_max_bytes
 from captcha_ocr.options.model import MAX_LENGTH, EngineName, Lengths, ModelConfig
+from captcha_ocr.options.values import MAX_BYTES, MAX_THREADS, check_max_bytes
 from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte

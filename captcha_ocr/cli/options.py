@@ -19,7 +19,7 @@ from captcha_ocr.options.declaration import (
     parts_of_type,
     plain_flag,
 )
-from captcha_ocr.options.parsing import parse_size
+from captcha_ocr.options.values import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=Options)

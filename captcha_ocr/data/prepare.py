@@ -32,9 +32,9 @@ from captcha_ocr.data.shards import (
 )
 from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
-from captcha_ocr.options.limits import MAX_BYTES
 from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.options.training import ANY_DESIGN, FEWEST
+from captcha_ocr.options.values import MAX_BYTES
 from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (

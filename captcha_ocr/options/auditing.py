@@ -5,9 +5,8 @@ from pathlib import Path
 
 from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.limits import MAX_SEED
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.parsing import check_alphabet
+from captcha_ocr.options.values import MAX_SEED, check_alphabet
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Literal, cast, get_args
 from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.limits import MAX_SEED
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.parsing import check_alphabet, parse_numbers
+from captcha_ocr.options.values import MAX_SEED, check_alphabet, parse_numbers
 
 Renderer = Literal["fast", "package"]
 Level = Literal["mixed", "easy", "medium", "hard"]

@@ -7,10 +7,9 @@ from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.limits import MAX_BYTES, MAX_SEED
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.parsing import check_alphabet, parse_numbers
 from captcha_ocr.options.training import FEWEST, preset_named
+from captcha_ocr.options.values import MAX_BYTES, MAX_SEED, check_alphabet, parse_numbers
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.limits import MAX_BYTES, MAX_THREADS, MAX_WORKERS
 from captcha_ocr.options.model import EngineName, Lengths
-from captcha_ocr.options.parsing import check_alphabet
+from captcha_ocr.options.values import MAX_BYTES, MAX_THREADS, MAX_WORKERS, check_alphabet
 
 
 @dataclass(frozen=True)

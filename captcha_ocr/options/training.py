@@ -9,9 +9,14 @@ from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.declaration import Options, given_options, option
-from captcha_ocr.options.limits import MAX_SEED, MAX_THREADS, MAX_WORKERS
 from captcha_ocr.options.model import NetworkConfig
-from captcha_ocr.options.parsing import check_alphabet, check_length
+from captcha_ocr.options.values import (
+    MAX_SEED,
+    MAX_THREADS,
+    MAX_WORKERS,
+    check_alphabet,
+    check_length,
+)
 
 Optimizer = Literal["adam", "adamw", "muon"]
 Schedule = Literal["onecycle", "cosine", "plateau", "constant"]

@@ -21,9 +21,9 @@ from captcha_ocr.data.images import ImageSource, from_base64
 from captcha_ocr.errors import CaptchaOcrError, ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
-from captcha_ocr.options.limits import MAX_BYTES
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
+from captcha_ocr.options.values import MAX_BYTES
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__

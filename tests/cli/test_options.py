@@ -13,7 +13,7 @@ from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.parsing import parse_numbers, parse_size
+from captcha_ocr.options.values import parse_numbers, parse_size
 
 
 @dataclass(frozen=True)

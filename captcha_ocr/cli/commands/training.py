@@ -12,7 +12,6 @@ from captcha_ocr.cli.options import RUN, SHARDS, Function, Given, takes
 from captcha_ocr.cli.reporting import given_words, read_command, report
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.declaration import Options, declarations, option
-from captcha_ocr.options.parsing import parse_numbers
 from captcha_ocr.options.running import ReportOptions
 from captcha_ocr.options.training import (
     PRESETS,
@@ -23,6 +22,7 @@ from captcha_ocr.options.training import (
     preset_for,
     preset_named,
 )
+from captcha_ocr.options.values import parse_numbers
 from captcha_ocr.system.console import say
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
