@@ -22,7 +22,7 @@ from captcha_ocr.options.declaration import (
 from captcha_ocr.options.values import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Kind = TypeVar("Kind", bound=Options)
+_Kind = TypeVar("_Kind", bound=Options)
 
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
@@ -40,16 +40,17 @@ class Given:
         values = {}
         for name in declarations(kind):
             value = self._values.get(name)
-            if _is_set(value):
+            if is_set(value):
                 values[name] = value
         return values
 
-    def of(self, kind: type[Kind]) -> Kind:
+    def of(self, kind: type[_Kind]) -> _Kind:
         """Return an object of a class of options; UsageError names what is wrong in it."""
         return kind(**self.values(kind))
 
 
-def _is_set(value: object) -> bool:
+def is_set(value: object) -> bool:
+    """Tell whether a value says something: not None, not False and not an empty tuple."""
     return not (value is None or value is False or value == ())
 
 
@@ -83,8 +84,7 @@ class DeclaredCommand(click.Command):
             is_option = isinstance(parameter, click.Option)  # the usage shows the arguments
             record = parameter.get_help_record(ctx) if is_option else None
             if record is not None:
-                # Click's own --help comes last, under the last heading.
-                heading = getattr(parameter, "section", None) or next(reversed(sections), "Options")
+                heading = getattr(parameter, "section", "Options")  # click's own --help has none
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -135,7 +135,7 @@ def takes(
 def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[Function], Function]:
     name, declared, default = item.name, declared_by(item), item.default
     shown = settings.pop("shown", declared.shown)
-    if shown is None and _is_set(default):
+    if shown is None and is_set(default):
         shown = str(default)
     help_text = declared.help
     if "`" in help_text:

@@ -33,7 +33,8 @@ def with_flags(text: str, running: click.Command | None = None) -> str:
 def word_command(command: Command) -> str:
     """Return a command as a line that works as it stands in a shell."""
     arguments = [str(argument) for argument in command.arguments]
-    return command_line(*command.name.split(), *arguments, *words(command.options))
+    options = words(command.options, _flags_of(_find(command.name)))
+    return command_line(*command.name.split(), *arguments, *options)
 
 
 def word_advice(advice: Advice) -> str:
@@ -45,6 +46,15 @@ def word_error(error: CaptchaOcrError, running: click.Command | None = None) -> 
     """Return the sentence of an error, with the command that helps."""
     sentence = with_flags(str(error), running)
     return sentence if error.advice is None else f"{sentence}; {word_advice(error.advice)}"
+
+
+def _find(name: str) -> click.Command | None:
+    """Return a command of the program that runs; None where none runs."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    group = context.find_root().command
+    return group.get_command(context, name) if isinstance(group, click.Group) else None
 
 
 def _flags_of(command: click.Command | None) -> dict[str, str]:

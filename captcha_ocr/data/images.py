@@ -1,6 +1,7 @@
 """Open images: a path, bytes, base64, an open file, an array or a PIL image becomes a uint8 array.
 
-`prepare` and `eval` both call `to_array`, so that a model reads the same pixels as in training.
+`prepare`, `train --draw` and `eval` all call `fit_to_input`, so that a model reads the same pixels
+as in training.
 """
 
 import base64

@@ -130,19 +130,21 @@ def plain_flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def words(options: Mapping[str, object]) -> list[str]:
-    """Return options as words of a command line, by their fields; those that are None or False are
-    left out.
+def words(options: Mapping[str, object], flags: Mapping[str, str] | None = None) -> list[str]:
+    """Return options, by their fields, as words of a command line; None and False have none.
+
+    flags: those of the command by field; for others `flag_for` names one.
     """
     line: list[str] = []
     for name, value in options.items():
+        flag = (flags or {}).get(name) or flag_for(name)
         if value is True:
-            line.append(flag_for(name))
+            line.append(flag)
         elif isinstance(value, list | tuple):
             for part in value:
-                line += [flag_for(name), str(part)]
+                line += [flag, str(part)]
         elif value is not None and value is not False:
-            line += [flag_for(name), str(value)]
+            line += [flag, str(value)]
     return line
 
 

@@ -61,7 +61,9 @@ class TrainConfig(Options):
     schedule: Schedule = option("onecycle", "Learning rate schedule.")
     optimizer: Optimizer = option("adamw")
     weight_decay: float = option(0.1)
-    loss: Loss = option("bce", "Binary or categorical cross-entropy.")
+    loss: Loss = option(
+        "bce", "Binary or categorical cross-entropy of positions, or CTC of columns."
+    )
     smoothing: float = option(0.1, at_least=0, below=1)
     focus: float = option(0.0, at_least=0, at_most=10, is_newer=True)
     case_folded: float = option(0.0, at_least=0, at_most=1, is_newer=True)

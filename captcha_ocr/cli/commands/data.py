@@ -38,7 +38,7 @@ _DRAWN, _LABELS, _SHARDS = "What is drawn", "Labels", "Shards"  # headings in th
 
 
 @dataclass(frozen=True)
-class _GenerateOptions(Options):
+class _GenerateCommand(Options):
     """What generate takes beside the options of drawing."""
 
     out: Path = option(IMAGES, "The folder to write.", path="folder")
@@ -64,7 +64,7 @@ class _LabelFiles(Options):
 
 
 @dataclass(frozen=True)
-class _PrepareOptions(Options):
+class _PrepareCommand(Options):
     """What prepare takes beside the options of a preparation."""
 
     out: Path = option(SHARDS, "The folder to write.", path="folder")
@@ -75,7 +75,7 @@ class _PrepareOptions(Options):
 
 
 @dataclass(frozen=True)
-class _InspectOptions(Options):
+class _InspectCommand(Options):
     """What inspect takes beside the options of labels."""
 
     model_folder: Path | None = option(
@@ -89,12 +89,12 @@ _LABEL_OPTIONS = (*_LABEL_FIELDS, "labels", "corrections")
 
 
 @main.command()
-@takes(_GenerateOptions, "out")
+@takes(_GenerateCommand, "out")
 @takes(DrawingOptions, "count", "design", "lengths", "charset")
-@takes(_GenerateOptions, "size")
+@takes(_GenerateCommand, "size")
 @takes(DrawingOptions, "seed")
 @takes(DrawingOptions, "often", "fonts", "font_sizes", "designs", section=_DRAWN)
-@takes(_GenerateOptions, "save_designs", "warp", section=_DRAWN)
+@takes(_GenerateCommand, "save_designs", "warp", section=_DRAWN)
 @takes(DrawingOptions, "renderer", "start", section=_DRAWN)
 @takes(WorkOptions, section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
@@ -110,7 +110,7 @@ def generate(given: Given) -> None:
         from captcha_ocr.system.console import ProgressBar, counted
 
     options, work, output = (
-        given.of(_GenerateOptions),
+        given.of(_GenerateCommand),
         given.of(WorkOptions),
         given.of(ReportOptions),
     )
@@ -142,7 +142,7 @@ def generate(given: Given) -> None:
 
 
 def _drawing_options(given: Given) -> DrawingOptions:
-    options, values = given.of(_GenerateOptions), given.values(DrawingOptions)
+    options, values = given.of(_GenerateCommand), given.values(DrawingOptions)
     if options.size is not None:
         values["width"], values["height"] = options.size
     if options.warp == WARPS[CLASSIC_WARP]:
@@ -192,14 +192,14 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 
 @main.command()
 @click.argument("images", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
-@takes(_PrepareOptions, "out")
+@takes(_PrepareCommand, "out")
 @takes(_LabelFiles, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(PrepareConfig, "preset", type=click.Choice(list(PRESETS)), section=_SHARDS)
 @takes(PrepareConfig, "size", "channels", "split", section=_SHARDS)
-@takes(_PrepareOptions, "folds", section=_SHARDS)
+@takes(_PrepareCommand, "folds", section=_SHARDS)
 @takes(PrepareConfig, "seed", section=_SHARDS)
-@takes(_PrepareOptions, "strict", section=RUNNING)
+@takes(_PrepareCommand, "strict", section=RUNNING)
 @takes(WorkOptions, section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
 def prepare(images: Path, given: Given) -> None:
@@ -216,7 +216,7 @@ def prepare(images: Path, given: Given) -> None:
         from captcha_ocr.data import prepare as preparation
         from captcha_ocr.system.console import ProgressBar
 
-    options, output = given.of(_PrepareOptions), given.of(ReportOptions)
+    options, output = given.of(_PrepareCommand), given.of(ReportOptions)
     config = given.of(PrepareConfig)
     with ProgressBar("prepare", output.quiet) as bar:
         how = _preparation_options(given, bar.show)
@@ -265,7 +265,7 @@ def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
 
 
 def _report_shards(
-    images: Path, options: _PrepareOptions, prepared: "Prepared", as_json: bool
+    images: Path, options: _PrepareCommand, prepared: "Prepared", as_json: bool
 ) -> None:
     manifest, out, folds = prepared.manifest, options.out, options.folds
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
@@ -301,7 +301,7 @@ def _report_shards(
 
 @main.command(name="inspect")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
-@takes(_InspectOptions)
+@takes(_InspectCommand)
 @takes(_LabelFiles, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(ReadingOptions, "device", section=RUNNING)
@@ -323,7 +323,7 @@ def inspect_images(folder: Path, given: Given) -> None:
         from captcha_ocr.system.console import ProgressBar
         from captcha_ocr.system.files import writing_to
 
-    options, output = given.of(_InspectOptions), given.of(ReportOptions)
+    options, output = given.of(_InspectCommand), given.of(ReportOptions)
     out, config = options.out, given.of(PrepareConfig)
     is_apart = not out.resolve().is_relative_to(folder.resolve())
     check(is_apart, f"{out} lies in {folder}; choose another `out`")

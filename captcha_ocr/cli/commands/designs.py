@@ -23,7 +23,7 @@ _MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
 @dataclass(frozen=True)
-class _PreviewOptions(Options):
+class _PreviewCommand(Options):
     """What preview takes beside the options of drawing."""
 
     count: int = option(24, "Number of images.", at_least=1, at_most=_MAX_PREVIEW)
@@ -40,7 +40,7 @@ def design() -> None:
 
 @design.command()
 @click.argument("name", metavar="NAME|FILE|random[:LEVEL]", default=RANDOM)
-@takes(_PreviewOptions)
+@takes(_PreviewCommand)
 @takes(DrawingOptions, "lengths", "charset", "fonts", "seed")
 @takes(ReportOptions, "as_json")
 def preview(name: str, given: Given) -> None:
@@ -54,7 +54,7 @@ def preview(name: str, given: Given) -> None:
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
         from captcha_ocr.system.console import counted
 
-    options = given.of(_PreviewOptions)
+    options = given.of(_PreviewCommand)
     values = given.values(DrawingOptions) | {"design": name, "count": options.count}
     plan = plan_drawing(DrawingOptions(**values))
     drawer = Drawer(plan)

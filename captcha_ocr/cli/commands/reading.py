@@ -47,7 +47,7 @@ _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
 
 @dataclass(frozen=True)
-class _EvalOptions(Options):
+class _EvalCommand(Options):
     """What eval takes beside the options of reading."""
 
     labels: Path | None = option(
@@ -60,7 +60,7 @@ class _EvalOptions(Options):
 
 
 @dataclass(frozen=True)
-class _ExportOptions(Options):
+class _ExportCommand(Options):
     """What export takes."""
 
     model_folder: Path = option(
@@ -78,7 +78,7 @@ class _ExportOptions(Options):
 @main.command(name="eval")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @takes(ReadingOptions, "model_folder")
-@takes(_EvalOptions)
+@takes(_EvalCommand)
 @takes(ReportOptions, "as_json")
 @takes(ReadingOptions, "charset", "lengths", "fold_case", section=_READING)
 @takes(ReadingOptions, "min_confidence", "max_bytes", section=_READING)
@@ -92,7 +92,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
 
     Example: captcha-ocr eval data/samples --json
     """
-    options, output = given.of(_EvalOptions), given.of(ReportOptions)
+    options, output = given.of(_EvalCommand), given.of(ReportOptions)
     labels, out = options.labels, options.out
     as_csv = options.as_csv or out is not None
     is_table = not (as_csv and (output.as_json or labels is not None))
@@ -323,7 +323,7 @@ def _score_files(
 
 @main.command()
 @click.argument("images", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
-@takes(_ExportOptions)
+@takes(_ExportCommand)
 @takes(ReadingOptions, "max_bytes", "threads", section=RUNNING)
 @takes(ReportOptions, "as_json", section=RUNNING)
 def export(images: Path, given: Given) -> None:
@@ -339,7 +339,7 @@ def export(images: Path, given: Given) -> None:
         from captcha_ocr.network.device import set_threads
         from captcha_ocr.network.onnx_export import export_onnx
 
-    options, reading = given.of(_ExportOptions), given.of(ReadingOptions)
+    options, reading = given.of(_ExportCommand), given.of(ReadingOptions)
     set_threads(reading.threads)
     labels = find_labels(images, options.labels).check().labels
     folder = find_model_folder(options.model_folder)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import RUN, SHARDS, Function, Given, takes
+from captcha_ocr.cli.options import RUN, SHARDS, Function, Given, is_set, takes
 from captcha_ocr.cli.reporting import given_words, read_command, report
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.declaration import Options, declarations, option
@@ -33,7 +33,7 @@ _NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
 
 @dataclass(frozen=True)
-class _TrainOptions(Options):
+class _TrainCommand(Options):
     """What train takes beside the options of a run."""
 
     data: tuple[Path, ...] = option(
@@ -46,7 +46,7 @@ class _TrainOptions(Options):
 
 
 @dataclass(frozen=True)
-class _CurveOptions(Options):
+class _CurveCommand(Options):
     """What curve takes beside the options of a run."""
 
     out: Path = option(Path("runs/curve"), "The folder to write.", path="folder")
@@ -66,8 +66,8 @@ def _takes_preset_options(command: Function) -> Function:
             continue
         shown = declared.shown
         if shown is None:
-            values = [str(getattr(preset.training, name)) for preset in PRESETS.values()]
-            shown = " or ".join(dict.fromkeys(values))
+            values = [getattr(preset.training, name) for preset in PRESETS.values()]
+            shown = " or ".join(dict.fromkeys(str(value) for value in values if is_set(value)))
             if len(set(values)) > 1:
                 shown += ", by preset"
         command = takes(TrainConfig, name, section=_TRAINING, shown=shown)(command)
@@ -75,14 +75,14 @@ def _takes_preset_options(command: Function) -> Function:
 
 
 @main.command()
-@takes(_TrainOptions, "data")
+@takes(_TrainCommand, "data")
 @takes(DrawOptions, "designs", shown="")
-@takes(_TrainOptions, "out")
+@takes(_TrainCommand, "out")
 @takes(TrainConfig, "preset", type=click.Choice(list(PRESETS)))
 @takes(TrainOptions, "init", "force", "quiet")
 @takes(ReportOptions, "as_json")
 @_takes_preset_options
-@takes(_TrainOptions, "cross_validate", section=_RUNNING)
+@takes(_TrainCommand, "cross_validate", section=_RUNNING)
 @takes(
     TrainOptions,
     *(name for name in declarations(TrainOptions) if name not in _FIRST),
@@ -107,7 +107,7 @@ def train(given: Given) -> None:
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run.folder import BEST
 
-    options, how = given.of(_TrainOptions), given.of(TrainOptions)
+    options, how = given.of(_TrainCommand), given.of(TrainOptions)
     out, data = options.out, options.data or (SHARDS,)
     as_json = given.of(ReportOptions).as_json
     if options.cross_validate:
@@ -200,7 +200,7 @@ def choose_config(
 
 @main.command()
 @click.argument("data", type=click.Path(file_okay=False, path_type=Path), default=SHARDS)
-@takes(_CurveOptions)
+@takes(_CurveCommand)
 @takes(TrainConfig, "epochs")
 @takes(TrainOptions, "init")
 @takes(TrainConfig, "seed")
@@ -214,7 +214,7 @@ def curve(data: Path, given: Given) -> None:
     with deferred():
         from captcha_ocr.experiments import learning_curve as curves
 
-    options, how = given.of(_CurveOptions), given.of(TrainOptions)
+    options, how = given.of(_CurveCommand), given.of(TrainOptions)
     values = {"epochs": None, "seed": None, **given.values(TrainConfig)}
 
     def config_for(number: int) -> TrainConfig:
