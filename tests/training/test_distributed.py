@@ -49,10 +49,13 @@ def die_after_seven_steps(self, number, step):
 
 ProcessGroup.agree_on_signal = die_after_seven_steps
 # Nothing is learnt at this rate, so that early stopping has to end the run.
-config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200)
+config = replace(
+    conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200
+)
 try:
     finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
-    os.write(1, (json.dumps([rank, finished.epochs, finished.rule, finished.test["images"]]) + "\\n").encode())
+    ended = [rank, finished.epochs, finished.rule, finished.test["images"]]
+    os.write(1, (json.dumps(ended) + "\\n").encode())
 except CaptchaOcrError as error:
     os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
     sys.exit(error.exit_code)
