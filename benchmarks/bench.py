@@ -1,14 +1,15 @@
 """Measure images per second, and the ratio to another program that runs in turn on the same
 machine.
 
-    python benchmarks/bench.py {generate,prepare,train,eval,all} [--preset P] [--device D] [--against naive] [--json]
+    python benchmarks/bench.py {generate,prepare,train,eval,all} [--preset P] [--device D]
+                               [--against naive] [--json]
     python benchmarks/bench.py train --against streamed
 
-generate  drawing on one core, without PNG; `naive` is the code of the captcha package prepare   the
-whole process of `captcha-ocr prepare`, against naive.py; the images are in the system's cache train
-the second epoch in the metrics.jsonl of `captcha-ocr train` (the first is the warm-up), against
-naive.py or
-          against --stream
+generate  drawing on one core, without PNG; `naive` is the code of the captcha package
+prepare   the whole process of `captcha-ocr prepare`, against naive.py; the images are in the
+          system's cache
+train     the second epoch in the metrics.jsonl of `captcha-ocr train` (the first is the warm-up),
+          against naive.py or against --stream
 eval      reading PNG files after the first batch, against naive.py, which reads one by one
 
 One warm-up round, then --runs rounds; median, minimum and maximum. The last line of each benchmark
@@ -338,7 +339,10 @@ def main() -> None:
                 f"{what}: {ours['median']:,.0f} images/s ({ours['min']:,.0f} to {ours['max']:,.0f})"
             )
             if ratio:
-                line += f", {ratio['median']:.2f} times {arguments.against} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+                line += (
+                    f", {ratio['median']:.2f} times {arguments.against} "
+                    f"({ratio['min']:.2f} to {ratio['max']:.2f})"
+                )
             print(line)
         print(json.dumps(document))
 

@@ -2,7 +2,8 @@
 
     python benchmarks/datasets.py SETS/wp_rsc                           the split in its labels.csv
     python benchmarks/datasets.py SETS/keras_v2 --folds 5               the total of five folds
-    python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  five random draws of 300, tested on the rest
+    python benchmarks/datasets.py SETS/keras_v2 --draws 5 --labels 300  five random draws of 300,
+                                                                        tested on the rest
 
 Arguments after `--` go to train. Everything is in --out, and finished steps are not repeated. Only
 the command line is used.
@@ -96,7 +97,9 @@ def main() -> None:
     arguments, options = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
     images, folds, draws = arguments.images, arguments.folds, arguments.draws
     size = ["--preset", arguments.preset] if arguments.preset else []
-    kind = f"{folds}-folds" if folds else f"{arguments.labels}-labels" if draws else "split"
+    kind = f"{arguments.labels}-labels" if draws else "split"
+    if folds:
+        kind = f"{folds}-folds"
     out = arguments.out / "-".join(
         [images.name, kind, *(Path(option).name.strip("-") for option in [*size, *options])]
     )
@@ -109,7 +112,8 @@ def main() -> None:
     scores = [score_of(run) for run in runs]
     for run, (score, seconds) in zip(runs, scores, strict=True):
         print(
-            f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; trained {duration(seconds)}"
+            f"{run}: {score.exact:,} of {score.images:,} exact, {score.exact_match:.2%}; "
+            f"trained {duration(seconds)}"
         )
     print(sum((score for score, _ in scores), Scores(0, 0, Counter())))
 

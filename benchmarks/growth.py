@@ -78,7 +78,8 @@ def main() -> None:
         cells = " | ".join(f"{seconds:,.1f} s, {memory:,.0f} MB" for seconds, memory in row)
         times, memories = zip(*row[1:], strict=True)
         print(
-            f"| `{name}` | {cells} | {exponent(counts[1:], times):.2f} | {exponent(counts[1:], memories):.2f} |"
+            f"| `{name}` | {cells} | {exponent(counts[1:], times):.2f} "
+            f"| {exponent(counts[1:], memories):.2f} |"
         )
 
 

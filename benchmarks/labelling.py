@@ -52,7 +52,8 @@ def label_one(page: Page, texts: dict[str, str]) -> tuple[str, int]:
     page.wait_for_function(
         "text => document.getElementById('status').textContent === `Saved ${text}`", arg=text
     )
-    return "none" if not guess else "right" if guess == text else "wrong", len(typed) + 1
+    kind = "right" if guess == text else "wrong"
+    return kind if guess else "none", len(typed) + 1
 
 
 def label(page: Page, texts: dict[str, str], count: int) -> None:
@@ -75,7 +76,8 @@ def label(page: Page, texts: dict[str, str], count: int) -> None:
             )
             before = now
     print(
-        f"all: {keys / count:.2f} keystrokes and {(before - started) / count:.2f} s a label; {dict(kinds)}"
+        f"all: {keys / count:.2f} keystrokes and {(before - started) / count:.2f} s a label; "
+        f"{dict(kinds)}"
     )
 
 

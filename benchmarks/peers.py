@@ -23,7 +23,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-SHORTEST = "import sys, ddddocr; print(ddddocr.DdddOcr(show_ad=False).classification(open(sys.argv[1], 'rb').read()))"
+SHORTEST = (
+    "import sys, ddddocr; "
+    "print(ddddocr.DdddOcr(show_ad=False).classification(open(sys.argv[1], 'rb').read()))"
+)
 SEED = 5001
 COLD_RUNS, ALONE, TOGETHER = 15, 300, 1000
 WARM_UP = 30  # images
@@ -61,9 +64,9 @@ def work(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.worker == "codes":
         return {"codes": dict(zip(paths, read(paths), strict=True))}
     alone = arguments.worker == "alone"
-    images: list[Any] = (
-        [Path(path).read_bytes() for path in paths[:ALONE]] if alone else paths[:TOGETHER]
-    )
+    images: list[Any] = paths[:TOGETHER]
+    if alone:
+        images = [Path(path).read_bytes() for path in paths[:ALONE]]
     for _ in read(images[:WARM_UP] if alone else images):
         pass
     started = time.perf_counter()
@@ -139,7 +142,8 @@ def accuracy(arguments: argparse.Namespace, images: Path) -> tuple[float, str]:
         cells.append(f"{count / arguments.count:.2%} ({low:.2%} to {high:.2%})")
     return (
         own / arguments.count,
-        f"| exact, {arguments.count:,} images, warp {images.name} | {cells[0]} | {cells[1]}, {better} | |",
+        f"| exact, {arguments.count:,} images, warp {images.name} | {cells[0]} "
+        f"| {cells[1]}, {better} | |",
     )
 
 
@@ -183,13 +187,15 @@ def cold_starts(
 
 def spread(values: Sequence[float], digits: int) -> str:
     """Format median (minimum to maximum)."""
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    median = statistics.median(values)
+    return f"{median:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def row(what: str, sides: Sequence[Sequence[float]], digits: int) -> str:
     """Format a row of the table; its last column is our value divided by theirs, round by round."""
     ratios = [own / other for own, other in zip(*sides, strict=True)]
-    return f"| {what} | {spread(sides[0], digits)} | {spread(sides[1], digits)} | {spread(ratios, 2)} |"
+    own, other = (spread(side, digits) for side in sides)
+    return f"| {what} | {own} | {other} | {spread(ratios, 2)} |"
 
 
 def in_turn(arguments: argparse.Namespace, worker: str, images: Path) -> list[list[float]]:

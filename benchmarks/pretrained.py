@@ -1,7 +1,8 @@
 """Make the model in the package: train it in stages on images that are drawn meanwhile, pack it,
 score it.
 
-    make pretrained      python benchmarks/pretrained.py FONTS... [--stage N | --pack [--scores FILE]]
+    make pretrained
+    python benchmarks/pretrained.py FONTS... [--stage N | --pack [--scores FILE]]
 
 FONTS are folders of fonts: those of docs/designs.md and of benchmarks/fonts.txt. (The first two
 stages were trained without the latter.) Every SCORING-th family of a folder is kept for scoring and
@@ -55,7 +56,8 @@ class Stage:
     mean: bool = False
 
 
-STAGES = (  # the first two in 10 minutes on an H200 with 16 processors that draw, the others on 2 cores
+# The first two take 10 minutes on an H200 with 16 processors that draw. The others ran on 2 cores.
+STAGES = (
     Stage(RANDOM, images=60_000, repeat=4, epochs=68, batch_size=128, learning_rate=4e-3),
     Stage(
         RANDOM, images=60_000, repeat=4, epochs=12, batch_size=128, learning_rate=1.5e-3, mean=True

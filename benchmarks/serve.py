@@ -62,7 +62,7 @@ def memory_mb(pid: int) -> float:
 
 
 def api_rate(images: list[bytes], seconds: float) -> tuple[float, float]:
-    """Return images/s of the class with its threads, and milliseconds of processor time an image."""
+    """Return images/s of the class with its threads, and the processor time of an image in ms."""
     recognizer = Recognizer("pretrained")
     list(recognizer.predict(iter(images)))
     read, started, used = 0, time.perf_counter(), processor_seconds()
@@ -98,7 +98,10 @@ class Load:
         while time.perf_counter() < until and self.sent < most:
             self.sent += 1
             image = self.images[self.sent % len(self.images)]
-            head = f"POST /v1/read HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(image)}\r\n\r\n"
+            head = (
+                f"POST /v1/read HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+                f"Content-Length: {len(image)}\r\n\r\n"
+            )
             self.statuses[await self.ask(reader, writer, head.encode() + image)] += 1
         writer.close()
 
@@ -143,9 +146,9 @@ def measure(
         spent_ms = 1000 * (processor_seconds(process.pid) - used) / max(1, answered)
         worst = 1000 * statistics.quantiles(load.health, n=100)[98]
         print(
-            f"service, {connections} connections: {answered / taken:,.0f} images/s ({answered / taken / rate:.0%}), "
-            f"{spent_ms:.2f} ms of processor time an image; statuses {dict(load.statuses)}; /healthz 99th percentile "
-            f"{worst:.1f} ms",
+            f"service, {connections} connections: {answered / taken:,.0f} images/s "
+            f"({answered / taken / rate:.0%}), {spent_ms:.2f} ms of processor time an image; "
+            f"statuses {dict(load.statuses)}; /healthz 99th percentile {worst:.1f} ms",
             flush=True,
         )
         served += load.sent
@@ -153,7 +156,8 @@ def measure(
     asyncio.run(last.run(8, 3600.0, arguments.requests - served))
     after = memory_mb(process.pid)
     print(
-        f"memory: {before:.1f} MB after {first.sent:,} requests, {after:.1f} MB after {served + last.sent:,}"
+        f"memory: {before:.1f} MB after {first.sent:,} requests, "
+        f"{after:.1f} MB after {served + last.sent:,}"
     )
 
 

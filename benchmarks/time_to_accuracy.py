@@ -1,6 +1,7 @@
 """Compare the seconds that training and naive.py need to reach an exact match on validation images.
 
-    python benchmarks/time_to_accuracy.py --preset accuracy --epochs 5 [--exact 0.8] [--count 10000] [--runs 3]
+    python benchmarks/time_to_accuracy.py --preset accuracy --epochs 5
+                                          [--exact 0.8] [--count 10000] [--runs 3]
 
 Every round draws its own images, prepares them for both (80/10/10), and trains one after the other:
 ours for all its epochs, because its learning rate depends on their number, naive.py until it
@@ -114,7 +115,8 @@ def main() -> None:
         parser.error("--epochs and --runs must be at least 1, and --exact above 0 and at most 1")
     if arguments.count < 1000 or arguments.count % 1000:
         parser.error(
-            f"--count must be whole thousands of images, which naive.py takes, not {arguments.count}"
+            "--count must be whole thousands of images, which naive.py takes, "
+            f"not {arguments.count}"
         )
     end_cleanly()
     rounds = [one_round(number, arguments) for number in range(1, arguments.runs + 1)]

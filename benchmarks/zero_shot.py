@@ -30,7 +30,8 @@ from captcha_ocr.scores import wilson_interval
 
 SURE = 0.9  # confidence
 
-# Run by the Python that has ddddocr: takes images in base64, and prints what it reads in them and its seconds.
+# Run by the Python that has ddddocr: takes images in base64, and prints what it reads in them and
+# its seconds.
 DDDDOCR = """
 import base64, json, sys, time
 import onnxruntime
@@ -77,11 +78,8 @@ class Reader(NamedTuple):
             started = time.perf_counter()
             readings = [recognizer.predict(path) for path in paths]
             seconds = time.perf_counter() - started
-            return (
-                [reading.text for reading in readings],
-                [reading.confidence for reading in readings],
-                seconds,
-            )
+            confidences = [reading.confidence for reading in readings]
+            return [reading.text for reading in readings], confidences, seconds
         both = (
             characters and characters.lower() + characters.upper()
         )  # it often reads the other case
@@ -96,7 +94,10 @@ class Reader(NamedTuple):
 
 
 def on_white(path: Path) -> bytes:
-    """Return the bytes of an image file, transparency on white, which ddddocr would read as black."""
+    """Return the bytes of an image file with transparency on white.
+
+    ddddocr would read it as black.
+    """
     with Image.open(path) as image:
         if not image.has_transparency_data:
             return path.read_bytes()
@@ -119,7 +120,8 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
     """
     with open(folder / "labels.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    paths, truths = [folder / row["filename"] for row in rows], [row["text"] for row in rows]
+    paths = [folder / row["filename"] for row in rows]
+    truths = [row["text"] for row in rows]
     result: dict[str, Any] = {"set": folder.name, "reader": reader.name, "images": len(rows)}
     for name, characters in (("free", None), ("told", "".join(sorted({*"".join(truths)})))):
         texts, confidences, seconds = reader.read(paths, characters)
@@ -163,13 +165,16 @@ def describe_sure(result: dict[str, Any]) -> str:
         return ""
     low, high = result["sure_interval"]
     return (
-        f"  calibration error {result['calibration_error']:.1%}; sure of {result['sure']:,}: confidence "
-        f"{result['sure_confidence']:.2%}, right {low:.2%} to {high:.2%}"
+        f"  calibration error {result['calibration_error']:.1%}; sure of {result['sure']:,}: "
+        f"confidence {result['sure_confidence']:.2%}, right {low:.2%} to {high:.2%}"
     )
 
 
 def main() -> None:
-    """Score every reader on every folder; print a line for each as it is done, and JSON at the end."""
+    """Score every reader on every folder.
+
+    Print a line for each as it is done, and JSON at the end.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -192,8 +197,9 @@ def main() -> None:
             results.append(result)
             low, high = result["free_interval"]
             print(
-                f"{result['set']:24} {reader.name:13} free {result['free']:7.2%} ({low:.2%} to {high:.2%})"
-                f"  told {result['told']:7.2%}  {result['ms_per_image']:.2f} ms{describe_sure(result)}",
+                f"{result['set']:24} {reader.name:13} free {result['free']:7.2%} "
+                f"({low:.2%} to {high:.2%})  told {result['told']:7.2%}  "
+                f"{result['ms_per_image']:.2f} ms{describe_sure(result)}",
                 file=sys.stderr,
             )
     print(json.dumps(results))

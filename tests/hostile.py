@@ -124,7 +124,10 @@ def gif_of_frames(
 
 
 def tiff(*tags: tuple[int, int, int, int], pixels: bytes = bytes(256)) -> bytes:
-    """A grey TIFF of 16x16 with other tags (number, type, count, value); its pixels at byte 1000."""
+    """A grey TIFF of 16x16 with other tags: (number, type, count, value).
+
+    Its pixels are at byte 1000.
+    """
     usual = [
         (256, 3, 1, 16),
         (257, 3, 1, 16),
@@ -137,14 +140,10 @@ def tiff(*tags: tuple[int, int, int, int], pixels: bytes = bytes(256)) -> bytes:
     rows = sorted({number: (number, *rest) for number, *rest in (*usual, *tags)}.values())
     entries = b"".join(struct.pack("<HHII", *row) for row in rows)
     directory = struct.pack("<H", len(rows)) + entries + bytes(4)
-    place = 8 if len(directory) < 990 else 1000 + len(pixels)
-    return (
-        (b"II*\0" + struct.pack("<I", place) + (directory if place == 8 else b"")).ljust(
-            1000, b"\0"
-        )
-        + pixels
-        + (b"" if place == 8 else directory)
-    )
+    if len(directory) < 990:
+        return (b"II*\0" + struct.pack("<I", 8) + directory).ljust(1000, b"\0") + pixels
+    header = b"II*\0" + struct.pack("<I", 1000 + len(pixels))
+    return header.ljust(1000, b"\0") + pixels + directory
 
 
 def exif(entries: int, region: int) -> bytes:

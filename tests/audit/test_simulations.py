@@ -29,7 +29,10 @@ TIMES = 1000
 
 @pytest.fixture
 def covers(soak, figure):
-    """A function that takes whether each interval holds the truth, checks their share, and with --soak records it."""
+    """A function that takes whether each interval holds the truth, and checks how many do.
+
+    With --soak it also records their share.
+    """
 
     def check(what, covered):
         if soak:
@@ -45,7 +48,10 @@ def expit(odds):
 
 
 class Truth:
-    """A learning curve, half of its ceiling at `half` labels, whose draws differ by `between` log odds."""
+    """A learning curve that reaches half of its ceiling at `half` labels.
+
+    Its draws differ by `between` log odds.
+    """
 
     def __init__(self, half, slope, between, ceiling):
         self.half, self.slope, self.between, self.ceiling = half, slope, between, ceiling
@@ -114,11 +120,9 @@ def test_intervals_of_a_knobs_factor_cover(covers, factor, between):
     for _ in range(TIMES):
         base = Truth(math.exp(rng.uniform(math.log(80), math.log(250))), 2, between, 1)
         changed = Truth(base.half * factor, 2, between, 1)
-        rows = [
-            [Reached(300, right / 500) for right in each.right(rng, 300, 500)]
-            for each in (base, changed)
-        ]
-        _, low, high = factor_on_labels(base.curve(rng), *rows)
+        without = [Reached(300, right / 500) for right in base.right(rng, 300, 500)]
+        with_it = [Reached(300, right / 500) for right in changed.right(rng, 300, 500)]
+        _, low, high = factor_on_labels(base.curve(rng), without, with_it)
         covered.append(low <= factor <= high)
     covers("factor", covered)
 

@@ -29,7 +29,8 @@ LABELS_MEASURED = Curve(
 )
 
 
-# Tables of Student's t in any textbook, such as NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
+# Tables of Student's t in any textbook, such as section 1.3.6.7.2 of the NIST/SEMATECH e-Handbook
+# of Statistical Methods.
 @pytest.mark.parametrize(
     ("freedom", "quantile"),
     [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (10, 2.228)],
@@ -79,10 +80,8 @@ def test_the_surest_readings_come_first():
 
 def test_a_factor_is_found_again():
     # With the change, 300 labels read as much as 100 do without: three times as many are needed.
-    base, changed = (
-        [Reached(300, share) for share in shares]
-        for shares in ([0.89, 0.9, 0.91], [0.29, 0.3, 0.31])
-    )
+    base = [Reached(300, share) for share in (0.89, 0.9, 0.91)]
+    changed = [Reached(300, share) for share in (0.29, 0.3, 0.31)]
     factor = factor_on_labels(LABELS_MEASURED, base, changed)
     assert factor.value == pytest.approx(3, rel=0.02)
     assert factor.low < 3 < factor.high

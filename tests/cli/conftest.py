@@ -25,7 +25,7 @@ def some(images, tmp_path) -> list[Path]:
 
 
 def after_device(stderr: str) -> list[str]:
-    """The lines of eval's stderr after the first two, which name the model, and the device with its precision."""
+    """The lines of eval's stderr after those that name the model and the device."""
     _, second, *others = stderr.splitlines()
     assert re.search(naming("cpu", "fp32"), second)
     return others

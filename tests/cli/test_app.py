@@ -146,7 +146,7 @@ def test_every_command_says_how_to_go_on_after_either_signal(
     assert ("again" in line) == bool(said)
 
 
-# Sends itself a signal when the import of numpy begins. An unguarded import may swallow it, or may not.
+# Sends itself a signal when the import of numpy begins. An unguarded import sometimes swallows it.
 IMPORTING = """
 import os, signal, sys
 number, imported = int(sys.argv.pop(1)), []

@@ -1,4 +1,4 @@
-"""Options of click that follow from declarations, and the objects that follow from what was given."""
+"""Options of click that follow from declarations, and the objects made of what was given."""
 
 from dataclasses import dataclass
 from pathlib import Path

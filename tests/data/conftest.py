@@ -15,12 +15,15 @@ AB_OR_BA = ("ab", "ba")
 
 
 def tiny(**options):
-    """The configuration that made the shards of conftest.py (its preset exists only while tests run)."""
+    """The configuration that made the shards of conftest.py.
+
+    Its preset exists only while tests run.
+    """
     return PrepareConfig(preset="tiny", **options)
 
 
 def prepare(images, out, config=None, **options):
-    """Prepare a folder in this process, as the shards of conftest.py unless a configuration is given."""
+    """Prepare a folder in this process, by default as the shards of conftest.py."""
     return captcha_ocr.data.prepare.prepare(
         images, out, config or tiny(), replace(ONE_WORKER, **options)
     )
@@ -51,7 +54,10 @@ def draw(folder, name, grey):
 
 
 def labelled(folder, rows):
-    """A folder of flat images and its labels.csv from rows of (grey, text[, split]): 0.png, 1.png, …"""
+    """A folder of flat images 0.png, 1.png, … and its labels.csv.
+
+    A row is (grey, text) or (grey, text, split).
+    """
     for number, (grey, *_) in enumerate(rows):
         draw(folder, f"{number}.png", grey)
     with open(folder / "labels.csv", "w", encoding="utf-8", newline="") as stream:

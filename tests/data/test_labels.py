@@ -270,8 +270,8 @@ def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(fold
 )
 def test_folders_named_after_splits_keep_them(folder, folders, splits):
     names = [f"{place}/{text}.png" for place, text in zip(folders, ["AB", "CD", "EF"], strict=True)]
-    found = find_labels(folder(*names))
-    assert [{label.file: label.split for label in found.labels}[name] for name in names] == splits
+    kept = {label.file: label.split for label in find_labels(folder(*names)).labels}
+    assert [kept[name] for name in names] == splits
 
 
 @pytest.mark.parametrize(
@@ -336,12 +336,12 @@ def test_a_folder_of_other_files_names_their_kinds(folder):
 
 
 @pytest.mark.parametrize(
-    ("files", "named"), [(["texts.csv"], True), (["a.txt"], True), ([*"abcd"], False)]
+    ("files", "named"),
+    [(["texts.csv"], True), (["a.txt"], True), (["a.txt", "b.txt", "c.txt", "d.txt"], False)],
 )
 def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, files, named):
-    files = {file if "." in file else f"{file}.txt": "x" for file in files}
-    rows = find_labels(folder("AB.png", "CD.png", files=files)).rows()
-    assert any("`labels`" in words and next(iter(files)) in words for _, words in rows) == named
+    rows = find_labels(folder("AB.png", "CD.png", files=dict.fromkeys(files, "x"))).rows()
+    assert any("`labels`" in words and files[0] in words for _, words in rows) == named
 
 
 @pytest.mark.parametrize(

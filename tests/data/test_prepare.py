@@ -142,8 +142,8 @@ def test_corrections_replace_every_other_label_keep_the_split_and_name_images_wi
     )
     rows = [(1, "ab", "test"), (2, "bb", "train"), (3, "aa", "train"), (4, "ba", "val")]
     assert list(prepare_rows(rows, corrections=tmp_path / "fixed.csv").problems) == ["2.png"]
-    texts = [sorted(text for _, text in samples(tmp_path / "out", split)) for split in SPLITS]
-    assert texts == [["aab", "bb"], ["ba"], ["bbb"]]
+    for split, texts in zip(SPLITS, (["aab", "bb"], ["ba"], ["bbb"]), strict=True):
+        assert sorted(text for _, text in samples(tmp_path / "out", split)) == texts
 
 
 # --- what is left out or refused -----------------------------------------------------------------

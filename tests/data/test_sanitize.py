@@ -66,13 +66,10 @@ def palette_image():
 
 def bmp_in_runs(image, bits):
     """A run-length encoded BMP of a palette image, each run of one pixel."""
-    rows = np.asarray(image)[::-1]
-    runs = (
-        b"".join(
-            b"".join(bytes([1, pixel << (8 - bits)]) for pixel in row) + b"\0\0" for row in rows
-        )
-        + b"\0\1"
-    )
+    runs = b""
+    for row in np.asarray(image)[::-1]:
+        runs += b"".join(bytes([1, pixel << (8 - bits)]) for pixel in row) + b"\0\0"
+    runs += b"\0\1"
     palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)[:, ::-1]
     colours = b"".join(bytes(colour) + b"\0" for colour in palette)
     place = 54 + len(colours)
@@ -98,7 +95,8 @@ P, PLAIN = (
 WEBP_WITH_EXIF = encoded("WEBP", exif=b"Exif\0\0" + exif_saying(1) + NOISE)
 NOISY = Image.fromarray(np.random.default_rng(0).integers(0, 256, (600, 800), np.uint8))
 
-# Files that browsers show, although something is wrong or unusual with them: name -> the file, and the same in order.
+# Files that browsers show, although something is wrong or unusual with them:
+# name -> the file, and the same in order.
 SHOWN = {
     "png: no IEND": (PLAIN["PNG"][:-12], PLAIN["PNG"]),
     "png: no checksum of the pixels": (PLAIN["PNG"][:-16], PLAIN["PNG"]),

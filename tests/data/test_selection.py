@@ -117,6 +117,5 @@ def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_
         [*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])]
     )
     last = max(splits, key=SPLITS.index)
-    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == [
-        split == last for split in SPLITS
-    ]
+    expected = [split == last for split in SPLITS]
+    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == expected

@@ -55,7 +55,7 @@ def test_a_number_of_designs_is_used_again_and_again_with_other_texts():
 
 def test_a_saved_design_names_its_number_and_the_hashes_of_its_fonts():
     document = json.loads(drawer_with().random_document(5))
-    digests = {face.name: face.sha256 for face in find_faces([Path(font) for font in SOME])}
+    digests = {face.name: face.sha256 for face in find_faces(list(map(Path, SOME)))}
     assert document["number"] == 5
     assert document["fonts"]["sha256"] == [digests[name] for name in document["fonts"]["faces"]]
 

@@ -109,9 +109,11 @@ def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_p
     assert {reading.model for reading in both} == {"general", "captcha"}
     recognizer.captcha_model = None
     general = recognizer.predict(paths)
-    certain = [number for number, reading in enumerate(general) if reading.confidence >= CERTAIN]
+    certain = {
+        number: reading for number, reading in enumerate(general) if reading.confidence >= CERTAIN
+    }
     assert certain
-    assert [both[number] for number in certain] == [general[number] for number in certain]
+    assert {number: both[number] for number in certain} == certain
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ from captcha_ocr.scores import Scores
 
 
 def rows_of(*exact, loss=1.0):
-    """Metrics of epochs with these validation matches; half of them in training, at twice the loss."""
+    """Metrics of epochs with these validation matches.
+
+    Training matches are half of them, at twice the loss.
+    """
     names = ("training_loss", "validation_loss", "training_exact", "validation_exact")
     return [
         {"epoch": epoch, **dict(zip(names, (2 * loss, loss, match / 2, match), strict=True))}
@@ -133,23 +136,15 @@ def bars_of(figure):
     """The label of every bar, its length and the number beside it."""
     axes = figure.axes[0]
     labels = [label.get_text().replace("\u200e", "") for label in axes.get_yticklabels()]
-    return list(
-        zip(
-            labels,
-            (bar.get_width() for bar in axes.patches),
-            (t.get_text() for t in axes.texts),
-            strict=True,
-        )
-    )
+    bars = zip(labels, axes.patches, axes.texts, strict=True)
+    return [(label, bar.get_width(), number.get_text()) for label, bar, number in bars]
 
 
 def matrix_of(figure):
     """The rows' and columns' names, and the counts in the cells."""
     axes = figure.axes[1]
-    rows, columns = (
-        [label.get_text() for label in labels]
-        for labels in (axes.get_yticklabels(), axes.get_xticklabels())
-    )
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    columns = [label.get_text() for label in axes.get_xticklabels()]
     counts = {
         (rows[int(y)], columns[int(x)]): cell.get_text()
         for cell in axes.texts
@@ -185,7 +180,8 @@ def test_no_confusion_is_said_in_words():
     assert [text.get_text() for text in figure.texts] == ["wrong characters: 0 of 90"]
 
 
-# Names for what no font has, what no eye sees, what matplotlib takes for formulas, and what is written on another one.
+# Names for what no font has, what no eye sees, what matplotlib takes for formulas, and what is
+# written on another one.
 @pytest.mark.parametrize(
     ("character", "name"),
     [

@@ -140,10 +140,11 @@ def test_eight_threads_read_what_one_reads(exported, images, soak, figure, engin
     alone = [recognizer.predict(file) for file in files]
     rounds, reads = (10, 10_000) if soak else (2, 500)
     expected, memory = list(islice(cycle(alone), reads)), []
+    texts = [reading.text for reading in expected]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(rounds):
             together = list(pool.map(recognizer.predict, islice(cycle(files), reads)))
-            assert [reading.text for reading in together] == [reading.text for reading in expected]
+            assert [reading.text for reading in together] == texts
             confidences = [reading.confidence for reading in expected]
             assert [reading.confidence for reading in together] == pytest.approx(
                 confidences, abs=1e-5

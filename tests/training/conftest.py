@@ -39,7 +39,7 @@ def config(tiny_preset):
 
 @pytest.fixture
 def learn(shards, config):
-    """Train with the tiny recipe, on the shards unless others are named or `draw` says what to draw."""
+    """Train with the tiny recipe, on the shards unless others or `draw` are given."""
 
     def learn(out, *data, **changes):
         options = {name: changes.pop(name) for name in OPTIONS if name in changes}
@@ -56,7 +56,10 @@ def learn(shards, config):
 
 @pytest.fixture
 def drawings(monkeypatch) -> DrawOptions:
-    """Options that draw 24 captchas of two digits for every two epochs, and 6 to validate and to test."""
+    """Options that draw 24 captchas of two digits for every two epochs.
+
+    6 others are for validation, and 6 for the test.
+    """
     monkeypatch.setattr(drawing, "HELD_OUT", 6)
     return DrawOptions(length="2", charset="digits", images=24, repeat=2, workers=1)
 

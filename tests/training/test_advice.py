@@ -18,7 +18,10 @@ from captcha_ocr.training.samples.dataset import DrawnData
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
-    """Return the end of a run that reads some images exactly, and `wrong` instead of AB from the others."""
+    """Return the end of a run that reads some images exactly.
+
+    From the others it reads `wrong` instead of AB.
+    """
 
     def score(exact):
         return score_texts(["AB"] * images, ["AB"] * exact + [wrong] * (images - exact)).summary()
@@ -95,8 +98,8 @@ def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset)
     spec = RunSpec.of(dataset, replace(PRESETS["tiny"].training, epochs=7))
     (sentence,) = advice(finished(100, 98), spec, Origin(dataset, Path("my out"), options))
     assert sentence.endswith(
-        f"captcha-ocr train --data {dataset.folders[0]} --out 'my out' --preset tiny --epochs 14 --keep-every 2 "
-        "--stream --tensorboard --device cpu --threads 3"
+        f"captcha-ocr train --data {dataset.folders[0]} --out 'my out' --preset tiny --epochs 14 "
+        "--keep-every 2 --stream --tensorboard --device cpu --threads 3"
     )
 
 
@@ -114,8 +117,10 @@ def test_a_run_that_draws_is_to_draw_more_or_to_train_longer(end, repeat, draws,
     spec = RunSpec.of(dataset, PRESETS["default"].training)
     (sentence,) = advice(end, spec, Origin(dataset, Path("out")))
     longer = f" {more}" if "patience" in more else ""
-    options = f"--draw captcha --length 2 --charset digits {draws} --workers 1 --out out --preset default{longer}"
-    assert sentence.endswith(f"captcha-ocr train {options}")
+    assert sentence.endswith(
+        f"captcha-ocr train --draw captcha --length 2 --charset digits {draws} --workers 1 "
+        f"--out out --preset default{longer}"
+    )
     (without,) = advice(end, spec, Origin(dataset, Path("out"), processes=2))
     assert "captcha-ocr train" not in without
     assert f"with {more} and another --out" in without

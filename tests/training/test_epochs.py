@@ -23,7 +23,10 @@ from captcha_ocr.training.train import ending_rule, is_better
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Set the validations of a run, (exact, loss) for each epoch; what follows is scored as usual."""
+    """Set the validations of a run: (exact, loss) for each epoch.
+
+    What follows is scored as usual.
+    """
     outcomes, real = [], training.evaluate
 
     def evaluate(*arguments):

@@ -40,8 +40,9 @@ def test_a_run_leaves_its_models_its_metrics_and_its_pictures(run):
     rows, steps = rows_of(run), rows_of(run, by="step")
     assert [row["epoch"] for row in rows] == [1, 2]
     assert set(rows[0]) == {
-        "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss", "validation_exact",
-        "validation_characters", "learning_rate", "images_per_s", "peak_memory_mb", "peak_device_memory_mb", "by",
+        "epoch", "step", "seconds", "training_loss", "training_exact", "validation_loss",
+        "validation_exact", "validation_characters", "learning_rate", "images_per_s",
+        "peak_memory_mb", "peak_device_memory_mb", "by",
     }  # fmt: skip
     assert rows[1]["learning_rate"] < rows[0]["learning_rate"]
     assert [row["step"] for row in steps] == list(range(1, 11))
@@ -54,7 +55,8 @@ def test_a_run_on_drawings_leaves_what_a_run_on_shards_leaves(
 ):
     out = tmp_path / "run"
     finished = learn(out, draw=drawings, quiet=False)
-    assert {path.name for path in out.iterdir()} == {path.name for path in run.iterdir()}
+    names = {path.name for path in run.iterdir()}
+    assert {path.name for path in out.iterdir()} == names
     document = json.loads((out / "run.json").read_bytes())
     assert (document["images"], finished.test["images"]) == ({"train": 24, "val": 6, "test": 6}, 6)
     expected = {"design": "captcha", "repeat": 2, "length": "2", "charset": "0123456789", "seed": 0}
@@ -164,13 +166,12 @@ def test_the_run_that_force_replaces_is_kept_until_the_new_one_has_finished(
     run, shards, config, tmp_path, monkeypatch
 ):
     copied = shutil.copytree(run, tmp_path / "run")
+    names = {path.name for path in run.iterdir()}
     for seed in (1, 2):  # the second replaces the first, which did not finish
         stop_after_the_first_epoch(
             shards, copied, replace(config, seed=seed), monkeypatch, force=True
         )
-        assert {path.name for path in (copied / "replaced").iterdir()} == {
-            path.name for path in run.iterdir()
-        }
+        assert {path.name for path in (copied / "replaced").iterdir()} == names
         assert find_model_folder(copied / "replaced") == copied / "replaced" / "best"
         assert weights(copied / "replaced" / "best") == weights(run / "best")
     train([shards], copied, replace(config, seed=2), QUIET)

@@ -52,7 +52,8 @@ def test_a_text_never_becomes_a_word_or_a_command(tmp_path):
 def test_a_command_draws_many_images_from_a_list(tmp_path):
     code = (
         "import csv; from PIL import Image; rows = csv.DictReader(open(sys.argv[1]));"
-        '[Image.new("L", (20, 10)).save(f"{sys.argv[2]}/{row[chr(102)+chr(105)+chr(108)+chr(101)]}") for row in rows]'
+        '[Image.new("L", (20, 10)).save('
+        'f"{sys.argv[2]}/{row[chr(102)+chr(105)+chr(108)+chr(101)]}") for row in rows]'
     )
     template = f"{PYTHON} -c {shlex.quote('import sys; ' + code)} {{list}} {{folder}}"
     assert (
@@ -66,7 +67,9 @@ def test_a_command_draws_many_images_from_a_list(tmp_path):
 
 def test_a_function_draws_with_its_knobs(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "from PIL import Image\ndef draw(text, seed, width=20):\n    return Image.new('L', (width, 10), seed % 256)\n"
+        "from PIL import Image\n"
+        "def draw(text, seed, width=20):\n"
+        "    return Image.new('L', (width, 10), seed % 256)\n"
     )
     monkeypatch.chdir(tmp_path)
     source = CommandGenerator.from_function("mine:draw", "01", Lengths(4, 4))

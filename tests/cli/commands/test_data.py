@@ -42,10 +42,8 @@ def test_prepare_counts_what_it_left_out_before_in_the_same_words(images):
             table.write(f"copy {number}.png,{image.stem[-2:]}\n")
             Path(f"mine/\udcff{number}.png").write_bytes(b"no image")
     first, second = (invoke(*PREPARE, "--folds", 2) for _ in range(2))
-    told, again = (
-        [line for line in each.stderr.splitlines() if "left out" in line]
-        for each in (first, second)
-    )
+    told = [line for line in first.stderr.splitlines() if "left out" in line]
+    again = [line for line in second.stderr.splitlines() if "left out" in line]
     assert (told, first.stdout) == (again, second.stdout)
     assert json.loads(second.stdout)["copies"] == 5
     assert len(told) == 2

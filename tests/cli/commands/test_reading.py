@@ -33,9 +33,8 @@ def test_files_folders_globs_and_standard_input_mean_the_same(read, some, monkey
     assert [codes(read("-", input=path.read_bytes()))[0] for path in some] == expected
     assert set("".join(codes(read(*some, "--charset", "37")))) <= set("37")
     monkeypatch.chdir(folder)
-    assert [line.split("\t")[0] for line in read(".").stdout.splitlines()] == [
-        path.name for path in some
-    ]
+    names = [path.name for path in some]
+    assert [line.split("\t")[0] for line in read(".").stdout.splitlines()] == names
     odd = shutil.move(some[0], folder / "[0-9]*.png")  # a path that exists is no glob
     assert read(odd).stdout.startswith(f"{odd}\t")
 
@@ -105,7 +104,8 @@ def test_a_reading_below_the_least_confidence_is_left_unread_and_unscored(read, 
     least = max(confidences)
     result = read(*some, "--min-confidence", least)
     assert result.exit_code == 0
-    assert [code != "" for code in codes(result)] == [each == least for each in confidences]
+    sure = [confidence == least for confidence in confidences]
+    assert [code != "" for code in codes(result)] == sure
     assert re.search(naming(2, 3, f"{least:g}"), after_device(result.stderr)[-1])
     unread = rows(read(*some, "--min-confidence", 1, "--json"))
     assert [(row["text"], row["characters"]) for row in unread] == [(None, None)] * 3

@@ -231,6 +231,5 @@ def test_the_number_of_a_copy_is_no_part_of_the_text(stem):
 def test_numbers_that_do_not_count_the_images_are_texts():
     numbers = words("0123456789", 6)
     assert read(numbers) == numbers
-    assert read([f"{number}" for number in range(0, 400, 7)]) == [
-        f"{number}" for number in range(0, 400, 7)
-    ]
+    numbers = [f"{number}" for number in range(0, 400, 7)]
+    assert read(numbers) == numbers

@@ -68,7 +68,8 @@ def test_the_usual_names_of_columns_are_known(read, header):
         "filename,text\na.png,AB\u200b\nb.png,\u200fé 1\n",
         '{"a.png": "AB\u00a0", "b.png": " \u200fé 1"}',
         "sep=;\r\nfilename;text\r\na.png;AB\r\nb.png;é 1\r\n",
-        '{"version": 1, "images": [{"file": "a.png", "text": "AB"}, {"file": "b.png", "text": "é 1"}]}',
+        '{"version": 1, "images": ['
+        '{"file": "a.png", "text": "AB"}, {"file": "b.png", "text": "é 1"}]}',
         "filename\ttext\na.png\tAB\nb.png\té 1\n",
         " filename , text \n a.png , AB \n b.png , é 1 \n",
         '"filename", "text"\n"a.png", "AB"\n"b.png", "é 1"\n',

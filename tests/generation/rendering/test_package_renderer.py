@@ -44,7 +44,8 @@ def test_the_options_of_the_drawing_change_the_image_and_not_the_text(options):
 
 
 def test_the_classic_warp_is_stronger_and_its_noise_arc_ends_in_the_last_fifth(monkeypatch):
-    reaches, ends = {design: [] for design in WARPS}, {design: [] for design in WARPS}
+    reaches = {design: [] for design in WARPS}
+    ends = {design: [] for design in WARPS}
     transform, arc = Image.Image.transform, ImageDraw.ImageDraw.arc
 
     def record_transform(self, size, method, corners, *arguments, **options):

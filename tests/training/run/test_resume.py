@@ -60,8 +60,8 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, m
         assert weights(stopped / name) == weights(whole / name)
     of_time = {"seconds": 0, "images_per_s": 0, "peak_memory_mb": 0}
     for by in ("step", "epoch"):
-        one, other = ([row | of_time for row in rows_of(folder, by)] for folder in (stopped, whole))
-        assert one == other
+        expected = [row | of_time for row in rows_of(whole, by)]
+        assert [row | of_time for row in rows_of(stopped, by)] == expected
 
 
 def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
@@ -135,9 +135,8 @@ def test_more_epochs_train_on_and_fewer_are_another_run(learn, tmp_path, capsys,
     assert str(out / "last") in capsys.readouterr().err
     learn(tmp_path / "whole", epochs=4, **options)
     assert rows_of(out)[:2] == before
-    rates, expected = (
-        [row["learning_rate"] for row in rows_of(each)[2:]] for each in (out, tmp_path / "whole")
-    )
+    rates = [row["learning_rate"] for row in rows_of(out)[2:]]
+    expected = [row["learning_rate"] for row in rows_of(tmp_path / "whole")[2:]]
     assert rates == pytest.approx(expected, rel=1e-6, abs=1e-12)
     with pytest.raises(UsageError, match=naming("epochs", "`force`")):
         learn(out, epochs=3, **options)

@@ -74,8 +74,8 @@ def test_batches_of_drawings_have_the_width_of_their_widest():
             )
     assert [images.shape[-1] for images, _ in batches.in_order(2)] == [2, 3, 4, 4]
     assert [len(images) for images, _ in batches.shuffled(2, seeded(3))][-1] == 1
-    rest = list(batches.shuffled(2, seeded(3), done=1))
-    assert [labels.tolist() for _, labels in rest] == [labels.tolist() for _, labels in found[1:]]
+    rest = [labels.tolist() for _, labels in batches.shuffled(2, seeded(3), done=1)]
+    assert rest == [labels.tolist() for _, labels in found[1:]]
     assert batches.first(3)[0].shape == (3, 1, 1, 3)
 
 

@@ -7,14 +7,20 @@ from captcha_ocr.training.step.cuda_graph import REPEATS, CudaGraph
 
 
 class Recorded:
-    """Stands in for torch.cuda.CUDAGraph, which needs a GPU: it repeats what an update would have done."""
+    """Stands in for torch.cuda.CUDAGraph, which needs a GPU.
+
+    It repeats what an update would have done.
+    """
 
     def replay(self):
         self.work()
 
 
 class Model:
-    """A weight and an optimiser, whose update keeps what it has seen, or gives it to the graph that is recorded."""
+    """A weight and an optimiser.
+
+    An update keeps what it has seen, or gives it to the graph that is recorded.
+    """
 
     def __init__(self):
         self.weight = torch.zeros(())
