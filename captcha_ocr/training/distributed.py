@@ -224,7 +224,7 @@ def process_group(device: torch.device) -> Iterator[ProcessGroup]:
         with default_handlers():  # this may wait for the other processes for half an hour
             rank, count = _rendezvous(backend)
         yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # which all processes raise
+    except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # in an epoch all processes raise it
         if dist.is_initialized():
             dist.destroy_process_group()
         raise

@@ -4,15 +4,18 @@ What happens at a SIGTERM, or at the first Ctrl-C:
 
 1. Python calls `Interruption._receive`, which notes the signal. The current step goes on.
 2. At the next place where a run can end, the processes agree whether one of them has received a
-   signal. Such places are after every step (`leave_after_step`), before every batch that is scored
-   (`watch`), and twice a second while drawings are awaited (`leave_if_received`).
+   signal. Such places are after every step (`leave_after_step`; on several GPUs after every 16th),
+   before every batch that is scored (`watch`), and twice a second while drawings are awaited
+   (`leave_if_received`).
 3. There `leave_if_received` raises SystemExit(143) in all of them, for Ctrl-C KeyboardInterrupt.
 4. `train()` catches it, writes the checkpoint `last`, and raises it again. On the way out, what is
    open is closed: the processes that draw, the lock of the run folder, the group of processes.
 5. The command line ends with that exit status. The next `train` into that folder resumes.
 
-Before the first epoch, while images are read, the handlers are those of the command line: the run
-has nothing to save yet.
+Before the first epoch, while images are read, the handlers are those of the command line, which end
+the process at once: the run has nothing to save yet. `deferred()` holds a signal back while modules
+are imported, and `default_handlers()` lets it end a process that waits for others to start. After
+the last batch of the last test nothing is left to interrupt: the run ends as if no signal had come.
 """
 
 import os

@@ -109,10 +109,12 @@ def exchange_first(device):
 
 training.process_group = exchange_first
 # Nothing is learnt at this rate, so that early stopping has to end the run.
-config = replace(conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=1, epochs=200)
+tiny = conftest.TINY.training
+config = replace(tiny, schedule="constant", learning_rate=9.9, patience=1, epochs=200)
 try:
     finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
-    os.write(1, (json.dumps([rank, finished.epochs, finished.rule, finished.test["images"]]) + "\\n").encode())
+    facts = [rank, finished.epochs, finished.rule, finished.test["images"]]
+    os.write(1, (json.dumps(facts) + "\\n").encode())
 except CaptchaOcrError as error:
     os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
     sys.exit(error.exit_code)

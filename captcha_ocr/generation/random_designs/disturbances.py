@@ -170,7 +170,7 @@ def _add_relief(draft: DesignDraft) -> None:
 
 
 def add_marks(draft: DesignDraft) -> None:
-    """Add lines, discs, dots and inversions over the text, or before it."""
+    """Add lines, discs, dots, specks and inversions over the text, or behind it."""
     rng = draft.rng
     if draft.disturbs(0.5):
         count = draft.whole_part(1, 3) if draft.chance(0.75) else draft.whole_part(2, 8)
