@@ -48,31 +48,8 @@ def die_after_seven_steps(self, step):
         os.kill(os.getpid(), signal.SIGKILL)
     leave_after_step(self, step)
 
-ProcessGroup.agree_on_signal = die_after_seven_steps
-# Nothing is learnt at this rate, so that early stopping has to end the run.
-config = replace(
-    conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=2, epochs=200
-)
-try:
-    finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
-    ended = [rank, finished.epochs, finished.rule, finished.test["images"]]
-    os.write(1, (json.dumps(ended) + "\\n").encode())
-except CaptchaOcrError as error:
-    os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
-    sys.exit(error.exit_code)
-"""
-EXCHANGE = """
-import json, os
-import torch
-from captcha_ocr.errors import UsageError
-from captcha_ocr.training.interruption import Interruption, until_signal
-from captcha_ocr.training.distributed import process_group
-
-def dump(text): return text.encode()
-def load(data): return data.decode()
-
-with process_group(torch.device("cpu")) as group:
-    rank = group.rank
+Interruption.leave_after_step = die_after_seven_steps
+def exchange(group):
     part = range(2 + rank)  # the second process has one more
     sums = torch.tensor([rank + 1.0])
     sent = torch.full((2, 3, 4, 4), float(rank)).contiguous(memory_format=torch.channels_last)
@@ -109,12 +86,13 @@ def exchange_first(device):
 
 training.process_group = exchange_first
 # Nothing is learnt at this rate, so that early stopping has to end the run.
-tiny = conftest.TINY.training
-config = replace(tiny, schedule="constant", learning_rate=9.9, patience=1, epochs=200)
+config = replace(
+    conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=1, epochs=200
+)
 try:
     finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
-    facts = [rank, finished.epochs, finished.rule, finished.test["images"]]
-    os.write(1, (json.dumps(facts) + "\\n").encode())
+    ended = [rank, finished.epochs, finished.rule, finished.test["images"]]
+    os.write(1, (json.dumps(ended) + "\\n").encode())
 except CaptchaOcrError as error:
     os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
     sys.exit(error.exit_code)
