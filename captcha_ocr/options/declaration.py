@@ -23,7 +23,7 @@ _DECLARED = "declared"  # the key of the declaration in a field's metadata
 
 @dataclass(frozen=True)
 class Declared:
-    """What a field declares beside its name, its type and its default.
+    """What a field declares beside its name, its type and its default: an attribute for each.
 
     at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same
     without the limit itself. flag: of the command line. metavar: what the help shows as value.
@@ -71,6 +71,7 @@ def option(default: Any, help_text: str = "", **declared: Any) -> Any:
 class Options:
     """The base class of dataclasses whose fields declare options; it checks types and limits.
 
+    A class has an attribute for each option of its command, however many they are.
     UsageError names the field in backticks.
     """
 
