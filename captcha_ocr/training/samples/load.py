@@ -162,8 +162,8 @@ class _Pending(NamedTuple):
 class DrawnBlocks(Batches):
     """Samples that other processes draw: block after block, each while the one before is shown.
 
-    Two blocks are in memory at most. Its attributes are those of a split, of the two blocks, and of what
-    draws. wanted, shown, last: numbers of blocks.
+    Two blocks are in memory at most. Its attributes are those of a split, of the two blocks, and of
+    what draws. wanted, shown, last: numbers of blocks.
     """
 
     def __init__(self, data: DrawnData, samples: range, group: ProcessGroup) -> None:
