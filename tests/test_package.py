@@ -32,9 +32,6 @@ SHARED_NAMES = {
     **dict.fromkeys(("datas", "hiddenimports"), "PyInstaller looks for them in each hook"),
     "main": "the command line, and the program in which the function of an audit is called",
     "run": "the console script; the server",
-    "Results": "of an audit; of jobs that run in parallel",
-    "WARPS": "of random designs; of `generate`",
-    "draw_curves": "as SVG for the page of an audit; as an image file",
 }
 
 

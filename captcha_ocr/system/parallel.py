@@ -111,9 +111,9 @@ class Workers(AbstractContextManager["Workers"]):
 
     def start(
         self, function: Callable[[_Job], _Result], jobs: Iterable[_Job]
-    ) -> "Results[_Job, _Result]":
+    ) -> "JobResults[_Job, _Result]":
         """Start jobs, and return their results, which come in the order of the jobs."""
-        return Results(self, function, jobs)
+        return JobResults(self, function, jobs)
 
     def close(self) -> None:
         """End the workers after the jobs that they are doing; the jobs after these are not done."""
@@ -125,7 +125,7 @@ class Workers(AbstractContextManager["Workers"]):
         self.close()
 
 
-class Results(Iterator[_Result], Generic[_Job, _Result]):
+class JobResults(Iterator[_Result], Generic[_Job, _Result]):
     """The results of a series of jobs, in order; CaptchaOcrError if a worker is killed.
 
     Not if it is killed halfway through sending a result of more than 64 KiB: then Python's pool

@@ -51,7 +51,7 @@ def _new_axes() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
+def draw_solver_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
     """Draw exact match against labels: a dash for each draw, lines of means, and intervals.
 
     without_labels: exact match of the model in the package.

@@ -16,7 +16,7 @@ from PIL import Image
 
 from captcha_ocr.audit import verdict
 from captcha_ocr.audit.human_answers import HumanAnswers
-from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_curves, draw_effects
+from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_effects, draw_solver_curves
 from captcha_ocr.audit.results import Results
 from captcha_ocr.audit.solvers.knobs import KNOBS_LEFT_OUT, Effect
 from captcha_ocr.audit.solvers.trainings import NAMES
@@ -220,7 +220,7 @@ def _draw_samples(samples: Sequence[tuple[str, str]]) -> str:
 
 
 def _draw_plots(results: Results) -> dict[str, str]:
-    curves = draw_curves(results.curves, results.attacks[0].share)
+    curves = draw_solver_curves(results.curves, results.attacks[0].share)
     plots = {"curves": as_svg(curves, f"Images read against labels; {_BELOW}")}
     coverage = draw_coverage(results.coverage.rows)
     plots["coverage"] = as_svg(coverage, f"Right answers against images answered; {_BELOW}")

@@ -215,7 +215,7 @@ def _draw_sine(draft: DesignDraft) -> Document:
     return {"x": [0, amplitude], "y": [0, amplitude], "wavelength": wavelength}
 
 
-WARPS = (
+WARP_CHANCES = (
     Chance("sine", 0.22, _draw_sine),
     Chance("elastic", 0.14, lambda draft: {"sigma": draft.number(0.8, 2.6)}),
     Chance("lens", 0.03, lambda draft: {"strength": draft.part(-0.3, 0.35)}),

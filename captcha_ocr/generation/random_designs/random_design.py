@@ -14,7 +14,7 @@ from captcha_ocr.generation.designs.design import ARITHMETIC
 from captcha_ocr.generation.fonts.catalogue import Face
 from captcha_ocr.generation.fonts.survey import without_twins
 from captcha_ocr.generation.random_designs.disturbances import (
-    WARPS,
+    WARP_CHANCES,
     add_background,
     add_camera,
     add_marks,
@@ -79,11 +79,11 @@ def draw_design(
     for add in (_add_canvas, _add_colors, _add_shapes, _add_strokes, add_background, add_under):
         add(draft)
     if draft.chance(0.5):
-        draft.add_some(WARPS)
+        draft.add_some(WARP_CHANCES)
         add_marks(draft)
     else:
         add_marks(draft)
-        draft.add_some(WARPS)
+        draft.add_some(WARP_CHANCES)
     add_camera(draft)
     sections = {"canvas": draft.canvas, "text": draft.text, "fonts": draft.fonts}
     return {**sections, "operators": draft.operators, "redraw_illegible": not draft.hollow}

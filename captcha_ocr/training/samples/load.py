@@ -16,7 +16,7 @@ from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_sh
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import measure_memory
 from captcha_ocr.options.preparation import Split
-from captcha_ocr.system.parallel import Results, Workers, map_jobs
+from captcha_ocr.system.parallel import JobResults, Workers, map_jobs
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.training.distributed import ProcessGroup
 from captcha_ocr.training.samples.batches import (
@@ -155,7 +155,7 @@ class _Pending(NamedTuple):
     """A block that is being drawn; begun: when, as `time.perf_counter`."""
 
     block: int
-    parts: Results[Job, _DrawnPart]
+    parts: JobResults[Job, _DrawnPart]
     begun: float
 
 

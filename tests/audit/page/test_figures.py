@@ -1,6 +1,6 @@
 import math
 
-from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_curves, draw_effects
+from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_effects, draw_solver_curves
 from captcha_ocr.audit.solvers.knobs import Effect
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
 
@@ -9,13 +9,15 @@ CURVES = {"general": CURVE, "random": CURVE}
 
 
 def test_text_stays_text_and_the_title_is_its_name():
-    svg = as_svg(draw_curves(CURVES, 0.2), "A title")
+    svg = as_svg(draw_solver_curves(CURVES, 0.2), "A title")
     assert svg.startswith('<svg role="img" aria-label="A title"')
     assert "from random weights</text>" in svg
 
 
 def test_the_same_figure_gives_the_same_svg():
-    assert as_svg(draw_curves(CURVES, 0.2), "A") == as_svg(draw_curves(CURVES, 0.2), "A")
+    assert as_svg(draw_solver_curves(CURVES, 0.2), "A") == as_svg(
+        draw_solver_curves(CURVES, 0.2), "A"
+    )
 
 
 def test_coverage_is_drawn():

@@ -6,7 +6,7 @@ import pytest
 
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.random_designs.disturbances import (
-    WARPS,
+    WARP_CHANCES,
     add_background,
     add_camera,
     add_marks,
@@ -25,7 +25,7 @@ def draft(seed, disturb=1.0, hollow=False, light=(200, 220)):
 
 
 def add_warps(made):
-    made.add_some(WARPS)
+    made.add_some(WARP_CHANCES)
 
 
 def test_every_disturbance_is_a_valid_operator():
