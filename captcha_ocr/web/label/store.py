@@ -16,7 +16,7 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.file_names import FileNames
 from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
-from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.options.model import MAX_LENGTH
 from captcha_ocr.options.preparation import Split
 from captcha_ocr.system.files import read_text, write_atomic
@@ -187,4 +187,6 @@ class LabelStore:
             status = os.stat(self.table)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise UsageError(f"{self.table} cannot be read: {error.strerror}") from None
         return status.st_mtime_ns, status.st_ino
