@@ -105,7 +105,7 @@ def generate(given: Given) -> None:
     Example: captcha-ocr generate --count 1000 --design random --charset digits --length 6
     """
     with deferred():
-        from captcha_ocr.generation import folder as synth
+        from captcha_ocr.generation import folder as images_folder
         from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.system.console import ProgressBar, counted
 
@@ -119,10 +119,10 @@ def generate(given: Given) -> None:
     check(is_random or options.save_designs is None, "`save_designs` is for random designs")
     plan = plan_drawing(drawing)
     with ProgressBar("generate", output.quiet) as bar:
-        done = synth.generate(plan, options.out, work.workers, work.force, bar.show)
+        done = images_folder.generate(plan, options.out, work.workers, work.force, bar.show)
     if options.save_designs is not None:
         with ProgressBar("designs", output.quiet) as bar:
-            synth.save_designs(plan, options.save_designs, work.workers, bar.show)
+            images_folder.save_designs(plan, options.save_designs, work.workers, bar.show)
     if done.redrawn and not output.quiet:
         line = f"legible   {counted(done.redrawn, 'illegible image')} drawn again"
         if done.illegible:

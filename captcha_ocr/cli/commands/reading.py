@@ -221,12 +221,12 @@ def _expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
 
 
 def _with_progress(
-    results: Iterator[Result], sources: Iterable[str], quiet: bool
+    results: Iterator[Result], sources: Iterable[str], hidden: bool
 ) -> Iterator[Result]:
     """Yield results, and show on a terminal how many of the sources are read if that number is
     known.
     """
-    if quiet or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
+    if hidden or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
         yield from results
         return
     from captcha_ocr.system.console import ProgressBar
@@ -272,7 +272,7 @@ def _score_files(
     labels_file: Path,
     paths: tuple[str, ...],
     printer: Printer,
-    quiet: bool,
+    hidden: bool,
 ) -> int:
     """Read the labelled files (those in `paths`, else all) and print the score.
 
@@ -281,7 +281,7 @@ def _score_files(
     from captcha_ocr.scores import score_confidences, score_texts
     from captcha_ocr.system.console import in_groups
 
-    sources = list(_expand(paths, quiet)) if paths else []
+    sources = list(_expand(paths, hidden)) if paths else []
     folders = [labels_file.parent]
     for source in map(Path, (*paths, *sources)):
         folders += [source] if source.is_dir() else [source.parent]
@@ -289,7 +289,7 @@ def _score_files(
     sources = sources or [str(folder / row.file) for row in rows]
     failed, truths, texts, judged = 0, [], [], []
     label_of = labelled_paths(folder, rows)
-    for path, result in _with_progress(_read_paths(recognizer, iter(sources)), sources, quiet):
+    for path, result in _with_progress(_read_paths(recognizer, iter(sources)), sources, hidden):
         label = label_of(path)
         if label is None:
             problems[path] = f"{labels_file.name} has no row for it"
