@@ -24,6 +24,7 @@ from captcha_ocr.options.values import parse_size
 Function = TypeVar("Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=Options)
 
+FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
 IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
 ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
 RUNNING = "Running"  # the heading in the help of what most people never need

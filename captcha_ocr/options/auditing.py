@@ -6,7 +6,8 @@ from pathlib import Path
 from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.values import MAX_SEED, check_alphabet
+from captcha_ocr.options.running import charset_option, lengths_option, seed_option
+from captcha_ocr.options.values import MAX_SEED
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,11 @@ class AuditOptions(Options):
     call: str | None = option(
         None, "Audit a Python function of a text and a seed that draws.", metavar="MODULE:FUNCTION"
     )
-    charset: str | None = option(
-        None, "Characters of the texts. Needed with `command` and `call`.", parse=check_alphabet
+    charset: str | None = charset_option(
+        "Characters of the texts. Needed with `command` and `call`."
     )
-    lengths: Lengths | None = option(
-        None,
-        "Characters per text. Needed with `command` and `call`.",
-        flag="--length",
-        metavar="N|N-M",
+    lengths: Lengths | None = lengths_option(
+        "Characters per text. Needed with `command` and `call`."
     )
     knobs: Path | None = option(
         None,
@@ -52,7 +50,7 @@ class AuditOptions(Options):
         path="new file",
     )
     # A training's seed is 1,000 times this one, and the number of its draw.
-    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED // 1000 - 1)
+    seed: int = seed_option(at_most=MAX_SEED // 1000 - 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

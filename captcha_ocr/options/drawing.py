@@ -6,11 +6,11 @@ They check themselves alone; `plan.py` reads the design that they name.
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.values import MAX_SEED, check_alphabet, parse_numbers
+from captcha_ocr.options.running import charset_option, fonts_option, lengths_option, seed_option
+from captcha_ocr.options.values import parse_numbers
 
 Renderer = Literal["fast", "package"]
 Level = Literal["mixed", "easy", "medium", "hard"]
@@ -56,19 +56,10 @@ class DrawingOptions(Options):
         at_least=1,
         at_most=_MAX_DESIGNS,
     )
-    lengths: Lengths | None = option(
-        None,
-        "Characters per text, or their minimum and maximum.",
-        flag="--length",
-        metavar="N|N-M",
-        shown="the design's",
+    lengths: Lengths | None = lengths_option(
+        "Characters per text, or their minimum and maximum.", shown="the design's"
     )
-    charset: str | None = option(
-        None,
-        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
-        shown="the design's",
-        parse=check_alphabet,
-    )
+    charset: str | None = charset_option(shown="the design's")
     often: str | None = option(
         None,
         f"Characters that come {OFTEN} times as often as others, such as 0O.",
@@ -76,9 +67,7 @@ class DrawingOptions(Options):
     )
     width: int = 0
     height: int = 0
-    fonts: tuple[str, ...] = option(
-        (), "A font file, or a folder of fonts; may be repeated.", path="file or folder"
-    )
+    fonts: tuple[str, ...] = fonts_option()
     font_sizes: tuple[int, ...] = option(
         (),
         "Font sizes to choose from.",
@@ -89,7 +78,7 @@ class DrawingOptions(Options):
     renderer: Renderer = option(
         "fast", "Code that draws the design captcha: ours, or that of the captcha package."
     )
-    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
+    seed: int = seed_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()

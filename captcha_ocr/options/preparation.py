@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.running import (
+    charset_option,
+    lengths_option,
+    max_bytes_option,
+    seed_option,
+)
 from captcha_ocr.options.training import FEWEST, preset_named
-from captcha_ocr.options.values import MAX_BYTES, MAX_SEED, check_alphabet, parse_numbers
+from captcha_ocr.options.values import parse_numbers
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -32,21 +37,12 @@ class PrepareConfig(Options):
         "Its input size is used.",
         shown=f"finetune below {FEWEST:,} labels, else default",
     )
-    lengths: Lengths | None = option(
-        None,
-        "Characters per text.",
-        flag="--length",
-        metavar="N|N-M",
-        shown=f"the lengths of 1 in {RARE} labels or more",
+    lengths: Lengths | None = lengths_option(
+        "Characters per text.", shown=f"the lengths of 1 in {RARE} labels or more"
     )
     size: tuple[int, int] | None = option(None, "Size of the images in pixels.")
     channels: Literal[1, 3] | None = option(None, "Grey or colour.", shown="colour if it is needed")
-    charset: str | None = option(
-        None,
-        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
-        shown="those in the labels",
-        parse=check_alphabet,
-    )
+    charset: str | None = charset_option(shown="those in the labels")
     case_sensitive: bool = option(
         False, "Distinguish upper and lower case if the labels have both."
     )
@@ -61,10 +57,8 @@ class PrepareConfig(Options):
         parse=parse_numbers("/"),
     )
     fold: tuple[int, int] | None = option(None)
-    max_bytes: int = option(
-        MAX_BYTES, "Refuse larger image files.", at_least=1, at_most=10**9, is_newer=True
-    )
-    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
+    max_bytes: int = max_bytes_option(is_newer=True)
+    seed: int = seed_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,11 +7,11 @@ from pathlib import Path
 from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import EngineName
+from captcha_ocr.options.running import device_option, engine_option, quiet_option
 from captcha_ocr.options.values import MAX_THREADS
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LABEL_RUN = Path("runs/label")
-_DEVICES = "auto|cpu|cuda[:n]|mps|xpu[:n]"
 _MAX_PORT = 65535
 
 
@@ -27,9 +27,9 @@ class ServeOptions(Options):
     concurrency: int | None = option(
         None, "Images read at once.", shown="processors", at_least=1, at_most=MAX_THREADS
     )
-    engine: EngineName = option("auto", "auto: onnx if model.onnx exists.")
-    device: str = option("auto", "Where to compute.", metavar=_DEVICES)
-    quiet: bool = option(False, "Print no progress and no next command.")
+    engine: EngineName = engine_option()
+    device: str = device_option()
+    quiet: bool = quiet_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,8 +50,8 @@ class LabelOptions(Options):
     out: Path | None = option(
         None, "For models and a journal.", shown=f"{LABEL_RUN}/NAME", path="folder"
     )
-    device: str = option("auto", "Where to compute.", metavar=_DEVICES)
-    quiet: bool = option(False, "Print no progress and no next command.")
+    device: str = device_option()
+    quiet: bool = quiet_option()
 
     def run_for(self, folder: Path) -> Path:
         """Return the folder for models and a journal of a folder of images.

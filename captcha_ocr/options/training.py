@@ -5,16 +5,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.declaration import Options, given_options, option
 from captcha_ocr.options.model import NetworkConfig
+from captcha_ocr.options.running import (
+    charset_option,
+    device_option,
+    fonts_option,
+    force_option,
+    quiet_option,
+    seed_option,
+    threads_option,
+    workers_option,
+)
 from captcha_ocr.options.values import (
-    MAX_SEED,
-    MAX_THREADS,
-    MAX_WORKERS,
-    check_alphabet,
     check_length,
 )
 
@@ -78,7 +83,7 @@ class TrainConfig(Options):
     frozen: float = option(0.0, at_least=0, at_most=1)
     start_images: int = option(0, at_least=0, at_most=10**12, is_newer=True)
     precision: Precision = option("auto", "auto: bf16 if native to the device.")
-    seed: int = option(0, "Random seed.", at_least=0, at_most=MAX_SEED)
+    seed: int = seed_option()
 
     def for_fine_tuning(self, on_drawings: bool) -> "TrainConfig":
         """Return a copy that starts from a trained model: half the learning rate, and only the head
@@ -236,7 +241,7 @@ class TrainOptions(Options):
     threads: with how many torch computes on the CPU; None: one for each processor.
     """
 
-    device: str = option("auto", "Where to compute.", metavar="auto|cpu|cuda[:n]|mps|xpu[:n]")
+    device: str = device_option()
     init: Path | None = option(
         None,
         "Start from a trained model of any alphabet, length and size, or pretrained.",
@@ -246,15 +251,13 @@ class TrainOptions(Options):
     stream: bool = option(
         False, "Read images from disk in every epoch.", shown="if memory is short"
     )
-    force: bool = option(False, "Replace what an earlier run with other options wrote.")
-    quiet: bool = option(False, "Print no progress and no next command.")
+    force: bool = force_option()
+    quiet: bool = quiet_option()
     keep_every: int | None = option(
         None, "Keep the checkpoint of every Nth epoch.", metavar="N", at_least=1, at_most=10**6
     )
     tensorboard: bool = option(False, "Also write the metrics for TensorBoard, into OUT.")
-    threads: int | None = option(
-        None, "Threads to compute with.", shown="one per processor", at_least=1, at_most=MAX_THREADS
-    )
+    threads: int | None = threads_option()
 
 
 @dataclass(frozen=True)
@@ -280,27 +283,14 @@ class DrawOptions(Options):
         shown="the design's",
         parse=check_length,
     )
-    charset: str | None = option(
-        None,
-        f"Characters, or one of {', '.join(NAMED_ALPHABETS)}.",
-        shown="the design's",
-        parse=check_alphabet,
-    )
+    charset: str | None = charset_option(shown="the design's")
     case_sensitive: bool = option(False, "Distinguish upper and lower case.")
-    fonts: tuple[str, ...] = option(
-        (), "A font file, or a folder of fonts; may be repeated.", path="file or folder"
-    )
+    fonts: tuple[str, ...] = fonts_option()
     size: tuple[int, int] | None = option(None, "The network's input.", shown="as prepare")
     channels: Literal[1, 3] | None = option(None, "Grey or colour input.", shown="as prepare")
     images: int = option(DRAWN_IMAGES, at_least=2, at_most=MAX_DRAWINGS)
     repeat: int = option(4, "Epochs that show an image.", at_least=1, at_most=10**6)
-    workers: int | None = option(
-        None,
-        "Processes that draw.",
-        shown="one per processor",
-        at_least=1,
-        at_most=MAX_WORKERS,
-    )
+    workers: int | None = workers_option("Processes that draw.")
 
     def different(self, epochs: int) -> int:
         """Return how many different images so many epochs show."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import Given, takes
+from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.reporting import given_words, next_command
 from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.declaration import declarations
@@ -15,7 +15,7 @@ from captcha_ocr.system.signals import deferred
 
 
 @main.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.argument("folder", type=FOLDER, required=False)
 @takes(AuditOptions)
 @takes(ReportOptions)
 def audit(folder: Path | None, given: Given) -> None:

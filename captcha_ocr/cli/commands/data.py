@@ -10,7 +10,7 @@ import click
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import IMAGES, RUN, RUNNING, SHARDS, Given, takes
+from captcha_ocr.cli.options import FOLDER, IMAGES, RUN, RUNNING, SHARDS, Given, takes
 from captcha_ocr.cli.reporting import escape, given_words, next_command, place, report
 from captcha_ocr.cli.wording import with_flags
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
@@ -109,12 +109,9 @@ def generate(given: Given) -> None:
         from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.system.console import ProgressBar, counted
 
-    options, work, output = (
-        given.of(_GenerateCommand),
-        given.of(WorkOptions),
-        given.of(ReportOptions),
-    )
-    drawing = _drawing_options(given)
+    options, output = given.of(_GenerateCommand), given.of(ReportOptions)
+    work = given.of(WorkOptions)
+    drawing = _drawing_options(options, given.values(DrawingOptions))
     is_random = drawing.level is not None
     check(is_random or options.save_designs is None, "`save_designs` is for random designs")
     plan = plan_drawing(drawing)
@@ -141,8 +138,7 @@ def generate(given: Given) -> None:
     )
 
 
-def _drawing_options(given: Given) -> DrawingOptions:
-    options, values = given.of(_GenerateCommand), given.values(DrawingOptions)
+def _drawing_options(options: _GenerateCommand, values: dict[str, Any]) -> DrawingOptions:
     if options.size is not None:
         values["width"], values["height"] = options.size
     if options.warp == WARPS[CLASSIC_WARP]:
@@ -191,7 +187,7 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 
 
 @main.command()
-@click.argument("images", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
+@click.argument("images", type=FOLDER, default=IMAGES)
 @takes(_PrepareCommand, "out")
 @takes(_LabelFiles, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
@@ -300,7 +296,7 @@ def _report_shards(
 
 
 @main.command(name="inspect")
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
+@click.argument("folder", type=FOLDER, default=IMAGES)
 @takes(_InspectCommand)
 @takes(_LabelFiles, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)

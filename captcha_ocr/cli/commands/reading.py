@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import IMAGES, RUN, RUNNING, Given, takes
+from captcha_ocr.cli.options import FOLDER, IMAGES, RUN, RUNNING, Given, takes
 from captcha_ocr.cli.printing import Printer, Result, print_table, what_to_do
 from captcha_ocr.cli.reporting import escape, read_command, report
 from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
@@ -322,7 +322,7 @@ def _score_files(
 
 
 @main.command()
-@click.argument("images", type=click.Path(file_okay=False, path_type=Path), default=IMAGES)
+@click.argument("images", type=FOLDER, default=IMAGES)
 @takes(_ExportCommand)
 @takes(ReadingOptions, "max_bytes", "threads", section=RUNNING)
 @takes(ReportOptions, "as_json", section=RUNNING)

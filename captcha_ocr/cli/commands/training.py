@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import RUN, SHARDS, Function, Given, is_set, takes
+from captcha_ocr.cli.options import FOLDER, RUN, SHARDS, Function, Given, is_set, takes
 from captcha_ocr.cli.reporting import given_words, read_command, report
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.declaration import Options, declarations, option
@@ -199,7 +199,7 @@ def choose_config(
 
 
 @main.command()
-@click.argument("data", type=click.Path(file_okay=False, path_type=Path), default=SHARDS)
+@click.argument("data", type=FOLDER, default=SHARDS)
 @takes(_CurveCommand)
 @takes(TrainConfig, "epochs")
 @takes(TrainOptions, "init")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import RUN, Given, takes
+from captcha_ocr.cli.options import FOLDER, RUN, Given, takes
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
@@ -50,7 +50,7 @@ def serve(given: Given) -> None:
 
 
 @main.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", type=FOLDER)
 @takes(ReadingOptions, "model_folder", shown="as for eval")
 @takes(LabelOptions)
 def label(folder: Path, given: Given) -> None:

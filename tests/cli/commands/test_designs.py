@@ -48,30 +48,10 @@ def test_a_preview_draws_the_images_of_generate_in_the_file_and_number_that_are_
     result = invoke("design", "preview", tmp_path / "mine.toml", "--count", 13, "--seed", 4)
     assert result.stdout == "preview.png: 13 images of 3 characters, 160x60\n"
     assert [path.name for path in Path().iterdir()] == ["preview.png"]
-    again = invoke(
-        "design",
-        "preview",
-        tmp_path / "mine.toml",
-        "--count",
-        13,
-        "--seed",
-        4,
-        "--out",
-        "again.png",
-    )
-    assert again.exit_code == 0
+    preview = ("design", "preview", tmp_path / "mine.toml", "--count", 13)
+    assert invoke(*preview, "--seed", 4, "--out", "again.png").exit_code == 0
     assert Path("again.png").read_bytes() == Path("preview.png").read_bytes()
-    invoke(
-        "design",
-        "preview",
-        tmp_path / "mine.toml",
-        "--count",
-        13,
-        "--seed",
-        5,
-        "--out",
-        "other.png",
-    )
+    invoke(*preview, "--seed", 5, "--out", "other.png")
     assert Path("other.png").read_bytes() != Path("preview.png").read_bytes()
 
 
