@@ -18,10 +18,10 @@ from captcha_ocr.options.values import (
     check_alphabet,
 )
 
-ALPHABET = f"Characters, or one of {', '.join(NAMED_ALPHABETS)}."  # the help of most alphabets
+_CHARACTERS = f"Characters, or one of {', '.join(NAMED_ALPHABETS)}."  # the help of most alphabets
 
 
-def charset_option(help_text: str = ALPHABET, **declared: Any) -> Any:
+def charset_option(help_text: str = _CHARACTERS, **declared: Any) -> Any:
     """Declare an alphabet: its characters, or its name."""
     return option(None, help_text, parse=check_alphabet, **declared)
 
