@@ -78,14 +78,16 @@ def main() -> None:
     lines = run(
         "eval", "eval", "--model", out, "--labels", fresh / "labels.csv", "--json"
     ).splitlines()
+    epochs = epochs_of(out)
+    validation_exact = [row["validation_exact"] for row in epochs]
+    largest_kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     document = {
         "what": f"4 of {len(characters):,} characters",
         **vars(arguments) | {"font": arguments.font.name, "folder": str(folder)},
         "seconds": seconds,
-        "training_images_per_s": [round(row["images_per_s"]) for row in epochs_of(out)],
-        "peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        // 1000,  # of the largest process
-        "validation_exact": [row["validation_exact"] for row in epochs_of(out)],
+        "training_images_per_s": [round(row["images_per_s"]) for row in epochs],
+        "peak_mb": largest_kb // 1000,  # of the largest process
+        "validation_exact": validation_exact,
         "fresh": json.loads(lines[-1])["summary"],
         "versions": versions(),
         "hardware": hardware("cpu"),

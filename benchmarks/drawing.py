@@ -72,15 +72,11 @@ def main() -> None:
         for number in range(1, arguments.runs + 1):
             for way, source in ways.items():
                 rates[way].append(rate_of_run(source, scratch / "run", arguments))
-            print(
-                f"round {number}: "
-                + ", ".join(f"{way} {found[-1]:.0f}" for way, found in rates.items()),
-                flush=True,
-            )
-    ratios = {
-        way: spread([a / b for a, b in zip(found, rates["shards"], strict=True)])
-        for way, found in rates.items()
-    }
+            latest = ", ".join(f"{way} {found[-1]:.0f}" for way, found in rates.items())
+            print(f"round {number}: {latest}", flush=True)
+    ratios = {}
+    for way, found in rates.items():
+        ratios[way] = spread([a / b for a, b in zip(found, rates["shards"], strict=True)])
     facts = {"images_per_s": {way: spread(found) for way, found in rates.items()}, "ratio": ratios}
     print(json.dumps({**facts, "hardware": hardware(arguments.device), "versions": versions()}))
 

@@ -123,9 +123,10 @@ def write_zeros(out: Path) -> None:
 def training(number: int, out: Path) -> list[str]:
     """Return the command that trains stage `number`."""
     stage = STAGES[number - 1]
-    designs = [str(out / design) if design in ZEROS else design for design in stage.designs]
-    drawn = [word for design in designs for word in ("--draw", design)]
-    drawn += ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
+    drawn = ["--case-sensitive", "--fonts", str(out / "fonts" / "train")]
+    for design in stage.designs:
+        place = str(out / design) if design in ZEROS else design
+        drawn += ["--draw", place]
     how = ["--preset", "general", "--images", str(stage.images), "--repeat", str(stage.repeat)]
     how += [
         "--epochs",

@@ -42,15 +42,10 @@ PLAIN: dict[str, Any] = {
     },
     "redraw_illegible": False,
 }
-SHADE = {
-    "kind": "gradient",
-    "color": "#d8a070",
-    "behind": True,
-}  # shows what operators on pixels do to colours
-MARK_COLOR, UNDER_COLOR = (
-    "#3b7dd8",
-    "#ff9a20",
-)  # the default, the colour of the text, would hide what is new
+# Shows what operators on pixels do to colours.
+SHADE = {"kind": "gradient", "color": "#d8a070", "behind": True}
+# The default, the colour of the text, would hide what is new.
+COLORS = {"mark": "#3b7dd8", "under": "#ff9a20"}
 OF_LETTERS = ("decoys", "ghost", "small_print")  # come last
 BEHIND = ("blobs", "gradient", "texture", "tiles", "ghost")  # they would cover the text
 IMAGES, GAP, NAME_WIDTH, NAME_SIZE = 4, 4, 118, 13
@@ -58,18 +53,17 @@ SEED = 7
 
 
 def draw_operator(name: str | None, base: list[dict[str, Any]]) -> list[Image.Image]:
-    """Draw the images of the plain design, with an operator whose other values are the default
-    ones.
-    """
-    added: list[dict[str, Any]] = []
+    """Draw the images of the plain design, with an operator that has its default values."""
+    operators = list(base)
     if name is not None:
-        color = {"mark": MARK_COLOR, "under": UNDER_COLOR}.get(OPERATORS[name].stage)
-        added = [{"kind": name}]
+        shown: dict[str, Any] = {"kind": name}
+        color = COLORS.get(OPERATORS[name].stage)
         if color and name != "tiles":
-            added[0]["color"] = color
+            shown["color"] = color
         if name in BEHIND:
-            added[0]["behind"] = True
-    design = parse_design({**PLAIN, "operators": base + added}, name or "plain")
+            shown["behind"] = True
+        operators.append(shown)
+    design = parse_design({**PLAIN, "operators": operators}, name or "plain")
     images = []
     for number in range(IMAGES):
         rng = random.Random(f"{SEED} {number}")
@@ -89,28 +83,41 @@ def draw_strips(names: list[str | None], base: list[dict[str, Any]], path: Path)
         pen.text((4, y + height // 2), name or "(no operator)", "black", font, anchor="lm")
         for number, image in enumerate(draw_operator(name, base)):
             picture.paste(image, (NAME_WIDTH + number * (width + GAP), y))
-    few_colors = not base  # a third of the bytes, and no difference is seen
-    (picture.quantize(256, dither=Image.Dither.NONE) if few_colors else picture).save(
-        path, optimize=True
-    )
+    if not base:  # a third of the bytes, and no difference is seen
+        picture = picture.quantize(256, dither=Image.Dither.NONE)
+    picture.save(path, optimize=True)
 
 
-def main() -> None:
-    """Write the pictures."""
+def draw_operators() -> None:
+    """Write a picture for each group of operators."""
     for group, stages in GROUPS.items():
-        some = [name for name, operator in OPERATORS.items() if operator.stage in stages]
-        some.sort(key=lambda name: (STAGE_ORDER.index(OPERATORS[name].stage), name in OF_LETTERS))
-        draw_strips(
-            [None, *some], [SHADE] if "pixels" in stages else [], DOCS / f"designs-{group}.png"
-        )
+        names = [name for name, operator in OPERATORS.items() if operator.stage in stages]
+        names.sort(key=lambda name: (STAGE_ORDER.index(OPERATORS[name].stage), name in OF_LETTERS))
+        base = [SHADE] if "pixels" in stages else []
+        draw_strips([None, *names], base, DOCS / f"designs-{group}.png")
+
+
+def draw_named_designs() -> None:
+    """Write the picture with a row for each named design."""
     names = design_names()
-    drawers = {name: drawer_of(plan_drawing(DrawingOptions(design=name))) for name in names}
-    drawn = [(name, drawers[name].draw(index)) for name in names for index in range(COLUMNS)]
-    tiles = [Tile(each.image, name, each.text) for name, each in drawn]
+    tiles = []
+    for name in names:
+        drawer = drawer_of(plan_drawing(DrawingOptions(design=name)))
+        for index in range(COLUMNS):
+            drawing = drawer.draw(index)
+            tiles.append(Tile(drawing.image, name, drawing.text))
     draw_sheet(tiles, DOCS / "designs-named.png", rows=len(names))
-    arguments = ["design", "preview", "random", "--count=48", "--fonts", sys.argv[1]]
+
+
+def draw_random_designs(fonts: str) -> None:
+    """Write the picture of random designs."""
+    arguments = ["design", "preview", "random", "--count=48", "--fonts", fonts]
     captcha_ocr([*arguments, "--out", str(DOCS / "designs-random.png")], standalone_mode=False)
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    draw_operators()
+    draw_named_designs()
+    draw_random_designs(sys.argv[1])
