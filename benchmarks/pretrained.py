@@ -200,10 +200,10 @@ def scores_of_package(out: Path) -> Iterator[str]:
             "eval", "--json", "--model", PRETRAINED, "--labels", images / "labels.csv"
         )
         summary = json.loads(printed.splitlines()[-1])["summary"]
-        exact = summary["exact"] + summary["folded"]
-        yield row(
-            f"captcha package, warp {warp}", summary["images"], exact, summary["calibration_error"]
-        )
+        with_case = summary["exact"] / summary["images"]
+        right = summary["exact"] + summary["folded"]
+        name = f"captcha package, warp {warp}"
+        yield row(name, summary["images"], right, with_case, summary["calibration_error"])
 
 
 def scores_of_sets(scores: Path) -> Iterator[str]:
@@ -211,13 +211,15 @@ def scores_of_sets(scores: Path) -> Iterator[str]:
     for result in json.loads(scores.read_text("utf-8")):
         if result["reader"] == "ours":
             right = round(result["free"] * result["images"])
-            yield row(result["set"], result["images"], right, result["calibration_error"])
+            error = result["calibration_error"]
+            yield row(result["set"], result["images"], right, result["with_case"], error)
 
 
-def row(name: str, images: int, right: int, error: float) -> str:
-    """Return a row of the table in the card."""
+def row(name: str, images: int, right: int, with_case: float, error: float) -> str:
+    """Return a row of the table in the card; `right` with case folded, `with_case` a share."""
     low, high = wilson_interval(right, images)
-    return f"| {name} | {images:,} | {right / images:.2%} | {low:.2%} to {high:.2%} | {error:.1%} |"
+    folded = f"{right / images:.2%} | {low:.2%} to {high:.2%}"
+    return f"| {name} | {images:,} | {folded} | {with_case:.2%} | {error:.1%} |"
 
 
 def captcha_ocr(*arguments: object) -> str:

@@ -3,10 +3,10 @@
     python benchmarks/zero_shot.py SETS/keras_v2 SETS/designs/* [--model MODEL] [--ddddocr PYTHON]
 
 Each folder has images and a labels.csv. Texts are compared case folded: by what a reader says when
-it is told nothing but the image, and when it is told the characters of the set. Images are read one
-by one on one thread. Of ours also the calibration: of all readings, and of those that
---min-confidence 0.9 lets through. --ddddocr names a Python that has ddddocr (pip install ddddocr);
-it runs after our model, in the same call.
+it is told nothing but the image, and when it is told the characters of the set. The share that is
+right with case stands beside the first. Images are read one by one on one thread. Of ours also the
+calibration: of all readings, and of those that --min-confidence 0.9 lets through. --ddddocr names a
+Python that has ddddocr (pip install ddddocr); it runs after our model, in the same call.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import base64
 import csv
 import io
 import json
+import operator
 import subprocess
 import sys
 import time
@@ -133,6 +134,8 @@ def score(reader: Reader, folder: Path) -> dict[str, Any]:
             f"{name}_interval": wilson_interval(sum(right), len(rows)),
         }
         result["ms_per_image"] = 1000 * seconds / len(rows)
+        if name == "free":
+            result["with_case"] = sum(map(operator.eq, texts, truths)) / len(rows)
         if confidences and name == "free":
             result |= calibration(list(zip(confidences, right, strict=True)))
     return result
@@ -198,7 +201,8 @@ def main() -> None:
             low, high = result["free_interval"]
             print(
                 f"{result['set']:24} {reader.name:13} free {result['free']:7.2%} "
-                f"({low:.2%} to {high:.2%})  told {result['told']:7.2%}  "
+                f"({low:.2%} to {high:.2%}), with case {result['with_case']:7.2%}  "
+                f"told {result['told']:7.2%}  "
                 f"{result['ms_per_image']:.2f} ms{describe_sure(result)}",
                 file=sys.stderr,
             )
