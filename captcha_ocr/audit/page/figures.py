@@ -38,9 +38,8 @@ def as_svg(figure: Figure, title: str) -> str:
     stream = io.StringIO()
     with matplotlib.rc_context(_SETTINGS):
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    svg = stream.getvalue()
-    svg = svg[svg.index("<svg") :]
-    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    _, tag, svg = stream.getvalue().partition("<svg")
+    return f'{tag} role="img" aria-label="{title}"{svg}'
 
 
 def _new_axes() -> tuple[Figure, Axes]:
@@ -87,9 +86,8 @@ def draw_coverage(rows: Sequence[Answered]) -> Figure:
     The most confident ones are answered first.
     """
     figure, axes = _new_axes()
-    coverages = [row.coverage for row in rows]
-    shares = [row.share for row in rows]
-    axes.plot(coverages, shares, color="black", marker="o", markersize=4)
+    shares = {row.coverage: row.share for row in rows}
+    axes.plot([*shares], [*shares.values()], color="black", marker="o", markersize=4)
     for row in rows:
         axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
