@@ -1,26 +1,31 @@
 """An audit, from images to its results, within a budget of time; begun again, it goes on."""
 
-import hashlib
 import platform
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from captcha_ocr.audit.human_answers import judge_answers
 from captcha_ocr.audit.images.generators import CommandGenerator, DesignGenerator, ImageGenerator
 from captcha_ocr.audit.images.shortcuts import Shortcuts, find_shortcuts
-from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
-from captcha_ocr.audit.solvers.curve_trainings import CurveMeasurement
+from captcha_ocr.audit.results import Coverage, HumanAnswers, Results, Session, Subject
+from captcha_ocr.audit.solvers.curve_trainings import measure_curves
 from captcha_ocr.audit.solvers.knobs import KnobMeasurement, Knobs, list_settings, read_knobs
 from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget, Training
-from captcha_ocr.audit.statistics import precision_by_coverage
-from captcha_ocr.audit.verdict import Attack, best_attack, decide, list_attacks
+from captcha_ocr.audit.statistics import Proportion, precision_by_coverage
+from captcha_ocr.audit.verdict import Attack, best_attack, decide
 from captcha_ocr.charset import mixes_cases, resolve_alphabet
-from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.data.label_sources.tables import read_table
+from captcha_ocr.data.labels import (
+    ANSWERS_FILE,
+    ANSWERS_JOURNAL,
+    Label,
+    find_labels,
+    read_journal,
+)
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.experiments.judge import judge
@@ -29,13 +34,12 @@ from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_confidences
 from captcha_ocr.system.console import counted, say
-from captcha_ocr.system.files import writing_to
+from captcha_ocr.system.files import sha256, writing_to
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
 
 MOST_TESTED = 1_000  # images
-LARGEST = ((90, 1_000), (300, 3_000))  # most labels of a budget of up to so many minutes
-LARGEST_OF_ALL = 10_000  # labels, with more minutes
+LARGEST = {90: 1_000, 300: 3_000, 10**9: 10_000}  # most labels of a budget of up to so many minutes
 _SHARE_TESTED = 0.4  # of the images
 _FEWEST_IMAGES = 60
 _POOL = 3  # images to draw labels from, in numbers of the most labels
@@ -49,32 +53,35 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
     Images and trainings go to `out` without its suffix. UsageError if that holds another audit, if
     the options do not fit together, or if there is too little to audit.
     """
-    source, knobs = _choose_source(folder, options), dict[str, list[Any]]()
+    generator, definition = _choose_generator(folder, options), read_definition(options)
+    name = str(folder) if generator is None else generator.name
+    knobs, knobs_text = dict[str, list[Any]](), ""
     if options.knobs is not None:
-        knobs = read_knobs(options.knobs)
-    work, seed, is_drawn = options.out.with_suffix(""), options.seed, not isinstance(source, Path)
-    fitting = [labels for minutes, labels in LARGEST if options.budget <= minutes]
-    largest = min(fitting, default=LARGEST_OF_ALL)
+        knobs, knobs_text = read_knobs(options.knobs), options.knobs.read_text("utf-8")
+    largest = next(labels for minutes, labels in LARGEST.items() if options.budget <= minutes)
+    work, seed = options.out.with_suffix(""), options.seed
+    images = folder or work / "images" / "base"
     with writing_to(work):
-        identity = {**_identify(source), "seed": seed, "knobs": knobs}
-        budget = TimeBudget(work, 60.0 * options.budget, identity, quiet)
-        images, failures = source, 0
-        if not isinstance(images, Path):
-            count = _POOL * largest + MOST_TESTED
-            say(f"draw       {count:,} images of {source}", quiet)
-            images, failures = _draw_base(images, work / "images", count, seed, knobs)
+        if generator is None:
+            content = repr([(label.file, label.text) for label in find_labels(images).labels])
+        else:
+            content = repr((generator.charset, generator.lengths, definition))
+        identity = {"content": sha256(content.encode()), "seed": seed, "knobs": knobs}
+        budget = TimeBudget(work, 60.0 * options.budget, {"source": name, **identity}, quiet)
+        if generator is not None:
+            _draw_base(generator, images, _POOL * largest + MOST_TESTED, seed, knobs, quiet)
         found = find_labels(images).check()
         people = None
         if options.people is not None:
-            people = judge_answers(options.people, found.labels)
+            people = judge_people(options.people, found.labels)
         texts = [label.text for label in found.labels]
         alphabet = "".join(sorted({*"".join(texts)}))
-        shortcuts = find_shortcuts(images, found.labels, alphabet, is_drawn)
-        left_out = _tell_left_out(found.problems | shortcuts.files.unreadable, quiet)
+        shortcuts = find_shortcuts(images, found.labels, alphabet, generator is not None)
+        left_out = _tell_left_out(found.problems | shortcuts.unreadable, quiet)
         pool = _split(images, found.labels, shortcuts, seed)
         subject = Subject(
-            source=str(source),
-            definition=_read_definition(source),
+            source=name,
+            definition=definition,
             alphabet=alphabet,
             lengths=sorted({*map(len, texts)}),
             case_ignored=mixes_cases(set(alphabet)),
@@ -84,51 +91,52 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         )
         zero_shot = _read_without_labels(subject, pool)
         right = sum(is_right for _, is_right in zero_shot)
-        read = f"{right:,} of {subject.tested:,}"
-        say(f"no label   the model in the package reads {read}", quiet)
-        measurement = CurveMeasurement(pool, budget, largest)
-        curves = measurement.run()
+        say(f"no label   the model in the package reads {right:,} of {subject.tested:,}", quiet)
+        without_labels = Proportion(subject.tested, right)
+        attacks = [Attack("general", 0, without_labels.share, without_labels.interval, 0.0)]
+        curves, trained = measure_curves(pool, budget, largest)
+        attacks += trained
         budget.notes += left_out
-        attacks = list_attacks(curves, (right, subject.tested), measurement.seconds)
         coverage = _cover(best_attack(attacks), zero_shot, pool, budget)
         effects = None
-        if knobs and not isinstance(source, Path):
-            comparison = KnobMeasurement(source, knobs, pool, budget, largest)
-            effects = comparison.run(curves)
-            if effects is not None:
-                failures += comparison.failures
+        if knobs and generator is not None:
+            effects = KnobMeasurement(generator, knobs, pool, budget, largest).run(curves)
         budget.save()
-    verdict = decide(attacks, shortcuts.findings)
-    session = Session(
-        failures=failures,
-        notes=budget.notes,
-        seed=seed,
-        budget_s=budget.budget_s,
-        environment=_describe_environment(),
-        spent_s=budget.spent,
+    return Results(
+        subject=subject,
+        shortcuts=shortcuts,
+        attacks=attacks,
+        curves=curves,
+        coverage=coverage,
+        knobs=effects,
+        people=people,
+        verdict=decide(attacks, shortcuts.findings),
+        session=_describe_session(budget, seed, generator),
+        knobs_text=knobs_text,
     )
-    results = Results(
-        subject, shortcuts, attacks, curves, coverage, effects, people, verdict, session
-    )
-    if options.knobs is not None:
-        results = replace(results, knobs_text=options.knobs.read_text("utf-8"))
-    return results
 
 
-def _choose_source(folder: Path | None, options: AuditOptions) -> ImageGenerator | Path:
+def _choose_generator(folder: Path | None, options: AuditOptions) -> ImageGenerator | None:
+    """Return what draws the images; None for those of a folder."""
     charset, lengths = options.charset, options.lengths
     sources = [folder, options.design, options.command, options.call]
     check(sources.count(None) == 3, "an audit takes one of: a FOLDER, `design`, `command`, `call`")
     if folder is not None:
-        generators = "`design`, `command` or `call`"
-        check(options.knobs is None, f"`knobs` needs a source that draws: {generators}")
-        texts = f"`charset` and `lengths` are for what draws; {folder} has its texts"
-        check(charset is None and lengths is None, texts)
+        check(
+            options.knobs is None,
+            "`knobs` needs a source that draws: `design`, `command` or `call`",
+        )
+        check(
+            charset is None and lengths is None,
+            f"`charset` and `lengths` are for what draws; {folder} has its texts",
+        )
         work, images = options.out.with_suffix("").resolve(), folder.resolve()
-        is_apart = not work.is_relative_to(images) and not images.is_relative_to(work)
-        place = f"`out` {options.out} would put the work among the images of {folder}"
-        check(is_apart, f"{place}; choose another name or place")
-        return folder
+        check(
+            not work.is_relative_to(images) and not images.is_relative_to(work),
+            f"`out` {options.out} would put the work among the images of {folder};"
+            " choose another name or place",
+        )
+        return None
     if options.design is not None:
         return DesignGenerator(options.design, charset, lengths)
     if charset is None or lengths is None:
@@ -141,35 +149,46 @@ def _choose_source(folder: Path | None, options: AuditOptions) -> ImageGenerator
     return CommandGenerator.from_function(options.call or "", characters, lengths)
 
 
-def _identify(source: ImageGenerator | Path) -> dict[str, str]:
-    """Return what images must be the same when an audit goes on."""
-    if isinstance(source, Path):
-        content = repr([(label.file, label.text) for label in find_labels(source).check().labels])
-    else:
-        definition = _read_definition(source)
-        content = repr((source.charset, source.lengths, definition and asdict(definition)))
-    return {"source": str(source), "content": hashlib.sha256(content.encode()).hexdigest()}
+def read_definition(options: AuditOptions) -> dict[str, str] | None:
+    """Return the file that says how to draw, its name and its text, for whoever repeats the audit.
 
-
-def _read_definition(source: ImageGenerator | Path) -> Definition | None:
-    """Return the file that says how to draw, for whoever repeats the audit; None without one."""
-    path = None if isinstance(source, Path) else source.definition
-    if path is None or not path.is_file():
+    That is the design, or the file of a Python function in this folder; None without one.
+    """
+    path = Path(options.design or "")
+    if options.call is not None:
+        module = options.call.partition(":")[0]
+        path = Path(*module.split(".")).with_suffix(".py")
+    if not path.is_file():
         return None
-    return Definition(str(path), path.read_text("utf-8", errors="replace"))
+    return {"file": str(path), "text": path.read_text("utf-8", errors="replace")}
+
+
+def judge_people(folder: Path, labels: Sequence[Label]) -> HumanAnswers:
+    """Compare the answers in a folder of `label`, which its option blind kept, with the labels.
+
+    An image that was skipped because nobody can read it is wrong. UsageError if there are no
+    answers to these images.
+    """
+    path = folder / ANSWERS_FILE
+    check(path.exists(), f"{folder} has no {ANSWERS_FILE}, which label `blind` writes")
+    answers = {row.filename: row.text.casefold() for row in read_table(path)}
+    judged = [
+        answers[label.file] == label.text.casefold() for label in labels if label.file in answers
+    ]
+    check(bool(judged), f"{path} has no answers to the images of this audit")
+    rows = read_journal(folder / ANSWERS_JOURNAL)
+    seconds = [row["seconds"] for row in rows if row.get("seconds") is not None]
+    return HumanAnswers(len(judged), sum(judged), median(seconds) if seconds else None)
 
 
 def _draw_base(
-    generator: ImageGenerator, images: Path, count: int, seed: int, knobs: Knobs
-) -> tuple[Path, int]:
-    """Draw images at the present levels; return their folder, and how many failed.
-
-    UsageError if a level of a knob cannot be drawn.
-    """
+    generator: ImageGenerator, images: Path, count: int, seed: int, knobs: Knobs, quiet: bool
+) -> None:
+    """Draw images at the present levels; UsageError if a level of a knob cannot be drawn."""
     for setting in list_settings(knobs):
         generator.check(setting.levels)
-    levels = {name: levels[0] for name, levels in knobs.items()}
-    return images / "base", generator.draw(images / "base", count, seed, levels)
+    say(f"draw       {count:,} images of {generator.name}", quiet)
+    generator.draw(images, count, seed, {name: levels[0] for name, levels in knobs.items()})
 
 
 def _tell_left_out(reasons: Mapping[str, str], quiet: bool) -> list[str]:
@@ -187,7 +206,7 @@ def _split(folder: Path, labels: Sequence[Label], shortcuts: Shortcuts, seed: in
 
     The seed alone decides.
     """
-    left_out = {*shortcuts.files.copies, *shortcuts.files.unreadable}
+    left_out = {*shortcuts.copies, *shortcuts.unreadable}
     kept = [label for label in labels if label.file not in left_out]
     images = counted(len(kept), "different labelled image")
     check(len(kept) >= _FEWEST_IMAGES, f"{folder} has {images}; an audit needs {_FEWEST_IMAGES}")
@@ -220,11 +239,11 @@ def _cover(
         judgements = judge(Recognizer(run), pool.images, pool.tested)
         answers = [judged.answer for judged in judgements]
     rows = precision_by_coverage(answers, _COVERAGES)
-    return Coverage(best.start, best.labels, rows, score_confidences(answers).summary())
+    return Coverage(rows, score_confidences(answers).summary())
 
 
-def _describe_environment() -> dict[str, Any]:
-    return {
+def _describe_session(budget: TimeBudget, seed: int, generator: ImageGenerator | None) -> Session:
+    environment = {
         "date": time.strftime("%Y-%m-%d"),
         "captcha-ocr": __version__,
         "python": platform.python_version(),
@@ -233,3 +252,5 @@ def _describe_environment() -> dict[str, Any]:
         "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+    failures = 0 if generator is None else generator.failures
+    return Session(failures, budget.notes, seed, budget.budget_s, environment, budget.spent)

@@ -4,32 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import Shortcuts
 from captcha_ocr.audit.solvers.knobs import KnobResults
-from captcha_ocr.audit.statistics import Answered, Curve, Estimate
+from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Proportion
 from captcha_ocr.audit.verdict import TARGETS, Attack, Verdict, best_attack
 from captcha_ocr.system.documents import finite
-
-
-@dataclass(frozen=True)
-class Definition:
-    """The file that says how to draw: its name and its text."""
-
-    file: str
-    text: str
 
 
 @dataclass(frozen=True)
 class Subject:
     """The captcha that was audited.
 
-    alphabet, lengths: of the texts; the lengths are sorted. samples: files and texts of some test
-    images.
+    definition: the file that says how to draw, its name and its text. alphabet, lengths: of the
+    texts; the lengths are sorted. samples: files and texts of some test images.
     """
 
     source: str
-    definition: Definition | None
+    definition: Mapping[str, str] | None
     alphabet: str
     lengths: Sequence[int]
     case_ignored: bool
@@ -45,10 +36,18 @@ class Coverage:
     reliability: of its confidences.
     """
 
-    start: str
-    labels: int
     rows: Sequence[Answered]
     reliability: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HumanAnswers(Proportion):
+    """How many answers of people are right.
+
+    seconds: the median of an answer; None if no time was kept.
+    """
+
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -97,17 +96,18 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types. JSON has no infinity: it becomes None."""
-        rows = [row._asdict() | {"interval": row.interval} for row in self.coverage.rows]
+        best, coverage = self.best, asdict(self.coverage)
+        coverage["rows"] = [asdict(row) | {"interval": row.interval} for row in self.coverage.rows]
         values = {
             **asdict(self.subject),
             "tricks": self.shortcuts.to_dict(),
             "attacks": [*map(Attack.to_dict, self.attacks)],
-            "best": self.best.to_dict(),
+            "best": best.to_dict(),
             "curves": {start: asdict(curve)["scores"] for start, curve in self.curves.items()},
             "needed": self.needed,
-            "coverage": asdict(self.coverage) | {"rows": rows},
+            "coverage": {"start": best.start, "labels": best.labels, **coverage},
             "knobs": self.knobs and asdict(self.knobs),
-            "people": self.people and asdict(self.people),
+            "people": self.people and asdict(self.people) | {"interval": self.people.interval},
             "verdict": asdict(self.verdict),
             **asdict(self.session),
         }

@@ -1,7 +1,6 @@
 """The statistics of an audit: pure functions and values."""
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -187,22 +186,29 @@ def solved_in_hour(share: float, failures: int) -> float:
     return failures * share / (1 - share) if share < 1 else math.inf
 
 
-class Answered(NamedTuple):
-    """Answers of the highest confidence: their share of all, their number, how many are right."""
+@dataclass(frozen=True)
+class Proportion:
+    """How many of some images were read right."""
 
-    coverage: float
     images: int
     right: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the share that is right."""
-        return wilson_interval(self.right, self.images)
 
     @property
     def share(self) -> float:
         """The share that is right, 0 to 1."""
         return self.right / self.images
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share."""
+        return wilson_interval(self.right, self.images)
+
+
+@dataclass(frozen=True)
+class Answered(Proportion):
+    """Answers of the highest confidence. coverage: their share of all."""
+
+    coverage: float
 
 
 def precision_by_coverage(
@@ -216,38 +222,17 @@ def precision_by_coverage(
     rows = []
     for coverage in coverages:
         count = max(1, round(coverage * len(ranked)))
-        rows.append(Answered(coverage, count, sum(ranked[:count])))
+        rows.append(Answered(count, sum(ranked[:count]), coverage))
     return rows
 
 
-class Reached(NamedTuple):
-    """The exact match of a solver that learned from so many labels."""
-
-    labels: int
-    share: float
-
-
-def log_factor(curve: Curve, reached: Reached) -> float:
-    """Return the logarithm of the ratio of labels that a solver needed to become as good.
+def log_factor(curve: Curve, labels: int, share: float) -> float:
+    """Return the logarithm of the ratio of the labels that a solver needed for a share.
 
     The ratio is to the labels of the curve, within the measured numbers of labels.
     """
-    labels = curve.labels_for(reached.share).value
-    labels = min(max(labels, curve.scores[0].labels), curve.scores[-1].labels)
-    return math.log(reached.labels / labels)
-
-
-def factor_on_labels(curve: Curve, base: Sequence[Reached], changed: Sequence[Reached]) -> Estimate:
-    """Return by what factor a change multiplies the labels that are needed.
-
-    base, changed: solvers without and with the change; those at the same index share seed and
-    texts. curve: that of the base, which tells with how many labels it would be as bad.
-    """
-    logs = [
-        log_factor(curve, after) - log_factor(curve, before)
-        for before, after in zip(base, changed, strict=True)
-    ]
-    return exp_estimate(mean_interval(logs))
+    on_curve = curve.labels_for(share).value
+    return math.log(labels / min(max(on_curve, curve.sizes[0]), curve.sizes[-1]))
 
 
 def exp_estimate(estimate: Estimate) -> Estimate:
@@ -271,15 +256,6 @@ def screening_design(factors: int) -> np.ndarray:
         for columns in combinations(range(basic), size)
     ]
     return np.stack(products[:factors], axis=1)
-
-
-def confounded_pairs(design: np.ndarray) -> list[list[tuple[int, int]]]:
-    """Return groups of pairs of factors whose interactions a design cannot tell apart."""
-    groups: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
-    for pair in combinations(range(design.shape[1]), 2):
-        product = design[:, pair[0]] * design[:, pair[1]]
-        groups[(product * product[0]).tobytes()].append(pair)
-    return [pairs for pairs in groups.values() if len(pairs) > 1]
 
 
 def main_effects(design: np.ndarray, values: np.ndarray) -> list[Estimate]:

@@ -1,12 +1,11 @@
 """The verdict of an audit, and what an attack costs: pure functions of what was measured."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from captcha_ocr.audit.statistics import Curve, attempts
-from captcha_ocr.scores import wilson_interval
+from captcha_ocr.audit.statistics import attempts
 
 PRICE_OF_CORE_HOUR = 0.05  # $, of a rented processor
 PRICE_OF_PEOPLE = 0.50  # $ for 1,000 captchas that people solve (the client of anti-captcha.com)
@@ -89,25 +88,6 @@ KINDS = {
 }
 
 
-def list_attacks(
-    curves: Mapping[str, Curve],
-    zero_shot: tuple[int, int],
-    seconds: Mapping[tuple[str, int], float],
-) -> list[Attack]:
-    """Return every solver that was measured.
-
-    zero_shot: (right, tested) without any label. seconds: of the trainings, by start and labels.
-    """
-    right, tested = zero_shot
-    attacks = [Attack("general", 0, right / tested, wilson_interval(right, tested), 0.0)]
-    for start, curve in curves.items():
-        attacks += [
-            Attack(start, score.labels, score.share, score.interval, seconds[start, score.labels])
-            for score in curve.scores
-        ]
-    return attacks
-
-
 def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
     """Return the verdict. findings: shortcuts, a sentence each.
 
@@ -119,16 +99,15 @@ def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
     cheap = [attack for attack in mostly if attack.cost.for_1000 < PRICE_OF_PEOPLE]
     if cheap:
         best = best_attack(cheap)
-        price = format_money(best.cost.for_1000)
-        return Verdict("cheaply", f"{best.summary}. 1,000 solved cost {price}.")
+        why = f"{best.summary}. 1,000 solved cost {format_money(best.cost.for_1000)}."
+        return Verdict("cheaply", why)
     surest = max(attacks, key=lambda attack: attack.interval[0])
     if surest.interval[0] >= BROKEN:
         return Verdict("broken", f"{surest.summary}.")
     highest = max(attacks, key=lambda attack: attack.interval[1])
-    limit = 100 * highest.interval[1]
     if highest.interval[1] >= BROKEN:
         return Verdict("undecided", f"{highest.summary}: the interval includes {100 * BROKEN:g} %.")
-    most = max(attack.labels for attack in attacks)
+    most, limit = max(attack.labels for attack in attacks), 100 * highest.interval[1]
     why = f"With up to {most:,} labels it read fewer than {limit:.1f} % of the images."
     return Verdict("holds", why)
 

@@ -1,12 +1,11 @@
 """Results of an audit that never ran, and trainings that are short or take no time."""
 
-from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.images.shortcuts import find_shortcuts
-from captcha_ocr.audit.results import Coverage, Definition, Results, Session, Subject
+from captcha_ocr.audit.results import Coverage, HumanAnswers, Results, Session, Subject
 from captcha_ocr.audit.solvers.knobs import Effect, KnobResults, SettingResult
 from captcha_ocr.audit.solvers.trainings import TimeBudget, Trained
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
-from captcha_ocr.audit.verdict import Verdict, list_attacks
+from captcha_ocr.audit.verdict import Attack, Verdict
 from captcha_ocr.data.labels import Label
 from captcha_ocr.experiments.child_run import ChildRuns
 
@@ -39,11 +38,16 @@ def make_results(files):
         "general": Curve((Score(100, (890, 900, 910), 1000),)),
         "random": Curve((Score(100, (290, 300, 310), 1000),)),
     }
+    trained = [
+        Attack(start, score.labels, score.share, score.interval, 60.0)
+        for start, curve in curves.items()
+        for score in curve.scores
+    ]
     labels = [Label(file.name, str(number)) for number, file in enumerate(files)]
     return Results(
         subject=Subject(
             source="<b>mine</b>",
-            definition=Definition("mine.toml", "[canvas]"),
+            definition={"file": "mine.toml", "text": "[canvas]"},
             alphabet="0123456789",
             lengths=[2, 4],
             case_ignored=False,
@@ -52,9 +56,9 @@ def make_results(files):
             samples=[(str(file), "12") for file in files],
         ),
         shortcuts=find_shortcuts(files[0].parent, labels, "0123456789", False),
-        attacks=list_attacks(curves, (20, 1000), {("general", 100): 60.0, ("random", 100): 60.0}),
+        attacks=[Attack("general", 0, 0.02, (0.013, 0.031), 0.0), *trained],
         curves=curves,
-        coverage=Coverage("general", 100, [Answered(1, 1000, 900), Answered(0.5, 500, 450)], {}),
+        coverage=Coverage([Answered(1000, 900, 1), Answered(500, 450, 0.5)], {}),
         knobs=KnobResults(
             start="random",
             draws=3,
@@ -62,7 +66,7 @@ def make_results(files):
             effects=[Effect("noise", "0 → 30", Estimate(3.0, 2.0, 5.0))],
             confounded=[],
         ),
-        people=HumanAnswers(100, 95, (0.88, 0.98), 4.2),
+        people=HumanAnswers(100, 95, 4.2),
         verdict=Verdict("cheaply", "Because."),
         session=Session(2, ["Not measured: 1,000 labels."], 0, 3600.0, {"torch": "2.13.0"}, 3000.0),
     )

@@ -8,9 +8,10 @@ from conftest import naming
 
 from audit.samples import shorten_trainings
 from captcha_ocr.audit import audit as audits
-from captcha_ocr.audit.audit import audit
+from captcha_ocr.audit.audit import audit, judge_people, read_definition
 from captcha_ocr.audit.page.report import render_page
 from captcha_ocr.audit.solvers import curve_trainings
+from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import UsageError
 from captcha_ocr.options.auditing import AuditOptions
 
@@ -37,7 +38,7 @@ def audited(folder):
     """The results of an audit of the folder, and its own folder."""
     out = folder.parent / "a"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audits, "LARGEST", ((10**9, 100),))
+        patch.setattr(audits, "LARGEST", {10**9: 100})
         patch.setattr(audits, "MOST_TESTED", 20)
         patch.setattr(curve_trainings, "DRAWS", 1)
         patch.setattr(curve_trainings, "STARTS", {"random": "few", "general": "few"})
@@ -62,9 +63,9 @@ def test_an_audit_of_a_folder_says_what_it_cannot(audited):
 
 
 def test_copies_and_what_is_no_image_are_left_out(audited):
-    files = audited[0].shortcuts.files
-    assert [*files.unreadable] == ["broken.png"]
-    assert len(files.copies) == 1
+    shortcuts = audited[0].shortcuts
+    assert [*shortcuts.unreadable] == ["broken.png"]
+    assert len(shortcuts.copies) == 1
 
 
 def test_an_audit_that_is_begun_again_trains_nothing_twice(audited, folder):
@@ -114,3 +115,33 @@ def test_people_without_answers_are_refused_before_any_training(images, tmp_path
     with pytest.raises(UsageError, match=naming(tmp_path, "answers.csv")):
         audit_hour(images, tmp_path / "a", people=tmp_path)
     assert not (tmp_path / "a" / "runs").exists()
+
+
+def test_what_draws_has_a_file_or_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my").mkdir()
+    for file in ("my/mine.py", "mine.toml"):
+        (tmp_path / file).write_text("a text")
+    for options, file in (
+        ({"call": "my.mine:draw"}, "my/mine.py"),
+        ({"design": "mine.toml"}, "mine.toml"),
+    ):
+        assert read_definition(AuditOptions(**options)) == {"file": file, "text": "a text"}
+    for options in ({"design": "captcha"}, {"call": "other:draw"}, {"command": "mine.toml"}, {}):
+        assert read_definition(AuditOptions(**options)) is None
+
+
+LABELS = [Label("a.png", "AB12"), Label("b.png", "CD34"), Label("c.png", "EF56")]
+
+
+def test_answers_of_people_are_scored_against_the_labels(tmp_path):
+    (tmp_path / "answers.csv").write_text("filename,text,split\na.png,ab12,train\nb.png,,train\n")
+    (tmp_path / "answers.jsonl").write_text('{"seconds": 2}\n{"seconds": 3}\n{"seconds": null}\n')
+    found = judge_people(tmp_path, LABELS)
+    assert (found.images, found.right, found.seconds) == (2, 1, 2.5)
+
+
+def test_answers_to_other_images_are_refused(tmp_path):
+    (tmp_path / "answers.csv").write_text("filename,text,split\nz.png,ab12,train\n")
+    with pytest.raises(UsageError, match="no answers to the images"):
+        judge_people(tmp_path, LABELS)

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from captcha_ocr.audit.solvers.knobs import find_effects
 from captcha_ocr.audit.statistics import (
     Curve,
-    Reached,
     Score,
     attempts,
-    factor_on_labels,
+    log_factor,
     logit,
     main_effects,
     precision_by_coverage,
@@ -120,10 +120,11 @@ def test_intervals_of_a_knobs_factor_cover(covers, factor, between):
     for _ in range(TIMES):
         base = Truth(math.exp(rng.uniform(math.log(80), math.log(250))), 2, between, 1)
         changed = Truth(base.half * factor, 2, between, 1)
-        without = [Reached(300, right / 500) for right in base.right(rng, 300, 500)]
-        with_it = [Reached(300, right / 500) for right in changed.right(rng, 300, 500)]
-        _, low, high = factor_on_labels(base.curve(rng), without, with_it)
-        covered.append(low <= factor <= high)
+        rights = [truth.right(rng, 300, 500) for truth in (base, changed)]
+        curve = base.curve(rng)
+        logs = [[log_factor(curve, 300, right / 500) for right in row] for row in rights]
+        (effect,) = find_effects({"knob": [0, 1]}, np.array(logs))
+        covered.append(effect.factor.low <= factor <= effect.factor.high)
     covers("factor", covered)
 
 

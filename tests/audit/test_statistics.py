@@ -6,12 +6,11 @@ import pytest
 
 from captcha_ocr.audit.statistics import (
     T_QUANTILES,
+    Answered,
     Curve,
-    Reached,
     Score,
     attempts,
-    confounded_pairs,
-    factor_on_labels,
+    log_factor,
     mean_interval,
     precision_by_coverage,
     screening_design,
@@ -75,21 +74,12 @@ def test_attempts_at_the_ends():
 
 def test_the_surest_readings_come_first():
     readings = [(0.9, True), (0.8, True), (0.2, False), (0.1, False)]
-    assert precision_by_coverage(readings, (1, 0.5)) == [(1, 4, 2), (0.5, 2, 2)]
-
-
-def test_a_factor_is_found_again():
-    # With the change, 300 labels read as much as 100 do without: three times as many are needed.
-    base = [Reached(300, share) for share in (0.89, 0.9, 0.91)]
-    changed = [Reached(300, share) for share in (0.29, 0.3, 0.31)]
-    factor = factor_on_labels(LABELS_MEASURED, base, changed)
-    assert factor.value == pytest.approx(3, rel=0.02)
-    assert factor.low < 3 < factor.high
+    assert precision_by_coverage(readings, (1, 0.5)) == [Answered(4, 2, 1), Answered(2, 2, 0.5)]
 
 
 def test_a_change_may_be_measured_with_more_labels():
-    base, changed = [Reached(300, 0.9)] * 2, [Reached(1000, 0.9)] * 2
-    assert factor_on_labels(LABELS_MEASURED, base, changed).value == pytest.approx(10 / 3)
+    logs = [log_factor(LABELS_MEASURED, labels, 0.9) for labels in (1000, 300)]
+    assert math.exp(logs[0] - logs[1]) == pytest.approx(10 / 3)
 
 
 @pytest.mark.parametrize(("factors", "runs"), [(4, 8), (5, 16), (6, 16), (8, 16)])
@@ -101,15 +91,4 @@ def test_screening_designs_have_resolution_four(factors, runs):
         assert all(
             design[:, number] @ (design[:, a] * design[:, b]) == 0
             for a, b in combinations(range(factors), 2)
-        )
-
-
-def test_confounded_pairs_share_their_column():
-    design = screening_design(6)
-    groups = confounded_pairs(design)
-    assert groups
-    for group in groups:
-        columns = [design[:, a] * design[:, b] for a, b in group]
-        assert all(
-            (column == columns[0]).all() or (column == -columns[0]).all() for column in columns
         )

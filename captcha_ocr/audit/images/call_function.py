@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from captcha_ocr.data.images import encode_png
+
 
 def main() -> None:
     """Call the function for each row of the list."""
@@ -50,9 +52,7 @@ def to_file(image: Any) -> bytes:
     if not isinstance(image, Image.Image):
         kind = type(image).__name__
         raise TypeError(f"the function returned {kind}, not bytes or an image of Pillow or numpy")
-    stream = io.BytesIO()
-    image.save(stream, "PNG")
-    return stream.getvalue()
+    return encode_png(image)
 
 
 if __name__ == "__main__":

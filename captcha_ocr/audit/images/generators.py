@@ -44,41 +44,35 @@ _RESERVED = {"text", "out", "seed", "list", "folder", "levels"}  # placeholders 
 Levels = Mapping[str, Any]  # of knobs, by their names
 
 
-@dataclass(frozen=True)
+@dataclass
 class DesignGenerator:
     """Draws a design: a named one, or a TOML file. Its knobs are fields, such as text.spacing.
 
-    charset, lengths: of the texts; None for what the design says.
+    charset, lengths: of the texts; None for what the design says. failures: images so far that were
+    illegible and drawn again.
     """
 
     name: str
     charset: str | None = None
     lengths: Lengths | None = None
+    failures: int = 0
 
-    @property
-    def definition(self) -> Path:
-        """A file that may say how to draw."""
-        return Path(self.name)
+    def check(self, levels: Levels) -> Design:
+        """Return the design at these levels.
 
-    def __str__(self) -> str:
-        return self.name
-
-    def check(self, levels: Levels) -> None:
-        """Refuse a knob that is no field of the design, and a value that the field cannot have."""
-        self._change(levels)
-
-    def _change(self, levels: Levels) -> Design:
+        UsageError for a knob that is no field of it, and for a value that the field cannot have.
+        """
         options = DrawingOptions(design=self.name, charset=self.charset, lengths=self.lengths)
         document = json.loads(plan_drawing(options).document)
         return parse_design(document, self.name).with_fields(levels)
 
-    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Draw images with `generate`; return how many were illegible and drawn again."""
+    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> None:
+        """Draw images with `generate`."""
         folder.mkdir(parents=True, exist_ok=True)
         design = folder.parent / f"{folder.name}-design.jsonl"
-        write_atomic(design, json.dumps(self._change(levels).document).encode() + b"\n")
+        write_atomic(design, json.dumps(self.check(levels).document).encode() + b"\n")
         options = DrawingOptions(count=images, design=str(design), seed=seed)
-        return generated.generate(plan_drawing(options), folder).redrawn
+        self.failures += generated.generate(plan_drawing(options), folder).redrawn
 
 
 class _Row(NamedTuple):
@@ -87,14 +81,15 @@ class _Row(NamedTuple):
     seed: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class CommandGenerator:
     """Draws with a command, without a shell.
 
     It draws one image with {text} and {out}, or many with {list} and {folder}. words: with
     placeholders; {seed} is a number, and each knob has its name. {list} is a CSV file with the
     columns file, text and seed; the command writes each file into {folder}. field: the option that
-    names it, `command` or `call`.
+    names it, `command` or `call`. failures: images so far that could not be drawn, and were drawn
+    again with another text.
     """
 
     name: str
@@ -102,6 +97,7 @@ class CommandGenerator:
     charset: str
     lengths: Lengths
     field: str = "command"
+    failures: int = 0
 
     @classmethod
     def from_template(cls, template: str, charset: str, lengths: Lengths) -> "CommandGenerator":
@@ -113,7 +109,7 @@ class CommandGenerator:
             raise UsageError(message) from None
         names = set(_PLACEHOLDER.findall(template)) & _RESERVED - {"seed"}
         check(
-            bool(words) and names in ({"text", "out"}, {"list", "folder"}),
+            names in ({"text", "out"}, {"list", "folder"}),
             f"`command` {template!r} needs either {{text}} and {{out}} or {{list}} and {{folder}}",
         )
         return cls(template, words, charset, lengths)
@@ -130,37 +126,26 @@ class CommandGenerator:
         words = (sys.executable, "-m", module, place, "{list}", "{folder}", "{levels}")
         return cls(place, words, charset, lengths, "call")
 
-    @property
-    def definition(self) -> Path | None:
-        """The file of a Python function, if it is in this folder."""
-        if self.field != "call":
-            return None
-        module = self.name.partition(":")[0]
-        return Path(*module.split(".")).with_suffix(".py")
-
-    def __str__(self) -> str:
-        return self.name
-
     def check(self, levels: Levels) -> None:
         """Refuse a placeholder without a value: UsageError."""
         names = set(_PLACEHOLDER.findall(" ".join(self.words)))
         unknown = ", ".join(sorted(names - levels.keys() - _RESERVED))
         check(not unknown, f"`{self.field}` has {{{unknown}}}, which is no knob of `knobs`")
 
-    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> int:
-        """Write so many images and then labels.csv into a folder; return how many failed.
+    def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> None:
+        """Write so many images and then labels.csv into a folder.
 
-        Those are drawn again with another text. Images of the same seed have the same texts, as far
-        as the levels allow. Nothing is drawn if labels.csv is there. UsageError if the command does
-        not work.
+        Images of the same seed have the same texts, as far as the levels allow. Nothing is drawn if
+        labels.csv is there. UsageError if the command does not work.
         """
         if (folder / LABELS_FILE).exists():
-            return 0
+            return
         folder.mkdir(parents=True, exist_ok=True)
         rows = self._rows(seed)
         drawn: list[_Row] = []
-        failed, part = 0, _FIRST_PART
+        failed = 0
         while len(drawn) < images:
+            part = _PART if drawn else _FIRST_PART
             todo = list(islice(rows, min(part, images - len(drawn))))
             reasons = self._draw_part(folder, todo, levels)
             drawn += [row for row in todo if row.file not in reasons]
@@ -170,11 +155,9 @@ class CommandGenerator:
                 file, reason = next(iter(reasons.items()))
                 what = f"`{self.field}` {self.name} failed for {failed} of {tried} images"
                 raise UsageError(f"{what}; {file}: {reason}")
-            if drawn:
-                part = _PART
-        table = [(row.file, row.text) for row in drawn]
-        write_table(folder / LABELS_FILE, ("filename", "text"), table)
-        return failed
+        table = to_csv([("filename", "text"), *((row.file, row.text) for row in drawn)])
+        write_atomic(folder / LABELS_FILE, table.encode())
+        self.failures += failed
 
     def _rows(self, seed: int) -> Iterator[_Row]:
         """Yield files with random texts, always the same ones for a seed."""
@@ -192,22 +175,15 @@ class CommandGenerator:
         groups = [[row] for row in rows]
         if any("{list}" in word for word in self.words):
             groups = [list(rows)]
+        reasons: dict[str, str] = {}
         with ThreadPoolExecutor(available_workers()) as pool:
-            failures = pool.map(lambda group: self._call(folder, group, levels), groups)
-        reasons = {}
-        for group, failure in zip(groups, failures, strict=True):
-            for file, _, _ in group:
-                try:
-                    open_image(folder / file)
-                except ImageError as error:
-                    reasons[file] = str(error)
-                    if not (folder / file).exists():
-                        reasons[file] = failure or "the command wrote no such file"
+            for problems in pool.map(lambda group: self._call(folder, group, levels), groups):
+                reasons |= problems
         remove_files(folder / file for file in reasons)
         return reasons
 
-    def _call(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> str:
-        """Draw images with one command; return why it failed, or nothing.
+    def _call(self, folder: Path, rows: Sequence[_Row], levels: Levels) -> dict[str, str]:
+        """Draw images with one command; return the reasons why files are missing or no images.
 
         Values take the places of their names: none becomes a word of its own.
         """
@@ -221,14 +197,21 @@ class CommandGenerator:
                 _PLACEHOLDER.sub(lambda place: str(values.get(place[1], place[0])), word)
                 for word in self.words
             ]
-            return _run(words, _START_S + _IMAGE_S * len(rows))
+            failure = _run(words, _START_S + _IMAGE_S * len(rows))
+        reasons = {}
+        for row in rows:
+            try:
+                open_image(folder / row.file)
+            except ImageError as error:
+                reasons[row.file] = str(error) if (folder / row.file).exists() else failure
+        return reasons
 
 
 ImageGenerator = DesignGenerator | CommandGenerator
 
 
 def _run(words: Sequence[str], seconds: float) -> str:
-    """Run a command that may be broken; return why it failed, or nothing.
+    """Run a command that may be broken; return why it may have failed.
 
     It may write no large files, where the system can do that. What it started is killed with it.
     """
@@ -254,18 +237,10 @@ def _run(words: Sequence[str], seconds: float) -> str:
             return f"the command took more than {seconds:.0f} s"
         finally:
             with suppress(ProcessLookupError):
-                if hasattr(os, "killpg"):
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:  # Windows
-                    process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         output.seek(max(0, output.seek(0, io.SEEK_END) - 2000))
         last = output.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
     if code == 0:
-        return ""
+        return "the command wrote no such file"
     return last or f"the command ended with {code}"
-
-
-def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write a table as CSV."""
-    write_atomic(path, to_csv([header, *rows]).encode())

@@ -3,7 +3,6 @@
 Images that repeat, texts in a file's metadata or name, texts that are easily guessed.
 """
 
-import hashlib
 import io
 import math
 from collections import Counter, defaultdict
@@ -19,8 +18,10 @@ from PIL import Image
 
 from captcha_ocr.data.images import flatten, open_image
 from captcha_ocr.data.labels import Label
+from captcha_ocr.data.sanitize import FORMATS
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.scores import wilson_interval
+from captcha_ocr.system.files import sha256
 
 _LEAST_TEXT = 3  # characters that are looked for in a file: shorter ones stand there by chance
 _LEAST_SHARE = 0.01  # of the images, from which a shortcut counts
@@ -31,64 +32,50 @@ _LEAST_TEXTS = 200  # to tell whether characters are drawn evenly
 
 
 @dataclass(frozen=True)
-class _Files:
-    """repeated: images whose pixels another one has, too. in_files: files that hold their text.
+class Shortcuts:
+    """What can be found without reading an image, in so many images; the fields of its JSON.
 
+    repeated: images whose pixels another one has, too. in_files: files that hold their text.
     in_names: files whose name holds it. copies: files whose pixels an earlier one has. unreadable:
-    why files are no images.
+    why files are no images. most_frequent: a text, and how often it comes. skewed: characters too
+    frequent at a position, (position, character, share). even_guess, by_characters: the shares that
+    a guess solves if all characters are equally likely, and if each position has its most frequent
+    one. texts_are_given: whether the audit chose the texts.
     """
 
+    images: int
     repeated: int
     in_files: int
     in_names: int
     copies: tuple[str, ...]
     unreadable: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """most_frequent: a text, and how often it comes. skewed: characters too frequent at a position.
-
-    skewed: (position, character, share). even_guess, by_characters: the shares that a guess solves
-    if all characters are equally likely, and if each position has its most frequent one.
-    texts_are_given: whether the audit chose the texts.
-    """
-
     most_frequent: tuple[str, int]
     skewed: tuple[tuple[int, str, float], ...]
     even_guess: float
     by_characters: float
     texts_are_given: bool
 
-
-@dataclass(frozen=True)
-class Shortcuts:
-    """What can be found without reading an image, in so many images."""
-
-    images: int
-    files: _Files
-    texts: _Texts
-
     @property
     def findings(self) -> list[str]:
         """What makes reading unnecessary, a sentence each."""
         findings = []
-        if self.files.repeated > _LEAST_SHARE * self.images:
+        if self.repeated > _LEAST_SHARE * self.images:
             findings.append(
-                f"{self.files.repeated:,} of {self.images:,} images have the pixels of another one:"
+                f"{self.repeated:,} of {self.images:,} images have the pixels of another one:"
                 " the generator repeats itself, or these are copies."
             )
-        if self.files.in_files > _LEAST_SHARE * self.images:
-            files = f"{self.files.in_files:,} of {self.images:,} files"
-            findings.append(f"The text stands in the metadata of {files}.")
+        if self.in_files > _LEAST_SHARE * self.images:
+            findings.append(
+                f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files."
+            )
         if self._has_frequent_text:
-            text, times = self.texts.most_frequent
+            text, times = self.most_frequent
             findings.append(f"One text, {text!r}, comes {times:,} times in {self.images:,} images.")
         return findings
 
     @property
     def _has_frequent_text(self) -> bool:
-        times = self.texts.most_frequent[1]
+        times = self.most_frequent[1]
         return wilson_interval(times, self.images)[0] > _LEAST_SHARE
 
     @property
@@ -97,22 +84,16 @@ class Shortcuts:
 
         That of even texts where nothing is too frequent.
         """
-        guess = self.texts.even_guess
-        if self.texts.skewed:
-            guess = self.texts.by_characters
+        guess = self.even_guess
+        if self.skewed:
+            guess = self.by_characters
         if self._has_frequent_text:
-            guess = max(guess, self.texts.most_frequent[1] / self.images)
+            guess = max(guess, self.most_frequent[1] / self.images)
         return guess
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
-        return {
-            "images": self.images,
-            **asdict(self.files),
-            **asdict(self.texts),
-            "best_guess": self.best_guess,
-            "findings": self.findings,
-        }
+        return asdict(self) | {"best_guess": self.best_guess, "findings": self.findings}
 
 
 def find_shortcuts(
@@ -123,79 +104,72 @@ def find_shortcuts(
     texts_are_given: whether the audit chose the texts itself. UsageError if the images do not show
     their texts: too many have the pixels of one with another text.
     """
-    files = _search_files(folder, labels, texts_are_given)
-    texts = [label.text for label in labels]
-    skewed = [] if texts_are_given else _find_skewed_positions(texts, alphabet)
-    length, times = Counter(map(len, texts)).most_common(1)[0]
-    share = times / len(texts)
-    columns = zip(*(text for text in texts if len(text) == length), strict=True)
-    most = [Counter(column).most_common(1)[0][1] / times for column in columns]
-    guesses = _Texts(
-        most_frequent=Counter(texts).most_common(1)[0],
-        skewed=tuple(skewed),
-        even_guess=share / len(alphabet) ** length,
-        by_characters=share * math.prod(most),
-        texts_are_given=texts_are_given,
-    )
-    return Shortcuts(len(labels), files, guesses)
-
-
-def _search_files(folder: Path, labels: Sequence[Label], texts_are_given: bool) -> _Files:
-    same_pixels: defaultdict[tuple[object, ...], list[Label]] = defaultdict(list)
-    in_files, in_names, unreadable = 0, 0, dict[str, str]()
-    for label in labels:
-        path = folder / label.file
-        if not texts_are_given:
-            in_names += label.text in path.stem
-        try:
-            image = flatten(open_image(path), "RGB")
-        except ImageError as error:
-            unreadable[label.file] = str(error)
-            continue
-        pixels = hashlib.sha256(image.tobytes()).digest()
-        same_pixels[image.size, pixels].append(label)
-        in_files += holds_text(path.read_bytes(), label.text)
-    groups = [group for group in same_pixels.values() if len(group) > 1]
+    groups, in_files, unreadable = _search_files(folder, labels)
     contradictory = [group for group in groups if len(set(map(attrgetter("text"), group))) > 1]
     count = sum(map(len, contradictory))
     if count > _MOST_CONTRADICTORY * len(labels):
         pair = " and ".join(label.file for label in contradictory[0][:2])
         share = f"{count:,} of {len(labels):,} images"
         raise UsageError(f"{share} have the pixels of one with another text, such as {pair}")
+    texts = [label.text for label in labels]
+    in_names, skewed = 0, list[tuple[int, str, float]]()
+    if not texts_are_given:
+        in_names = sum(label.text in Path(label.file).stem for label in labels)
+        skewed = _find_skewed_positions(texts, alphabet)
+    length, times = Counter(map(len, texts)).most_common(1)[0]
+    share_of_length = times / len(texts)
+    columns = zip(*(text for text in texts if len(text) == length), strict=True)
+    most = [Counter(column).most_common(1)[0][1] / times for column in columns]
     copies = tuple(label.file for group in groups for label in group[1:])
-    return _Files(sum(map(len, groups)), in_files, in_names, copies, unreadable)
+    return Shortcuts(
+        images=len(labels),
+        repeated=sum(map(len, groups)),
+        in_files=in_files,
+        in_names=in_names,
+        copies=copies,
+        unreadable=unreadable,
+        most_frequent=Counter(texts).most_common(1)[0],
+        skewed=tuple(skewed),
+        even_guess=share_of_length / len(alphabet) ** length,
+        by_characters=share_of_length * math.prod(most),
+        texts_are_given=texts_are_given,
+    )
+
+
+def _search_files(
+    folder: Path, labels: Sequence[Label]
+) -> tuple[list[list[Label]], int, dict[str, str]]:
+    """Return groups of images with the same pixels, the number of files that hold their text, and
+    why files are no images.
+    """
+    same_pixels: defaultdict[tuple[object, ...], list[Label]] = defaultdict(list)
+    in_files, unreadable = 0, dict[str, str]()
+    for label in labels:
+        path = folder / label.file
+        try:
+            image = flatten(open_image(path), "RGB")
+        except ImageError as error:
+            unreadable[label.file] = str(error)
+        else:
+            same_pixels[image.size, sha256(image.tobytes())].append(label)
+            in_files += holds_text(path.read_bytes(), label.text)
+    return [group for group in same_pixels.values() if len(group) > 1], in_files, unreadable
 
 
 def holds_text(data: bytes, text: str) -> bool:
     """Tell whether the file of an image holds a text beside its pixels."""
     if len(text) < _LEAST_TEXT:
         return False
-    if text.encode() in _cut_pixels(data):
-        return True
+    if text.encode() in data:
+        for start, (keep_pixels, _) in FORMATS.items():
+            if data.startswith(start) and text.encode() not in b"".join(keep_pixels(data)[0]):
+                return True
     with (
         suppress(OSError, ValueError, SyntaxError),  # of damaged metadata
         Image.open(io.BytesIO(data)) as image,
     ):
         return text in repr(image.info)
     return False
-
-
-def _cut_pixels(data: bytes) -> bytes:
-    """Return the parts of a file that hold no pixels, roughly.
-
-    Of a PNG all but its IDAT, of a JPEG the start.
-    """
-    if data.startswith(b"\xff\xd8"):
-        return data[: data.find(b"\xff\xda")]
-    if not data.startswith(b"\x89PNG"):
-        return b""
-    kept, position = b"", 8
-    while position + 12 <= len(data):
-        end = position + 8 + int.from_bytes(data[position : position + 4])
-        if data[position + 4 : position + 8] not in (b"IDAT", b"IHDR", b"PLTE"):
-            kept += data[position + 8 : end]
-        position = end + 4
-    return kept + data[position:]
 
 
 def _find_skewed_positions(texts: Sequence[str], alphabet: str) -> list[tuple[int, str, float]]:

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from captcha_ocr.audit import statistics, verdict
-from captcha_ocr.audit.human_answers import HumanAnswers
 from captcha_ocr.audit.page import figures
 from captcha_ocr.audit.results import Results
 from captcha_ocr.audit.solvers.trainings import NAMES
-from captcha_ocr.audit.statistics import Answered, Estimate, Score, attempts
+from captcha_ocr.audit.statistics import Estimate, Proportion, Score, attempts
 from captcha_ocr.audit.verdict import MOSTLY, PRICE_OF_PEOPLE, SOLVED, Attack, Cost, format_money
 from captcha_ocr.data.images import encode_png, open_image
 from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
@@ -54,7 +53,7 @@ def _with_ends(to_text: Callable[[float], str], value: float, low: float, high: 
     return middle if least == most == middle else f"{middle} ({least} to {most})"
 
 
-def format_share(measured: Attack | Score | Answered | HumanAnswers) -> str:
+def format_share(measured: Attack | Score | Proportion) -> str:
     """Return a share with its interval."""
     return _with_ends(format_percent, measured.share, *measured.interval)
 

@@ -3,13 +3,15 @@
 Solvers are trained again for each setting, since an attacker adapts.
 """
 
-import hashlib
 import json
 import time
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,12 @@ from captcha_ocr.audit.solvers.trainings import DRAWS, SIZES, LabelPool, TimeBud
 from captcha_ocr.audit.statistics import (
     Curve,
     Estimate,
-    Reached,
-    confounded_pairs,
+    Score,
     exp_estimate,
-    factor_on_labels,
     log_factor,
     logit,
     main_effects,
+    mean_interval,
     screening_design,
 )
 from captcha_ocr.data.labels import find_labels
@@ -33,12 +34,11 @@ from captcha_ocr.errors import UsageError, check
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
+from captcha_ocr.system.files import sha256
 
 _MOST_ALONE = 4  # knobs that are changed one at a time; more share a screening design
 _MOST_KNOBS = 8
 _WISHED = 0.6  # exact match of the base where knobs are compared: neither 0 nor 1
-
-KNOBS_LEFT_OUT = "Not measured: knobs"  # how the reason begins
 _TESTED = 500  # images, of each setting and draw
 _FEWEST_DRAWS = 2  # of changes one at a time; a screening design shows the spread in its settings
 _LEAST_SHARE = 0.02  # that the base must read, to be compared
@@ -57,8 +57,7 @@ class Setting:
     @property
     def name(self) -> str:
         """A name for its files."""
-        text = json.dumps(dict(self.levels), sort_keys=True)
-        return f"knobs-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return f"knobs-{sha256(json.dumps(dict(self.levels), sort_keys=True).encode())[:8]}"
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,11 @@ def read_knobs(path: Path) -> dict[str, list[Any]]:
     check(isinstance(table, dict) and bool(table), f"{path} has no table [knobs]")
     knobs = _flatten(table)
     for name, levels in knobs.items():
-        message = f"{path}: {name} needs a list of two levels or more, the present one first"
-        check(isinstance(levels, list), message)
-        check(len({json.dumps(level, default=str) for level in levels}) >= 2, message)
+        values = levels if isinstance(levels, list) else [levels]
+        check(
+            len({json.dumps(level, default=str) for level in values}) >= 2,
+            f"{path}: {name} needs a list of two levels or more, the present one first",
+        )
     count = f"{path} has {len(knobs)} knobs"
     check(len(knobs) <= _MOST_KNOBS, f"{count}; {_MOST_KNOBS} are the most that are measured")
     return knobs
@@ -95,10 +96,8 @@ def _flatten(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Return the leaves of nested tables with dotted names: TOML reads text.spacing as a table."""
     leaves: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict):
-            leaves |= _flatten(value, f"{before}{name}.")
-        else:
-            leaves[before + name] = value
+        is_table = isinstance(value, dict)
+        leaves |= _flatten(value, f"{before}{name}.") if is_table else {before + name: value}
     return leaves
 
 
@@ -116,9 +115,8 @@ def list_settings(knobs: Knobs) -> list[Setting]:
         return [Setting("base", base), *changes]
     settings = []
     for run in screening_design(len(knobs)):
-        changed = [name for name, side in zip(knobs, run, strict=True) if side > 0]
-        last = {name: knobs[name][-1] for name in changed}
-        settings.append(Setting(", ".join(changed) or "none", base | last))
+        last = {name: knobs[name][-1] for name, side in zip(knobs, run, strict=True) if side > 0}
+        settings.append(Setting(", ".join(last) or "none", base | last))
     return settings
 
 
@@ -137,43 +135,44 @@ def where_to_compare(curves: Mapping[str, Curve]) -> tuple[str, int]:
         for start, curve in curves.items()
         if curve.scores[0].share < _WISHED < curve.scores[-1].share
     }
-    distances = []
-    for start, curve in (passing or curves).items():
-        for score in curve.scores:
-            odds = logit(min(max(score.share, 1e-4), 0.9999))
-            distances.append((abs(odds - logit(_WISHED)), start, score.labels))
-    _, start, labels = min(distances, key=lambda row: row[0])
-    return start, labels
+    measured = [
+        (start, score) for start, curve in (passing or curves).items() for score in curve.scores
+    ]
+
+    def measure_distance(place: tuple[str, Score]) -> float:
+        return abs(logit(min(max(place[1].share, 1e-4), 0.9999)) - logit(_WISHED))
+
+    start, score = min(measured, key=measure_distance)
+    return start, score.labels
 
 
-def effects_alone(knobs: Knobs, curve: Curve, reached: Sequence[Sequence[Reached]]) -> list[Effect]:
-    """Return the effect of each change, alone. reached: (settings, draws), as `list_settings`."""
-    effects = []
-    for row, (name, level) in zip(reached[1:], _list_changes(knobs), strict=True):
-        factor = factor_on_labels(curve, reached[0], row)
-        effects.append(Effect(name, f"{knobs[name][0]} → {level}", factor))
-    return effects
+def find_effects(knobs: Knobs, logs: np.ndarray) -> list[Effect]:
+    """Return the effect of each change alone, or of each knob in a screening design.
 
-
-def effects_together(
-    knobs: Knobs, curve: Curve, reached: Sequence[Sequence[Reached]]
-) -> list[Effect]:
-    """Return the main effects of a screening design. reached: (runs, draws)."""
-    logs = np.array([log_factor(curve, draw) for row in reached for draw in row])
-    estimates = main_effects(screening_design(len(knobs)), logs.reshape(len(reached), -1))
+    logs: of factors on the labels, (settings, draws), as `list_settings`.
+    """
+    if len(knobs) <= _MOST_ALONE:
+        changes = _list_changes(knobs)
+        estimates = [mean_interval(row - logs[0]) for row in logs[1:]]
+    else:
+        changes = [(name, levels[-1]) for name, levels in knobs.items()]
+        estimates = main_effects(screening_design(len(knobs)), logs)
     return [
-        Effect(name, f"{levels[0]} → {levels[-1]}", exp_estimate(estimate))
-        for (name, levels), estimate in zip(knobs.items(), estimates, strict=True)
+        Effect(name, f"{knobs[name][0]} → {level}", exp_estimate(estimate))
+        for (name, level), estimate in zip(changes, estimates, strict=True)
     ]
 
 
 def confounded(knobs: Knobs) -> list[str]:
     """Return which pairs of knobs a screening design cannot tell apart, a line for each group."""
-    names, lines = list(knobs), []
-    for group in confounded_pairs(screening_design(len(knobs))):
-        pairs = [f"{names[first]} × {names[second]}" for first, second in group]
-        lines.append(" = ".join(pairs))
-    return lines
+    if len(knobs) <= _MOST_ALONE:
+        return []
+    groups: defaultdict[bytes, list[str]] = defaultdict(list)
+    columns = zip(knobs, screening_design(len(knobs)).T, strict=True)
+    for (first, one), (second, other) in combinations(columns, 2):
+        product = one * other
+        groups[(product * product[0]).tobytes()].append(f"{first} × {second}")
+    return [" = ".join(pairs) for pairs in groups.values() if len(pairs) > 1]
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ class KnobMeasurement:
     All settings begin with the same number of labels; one that is read less than half then gets
     more, as far as the budget goes: where a solver reads next to nothing, the labels that it needs
     cannot be compared. base: the labels of the audit; the settings' images go beside its own.
-    largest: the most labels. failures: images that could not be drawn.
+    largest: the most labels.
     """
 
     def __init__(
@@ -214,7 +213,6 @@ class KnobMeasurement:
         budget: TimeBudget,
         largest: int,
     ) -> None:
-        self.failures = 0
         self._generator, self._knobs, self._base = generator, knobs, base
         self._budget, self._largest = budget, largest
         self._settings = list_settings(knobs)
@@ -227,42 +225,28 @@ class KnobMeasurement:
         self._start, size = where_to_compare(curves)
         curve = curves[self._start]
         if max(score.share for score in curve.scores) < _LEAST_SHARE:
-            self._leave_out(", since a solver reads too little even before a change")
+            self._budget.leave_out("knobs, since a solver reads too little even before a change")
             return None
-        sizes = [size] * len(self._settings)
         draws: list[list[Training]] = []
-        while len(draws) < DRAWS and self._fits(sizes, len(draws)):
-            row = self._train(sizes, len(draws))
-            if not draws:
-                row = self._train_with_enough_labels(row)
-                sizes = [training.size for training in row]
-            draws.append(row)
+        sizes, larger = list[int](), [size] * len(self._settings)
+        while larger != sizes and self._fits(larger, 0):
+            sizes = larger
+            draws = [self._train(sizes, 0)]
+            larger = list(map(self._choose_size, draws[0]))
+        while 0 < len(draws) < DRAWS and self._fits(sizes, len(draws)):
+            draws.append(self._train(sizes, len(draws)))
         if len(draws) < self._fewest:
             what = f"{counted(self._fewest, 'draw')} of {len(self._settings)} settings"
-            self._leave_out(f"; the budget is too short for {what}")
+            self._budget.leave_out(f"knobs; the budget is too short for {what}")
             return None
         return self._compare(curve, draws)
 
-    def _leave_out(self, reason: str) -> None:
-        note = f"{KNOBS_LEFT_OUT}{reason}."
-        self._budget.notes.append(note)
-        say(f"left out   {note}", self._budget.quiet)
-
-    def _train_with_enough_labels(self, row: list[Training]) -> list[Training]:
-        """Train those settings that are read too little with more labels, while that fits."""
-        while True:
-            sizes = [self._choose_size(training) for training in row]
-            if sizes == [training.size for training in row] or not self._fits(sizes, 0):
-                return row
-            row = self._train(sizes, 0)
-
     def _choose_size(self, training: Training) -> int:
         """Return the number of labels that a setting needs, for a solver to read some of it."""
-        result = self._budget.trained[training.name]
-        larger = [size for size in SIZES if training.size < size <= self._largest]
-        if larger and result.right < _LEAST_READ * result.tested:
-            return larger[0]
-        return training.size
+        result, size = self._budget.trained[training.name], training.size
+        if result.right >= _LEAST_READ * result.tested:
+            return size
+        return min((more for more in SIZES if size < more <= self._largest), default=size)
 
     def _fits(self, sizes: Sequence[int], draw: int) -> bool:
         """Tell whether a draw ends within the budget, with those without which it is void.
@@ -293,47 +277,36 @@ class KnobMeasurement:
 
     def _train(self, sizes: Sequence[int], draw: int) -> list[Training]:
         """Draw the images of all settings, and train on them; return the trainings."""
-        started, images, row = time.monotonic(), 0, []
+        started, row = time.monotonic(), []
         for setting, training in zip(self._settings, self._place(sizes, draw), strict=True):
-            pool, count = training.pool, training.size + _TESTED
-            if not pool.images.exists():
-                images += count
+            pool, size = training.pool, training.size
             seed = 1000 * pool.seed + draw + 1
-            self.failures += self._generator.draw(pool.images, count, seed, setting.levels)
-            labels = tuple(find_labels(pool.images).check().labels)
-            learned, tested = labels[: training.size], labels[training.size :]
-            row.append(replace(training, pool=replace(pool, labels=learned, tested=tested)))
-        if images:
-            self._draw_s = (time.monotonic() - started) / images
+            count = size + _TESTED
+            self._generator.draw(pool.images, count, seed, setting.levels)
+            labels = tuple(find_labels(pool.images).labels)
+            pool = replace(pool, labels=labels[:size], tested=labels[size:])
+            row.append(replace(training, pool=pool))
+        image_s = (time.monotonic() - started) / (sum(sizes) + _TESTED * len(sizes))
+        self._draw_s = max(self._draw_s, image_s)  # an audit that goes on finds images drawn
         self._budget.run(row)
         return row
 
     def _compare(self, curve: Curve, draws: list[list[Training]]) -> KnobResults:
         """Return what the knobs do. draws: (draws, settings)."""
-        reached: list[list[Reached]] = []
-        settings = []
-        fixed = self._judge_unchanged(draws)
-        for number, setting in enumerate(self._settings):
-            size = draws[0][number].size
-            results = [self._budget.trained[row[number].name] for row in draws]
+        unchanged = [Recognizer(self._budget.run_folder(row[0])) for row in draws]
+        settings, logs = [], []
+        for setting, row in zip(self._settings, zip(*draws, strict=True), strict=True):
+            size = row[0].size
+            results = [self._budget.trained[training.name] for training in row]
             shares = [result.right / result.tested for result in results]
-            reached.append([Reached(size, share) for share in shares])
-            settings.append(SettingResult(setting.label, size, shares, fixed[number]))
-        pairs: list[str] = []
-        if len(self._knobs) <= _MOST_ALONE:
-            effects = effects_alone(self._knobs, curve, reached)
-        else:
-            effects, pairs = effects_together(self._knobs, curve, reached), confounded(self._knobs)
-        return KnobResults(self._start, len(draws), settings, effects, pairs)
+            fixed = fmean(map(_read_share, unchanged, row))
+            settings.append(SettingResult(setting.label, size, shares, fixed))
+            logs.append([log_factor(curve, size, share) for share in shares])
+        effects = find_effects(self._knobs, np.array(logs))
+        return KnobResults(self._start, len(draws), settings, effects, confounded(self._knobs))
 
-    def _judge_unchanged(self, draws: list[list[Training]]) -> list[float]:
-        """Return how much of each setting the solvers read that learned the base."""
-        means = [0.0] * len(self._settings)
-        for row in draws:
-            reader = Recognizer(self._budget.run_folder(row[0]))
-            for number, training in enumerate(row):
-                pool = training.pool
-                answers = [judged.answer for judged in judge(reader, pool.images, pool.tested)]
-                right = sum(is_right for _, is_right in answers)
-                means[number] += right / len(answers) / len(draws)
-        return means
+
+def _read_share(reader: Recognizer, training: Training) -> float:
+    """Return the share of a training's test images that a model reads."""
+    pool = training.pool
+    return fmean(judged.answer[1] for judged in judge(reader, pool.images, pool.tested))

@@ -4,19 +4,18 @@ Each is `prepare` and `train` in processes of their own, on one thread, in a fol
 """
 
 import heapq
-import json
 import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.audit.images.generators import write_table
+from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE, Label
-from captcha_ocr.errors import DamagedError, UsageError, check
+from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.options.training import PRESETS, derive_epochs
 from captcha_ocr.system.console import counted, duration, say
@@ -88,7 +87,7 @@ class Training:
         """Prepare and train in a folder: the run folder is `run` in it."""
         folder.mkdir(parents=True, exist_ok=True)
         table, shards = folder / LABELS_FILE, folder / "shards"
-        write_table(table, ("filename", "text", "split"), self.rows())
+        write_atomic(table, to_csv([("filename", "text", "split"), *self.rows()]).encode())
         preset = {"preset": STARTS[self.start]}
         preparation = {"labels": table, "out": shards, **preset, "workers": 1, "force": True}
         children.run_command("prepare", [self.pool.images], preparation)
@@ -111,14 +110,12 @@ class Trained:
 
 def read_result(run: Path) -> Trained | None:
     """Return what a finished run gave; None if there is none."""
-    try:
+    with suppress(DamagedError):
         finished = read_run(run)[1]
-    except (DamagedError, UsageError, OSError):
-        return None
-    if finished is None or finished.test is None:
-        return None
-    test = finished.test
-    return Trained(test["exact"] + test["folded"], test["images"], finished.seconds)
+        if finished is not None and finished.test is not None:
+            right = finished.test["exact"] + finished.test["folded"]
+            return Trained(right, finished.test["images"], finished.seconds)
+    return None
 
 
 class TimeBudget:
@@ -134,16 +131,20 @@ class TimeBudget:
         self.notes: list[str] = []
         self.trained: dict[str, Trained] = {}
         self.rates: dict[str, float] = {}  # seconds for each image that a training shows
-        self._out = out
-        self._identity = json.loads(json.dumps(identity))
+        self._out, self._identity = out, identity
         self._started = time.monotonic()  # less what was spent before
         if (out / _STATE_FILE).exists():
             state = read_json(out / _STATE_FILE)
-            what = f"{out} holds another audit (its images, seed or knobs differ)"
-            check(state.get("options") == self._identity, f"{what}; choose another `out`")
+            check(
+                state.get("options") == identity,
+                f"{out} holds another audit (its images, seed or knobs differ);"
+                " choose another `out`",
+            )
             self._started -= float(state["spent"])
-        processors = counted(self.workers, "processor")
-        say(f"budget     {duration(budget_s)} in all, on {processors}", quiet)
+        say(
+            f"budget     {duration(budget_s)} in all, on {counted(self.workers, 'processor')}",
+            quiet,
+        )
 
     @property
     def spent(self) -> float:
@@ -159,6 +160,11 @@ class TimeBudget:
         """Keep the time that was spent."""
         state = {"options": self._identity, "spent": self.spent}
         write_atomic(self._out / _STATE_FILE, to_json(state), durable=False)
+
+    def leave_out(self, what: str) -> None:
+        """Note what is not measured, with the reason, and tell it."""
+        self.notes.append(f"Not measured: {what}.")
+        say(f"left out   {what}", self.quiet)
 
     def run_folder(self, training: Training) -> Path:
         """Return the folder of the run of a training."""
@@ -189,10 +195,6 @@ class TimeBudget:
             trainings, key=lambda training: -training.cost * self.rates.get(training.start, 1.0)
         )
 
-    def fits(self, trainings: Sequence[Training]) -> bool:
-        """Tell whether trainings end within the budget."""
-        return self.expected_s(trainings) <= self.left
-
     def run(self, trainings: Sequence[Training]) -> None:
         """Run trainings side by side; CaptchaOcrError if one fails.
 
@@ -214,12 +216,10 @@ class TimeBudget:
                     scores = f"{result.right:,} of {result.tested:,}, {duration(result.seconds)}"
                     say(f"{training.name:32} {scores}", self.quiet)
                 self.trained[training.name] = result
-                self.save()
 
     def _train(self, training: Training, children: ChildRuns) -> Trained:
         if self.result(training) is None:
             training.run(self.run_folder(training).parent, children)
         result = self.result(training)
-        if result is None:
-            raise DamagedError(f"{self.run_folder(training)} has no score after training")
+        assert result is not None, "each training has images to test on"
         return result

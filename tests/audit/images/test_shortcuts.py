@@ -27,8 +27,8 @@ def even_texts(count):
 
 def test_a_sound_folder_has_no_findings(tmp_path):
     found = find_shortcuts(tmp_path, folder_of(tmp_path, even_texts(300)), ALPHABET, False)
-    assert (found.findings, found.texts.skewed, found.files.in_names) == ([], (), 0)
-    assert found.texts.even_guess == found.best_guess == 1e-4
+    assert (found.findings, found.skewed, found.in_names) == ([], (), 0)
+    assert found.even_guess == found.best_guess == 1e-4
 
 
 def test_repeated_images_are_found(tmp_path):
@@ -36,8 +36,8 @@ def test_repeated_images_are_found(tmp_path):
         tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50)
     )
     found = find_shortcuts(tmp_path, labels, ALPHABET, False)
-    assert found.files.repeated == 100
-    assert len(found.files.copies) == 50
+    assert found.repeated == 100
+    assert len(found.copies) == 50
     assert "100 of 100 images" in found.findings[0]
 
 
@@ -57,7 +57,7 @@ def test_texts_in_the_metadata_are_found(tmp_path, is_compressed):
     found = find_shortcuts(
         tmp_path, folder_of(tmp_path, even_texts(60), info=info), ALPHABET, False
     )
-    assert found.files.in_files == 60
+    assert found.in_files == 60
     assert "metadata" in found.findings[0]
 
 
@@ -72,17 +72,15 @@ def test_texts_in_the_metadata_of_other_formats_are_found(tmp_path, name):
 
 def test_texts_in_file_names_are_told(tmp_path):
     Image.new("L", (12, 8), 1).save(tmp_path / "1234.png")
-    assert (
-        find_shortcuts(tmp_path, [Label("1234.png", "1234")], ALPHABET, False).files.in_names == 1
-    )
+    assert find_shortcuts(tmp_path, [Label("1234.png", "1234")], ALPHABET, False).in_names == 1
 
 
 def test_skewed_texts_are_found(tmp_path):
     rng = random.Random(2)
     texts = [rng.choice("1112345") + "".join(rng.choices(ALPHABET, k=3)) for _ in range(400)]
     found = find_shortcuts(tmp_path, folder_of(tmp_path, texts), ALPHABET, False)
-    assert [(place, character) for place, character, _ in found.texts.skewed] == [(1, "1")]
-    assert found.best_guess > 2 * found.texts.even_guess
+    assert [(place, character) for place, character, _ in found.skewed] == [(1, "1")]
+    assert found.best_guess > 2 * found.even_guess
 
 
 def test_a_frequent_text_is_found(tmp_path):
@@ -95,4 +93,4 @@ def test_a_frequent_text_is_found(tmp_path):
 
 def test_texts_that_the_audit_chose_are_not_judged(tmp_path):
     found = find_shortcuts(tmp_path, folder_of(tmp_path, ["1111"] * 300), ALPHABET, True)
-    assert (found.texts.skewed, found.texts.texts_are_given) == ((), True)
+    assert (found.skewed, found.texts_are_given) == ((), True)

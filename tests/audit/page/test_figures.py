@@ -21,7 +21,7 @@ def test_the_same_figure_gives_the_same_svg():
 
 
 def test_coverage_is_drawn():
-    assert "images answered" in as_svg(draw_coverage([Answered(0.5, 100, 90)]), "A")
+    assert "images answered" in as_svg(draw_coverage([Answered(100, 90, 0.5)]), "A")
 
 
 def test_effects_without_ends_are_drawn_and_long_levels_are_cut_beside_the_axis():

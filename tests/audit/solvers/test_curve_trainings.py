@@ -1,7 +1,7 @@
 import pytest
 
 from audit.samples import InstantBudget
-from captcha_ocr.audit.solvers.curve_trainings import CurveMeasurement
+from captcha_ocr.audit.solvers.curve_trainings import measure_curves
 from captcha_ocr.audit.solvers.trainings import LabelPool
 from captcha_ocr.data.labels import Label
 
@@ -19,12 +19,22 @@ def measure(tmp_path, right=50, labels=3000, budget_s=1e9, random_s=1.0, quiet=T
         seconds=lambda training: seconds[training.start] * training.size / 30,
     )
     pool = LabelPool(tmp_path, LABELS[:labels], LABELS[:100], 0)
-    curves = CurveMeasurement(pool, budget, 1000).run()
+    curves, _ = measure_curves(pool, budget, 1000)
     return curves["general"].sizes, curves["random"].sizes, budget.notes
 
 
 def test_all_sizes_that_images_and_budget_allow_are_measured(tmp_path):
     assert measure(tmp_path) == ([30, 100, 300, 1000], [30, 100, 300, 1000], [])
+
+
+def test_every_solver_is_an_attack(tmp_path):
+    budget = InstantBudget(tmp_path, seconds=lambda training: training.size)
+    curves, attacks = measure_curves(LabelPool(tmp_path, LABELS, LABELS[:100], 0), budget, 100)
+    assert [(attack.start, attack.labels, attack.training_s) for attack in attacks] == [
+        *(("general", 30, 30), ("general", 100, 100), ("random", 30, 30), ("random", 100, 100)),
+    ]
+    score = curves["random"].scores[1]
+    assert (attacks[3].share, attacks[3].interval) == (score.share, score.interval)
 
 
 def test_more_labels_than_enough_are_left_out(tmp_path):
