@@ -1,7 +1,6 @@
 """Measure how fast this machine trains and reads: images per second on each device."""
 
 import time
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
@@ -54,15 +53,14 @@ def measure_speed(
     keep_freed_memory()
     captchas = plan_drawing(DrawingOptions())
     size = PrepareConfig(preset=preset_name).input_size(GENERATED)
-    charset, lengths = Charset(captchas.charset), captchas.lengths
+    config = ModelConfig(Charset(captchas.charset), captchas.lengths, size, preset.network)
     drawings = list(map(drawer_of(captchas).draw, range(DRAWN)))
-    images = torch.from_numpy(np.stack([to_array(drawing.image, size) for drawing in drawings])).to(
-        device
+    pixels = np.stack([to_array(drawing.image, size) for drawing in drawings])
+    classes = config.charset.encode([drawing.text for drawing in drawings])
+    images, labels = (
+        torch.from_numpy(pixels).to(device),
+        torch.from_numpy(classes).long().to(device),
     )
-    labels = (
-        torch.from_numpy(charset.encode([drawing.text for drawing in drawings])).long().to(device)
-    )
-    config = ModelConfig(charset, lengths, size, preset.network)
     training = replace(preset.training, schedule="constant")  # which has no last epoch
     partition = BatchPartition(DRAWN, training.batch_size, ProcessGroup(device))
     trainer = Trainer(config, training, partition)
@@ -81,10 +79,9 @@ def measure_speed(
         rate = run_epoch(round(seconds * rate / training.batch_size))
     recognizer = Recognizer(TorchEngine(trainer.model, device))
     files = [encode_png(drawing.image) for drawing in drawings]
-    with closing(recognizer.read_all(cycle(files))) as readings:
-        list(islice(readings, DRAWN))
-        started, count = time.perf_counter(), 0
-        while time.perf_counter() - started < SECONDS:
-            count += len(list(islice(readings, JOBS_PER_SLICE)))
-        reading = count / (time.perf_counter() - started)
-    return Speed(describe_device(device), rate, reading)
+    readings = recognizer.read_all(cycle(files))
+    list(islice(readings, DRAWN))
+    started, count = time.perf_counter(), 0
+    while time.perf_counter() - started < SECONDS:
+        count += len(list(islice(readings, JOBS_PER_SLICE)))
+    return Speed(describe_device(device), rate, count / (time.perf_counter() - started))

@@ -120,31 +120,32 @@ def examine_model(folder: Path) -> dict[str, Any] | None:
 def format_facts(facts: dict[str, Any]) -> str:
     """Format what `examine_machine` returns for people; without the line of a missing model."""
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    lines = [f"versions   {versions}", f"system     {facts['system']}"]
+    rows = [("versions", versions), ("system", facts["system"])]
     for device in facts["devices"]:
         memory = f"{device['memory'] / 1e9:.1f} GB"
         if device["free_memory"] is not None:
             memory += f", {device['free_memory'] / 1e9:.1f} GB free"
         bf16 = "bf16 native" if device["native_bf16"] else "bf16 not native"
         parts = [device["name"], memory, device["capability"], bf16]
-        lines.append(f"{device['device']:10} {'; '.join(filter(None, parts))}")
-    lines.append(f"threads    {facts['threads']}, of {facts['processors']} processors")
-    lines.append(f"processes  torchrun with {', '.join(facts['backends'])}")
-    if facts["launcher"]:
-        lines.append(f"launcher   {_format_variables(facts['launcher'])}")
-    if facts["hidden"] is not None:
-        variables, devices = facts["hidden"]["variables"], facts["hidden"]["devices"]
-        lines.append(f"hidden     {_format_variables(variables)} hides {devices} of the GPUs")
-    model = facts["model"]
+        rows.append((device["device"], "; ".join(filter(None, parts))))
+    rows += [
+        ("threads", f"{facts['threads']}, of {facts['processors']} processors"),
+        ("processes", f"torchrun with {', '.join(facts['backends'])}"),
+        ("launcher", _format_variables(facts["launcher"])),
+    ]
+    hidden, model = facts["hidden"], facts["model"]
+    if hidden is not None:
+        variables = _format_variables(hidden["variables"])
+        rows.append(("hidden", f"{variables} hides {hidden['devices']} of the GPUs"))
     if model is not None:
         is_packaged = model["folder"] == str(PRETRAINED.resolve())
-        folder = "the one in the package" if is_packaged else model["folder"]
+        words = "the one in the package" if is_packaged else model["folder"]
         if "error" in model:
-            lines.append(f"model      {folder} cannot be used: {model['error']}")
+            words += f" cannot be used: {model['error']}"
         else:
-            texts = f"texts of {model['length']} of {shorten(model['charset'])}"
-            lines.append(f"model      {folder}: {texts}, {model['size']}")
-    return "\n".join(lines)
+            words += f": texts of {model['length']} of {shorten(model['charset'])}, {model['size']}"
+        rows.append(("model", words))
+    return "\n".join([f"{name:10} {words}" for name, words in rows if words])
 
 
 def _format_variables(variables: dict[str, str]) -> str:

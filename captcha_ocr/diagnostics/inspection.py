@@ -21,7 +21,7 @@ from captcha_ocr.data.prepare import (
     survey_labelled,
 )
 from captcha_ocr.data.selection import Selection, select_labels
-from captcha_ocr.errors import ImageError, UsageError, in_one_line
+from captcha_ocr.errors import ImageError, check, in_one_line
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.input_size import ImageKind
@@ -56,13 +56,12 @@ _MAX_LISTED = 8  # items in a line; the others are counted
 
 @dataclass(frozen=True)
 class _File:
-    """An image file, or the reason why it cannot be read; size: width and height."""
+    """An image file. size: width and height. mode: of Pillow. oddities: how it is read."""
 
-    sha256: str = ""
-    size: tuple[int, int] = (0, 0)
-    mode: str = ""  # of Pillow
-    oddities: tuple[str, ...] = ()
-    reason: str | None = None
+    sha256: str
+    size: tuple[int, int]
+    mode: str
+    oddities: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -100,10 +99,8 @@ class Inspection:
     @property
     def characters(self) -> Counter[str]:
         """The number of texts with each character, in the order of the alphabet."""
-        counts = Counter[str]()
-        for text in self.texts:
-            counts.update(set(split_characters(text)))
-        return Counter(dict(sorted(counts.items())))
+        different = map(set, map(split_characters, self.texts))
+        return Counter(sorted(chain.from_iterable(different)))
 
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
@@ -173,61 +170,53 @@ def inspect(
     Copies are kept and counted. Errors are those of `prepare`, but for a folder without labels.
     """
     contents = find_labels(folder, options.labels_file, options.corrections, config)
-    labels, problems, selected = [Label(file, "") for file in contents.images], Problems(), None
+    labels, problems, input_size = [Label(file, "") for file in contents.images], Problems(), ""
     if contents.labels:
         selected = select_labels(contents.labels, config)
         labels, problems = selected.labels, contents.problems | selected.problems
+        seen = survey_labelled(folder, labels, config.max_bytes)
+        input_size = _describe_size(seen, config, selected)
     starts = range(0, len(labels), IMAGES_PER_JOB)
     jobs = [(folder, labels[n : n + IMAGES_PER_JOB], config.max_bytes) for n in starts]
-    files: list[_File] = []
+    files: list[_File | ImageError] = []
     for results in map_jobs(_read_files, jobs, options.workers):
         files += results
         options.progress(len(files), len(labels))
-    readable: list[Label] = []
-    images: list[_File] = []
+    images: dict[Label, _File] = {}
     groups: dict[str, list[Label]] = {}
     for label, file in zip(labels, files, strict=True):
-        if file.reason is None:
-            readable.append(label)
-            images.append(file)
-            groups.setdefault(file.sha256, []).append(label)
+        if isinstance(file, ImageError):
+            problems[label.file] = str(file)
         else:
-            problems[label.file] = file.reason
-    if not readable:
-        raise UsageError(
-            f"no image below {folder} can be read; {labels[0].file}: {files[0].reason}"
-        )
+            images[label] = file
+            groups.setdefault(file.sha256, []).append(label)
+    check(bool(images), f"no image below {folder} can be read; {labels[0].file}: {files[0]}")
     same = [group for group in groups.values() if len(group) > 1]
-    input_size = ""
-    if selected is not None:
-        seen = survey_labelled(folder, readable, config.max_bytes)
-        input_size = _describe_size(seen, config, selected)
     return Inspection(
         folder=folder,
-        labels=readable,
+        labels=list(images),
         problems=problems,
         contents=contents,
-        sizes=Counter(map(attrgetter("size"), images)),
-        modes=Counter(map(attrgetter("mode"), images)),
-        oddities=Counter(chain.from_iterable(map(attrgetter("oddities"), images))),
+        sizes=Counter(file.size for file in images.values()),
+        modes=Counter(map(attrgetter("mode"), images.values())),
+        oddities=Counter(chain.from_iterable(map(attrgetter("oddities"), images.values()))),
         copies=list(filter(_has_one_text, same)),
         conflicts=list(filterfalse(_has_one_text, same)),
         input_size=input_size,
     )
 
 
-def _read_files(job: tuple[Path, list[Label], int]) -> list[_File]:
+def _read_files(job: tuple[Path, list[Label], int]) -> list[_File | ImageError]:
     folder, labels, max_bytes = job
-    files = []
+    files: list[_File | ImageError] = []
     for label in labels:
         try:
             data = read_bytes(folder / label.file, max_bytes)
             image = open_image(data, max_bytes)
-            files.append(
-                _File(sha256(data), image.size, image.mode, tuple(describe_oddities(image)))
-            )
+            oddities = tuple(describe_oddities(image))
+            files.append(_File(sha256(data), image.size, image.mode, oddities))
         except ImageError as error:
-            files.append(_File(reason=str(error)))
+            files.append(error)
     return files
 
 
@@ -275,28 +264,23 @@ def advice_on_images(inspection: Inspection) -> list[str]:
     advice += advice_on_tables(contents, inspection.texts)
     advice += _advise_on_typing_errors(inspection)
     rare = "".join(character for character, count in characters.items() if count < _MIN_TEXTS)
-    if rare:
-        advice.append(
-            f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}: "
-            "add more, or they will be misread"
-        )
     both = "".join(c for c in characters if c.lower() != c and c.lower() in characters)
-    if both:
-        advice.append(
-            f"{shorten(both)} occur in both cases: prepare reads them as one case; "
-            "`case_sensitive` keeps both"
-        )
-    if inspection.conflicts:
-        times = counted(len(inspection.conflicts), "time")
-        advice.append(
-            f"the same image has different labels, {times}: correct them; "
-            "prepare leaves the image out"
-        )
+    times = counted(len(inspection.conflicts), "time")
     proportions = [width / height for width, height in inspection.sizes]
-    if max(proportions) > _MAX_STRETCH * min(proportions):
-        advice.append("the images have different proportions: all are stretched to one size")
-    if len(inspection.labels) < _FEW_IMAGES:
-        advice.append(f"only {counted(len(inspection.labels), 'image')}: add a few hundred")
+    images = counted(len(inspection.labels), "image")
+    considered = {
+        f"fewer than {_MIN_TEXTS} texts contain each of {shorten(rare)}: "
+        "add more, or they will be misread": rare,
+        f"{shorten(both)} occur in both cases: prepare reads them as one case; "
+        "`case_sensitive` keeps both": both,
+        f"the same image has different labels, {times}: correct them; "
+        "prepare leaves the image out": inspection.conflicts,
+        "the images have different proportions: all are stretched to one size": (
+            max(proportions) > _MAX_STRETCH * min(proportions)
+        ),
+        f"only {images}: add a few hundred": len(inspection.labels) < _FEW_IMAGES,
+    }
+    advice += [sentence for sentence, applies in considered.items() if applies]
     return advice or ["the images are fit for training"]
 
 
@@ -314,12 +298,13 @@ def advice_on_tables(contents: Found, texts: Sequence[str]) -> list[str]:
 def _advise_on_typing_errors(inspection: Inspection) -> list[str]:
     if len(inspection.labels) < _MANY_LABELS:
         return []
-    counts, places = inspection.characters, dict[str, str]()
-    for label in inspection.labels:
-        for character in split_characters(label.text):
-            if counts[character] == 1:
-                places[character] = f"{character!r} ({label.file})"
-    named = [places[character] for character in sorted(places)]
+    places = {
+        character: label.file
+        for label in inspection.labels
+        for character in split_characters(label.text)
+    }
+    counts = inspection.characters.items()
+    named = [f"{character!r} ({places[character]})" for character, count in counts if count == 1]
     return [f"one text alone has {_join_first(named)}: a typing error?"] if named else []
 
 
@@ -336,24 +321,23 @@ def advice_on_wrong(wrong: int, labels: int) -> list[str]:
 def advice_on_spreadsheet(texts: Sequence[str]) -> list[str]:
     """Return the signs that a spreadsheet took texts for numbers, truth values or dates."""
     again = "import the column as text, or quote from the source, and save the table again"
-    advice = []
     numbers = [text for text in texts if text.isdecimal()]
     are_many = len(numbers) >= _MIN_NUMBERS and 2 * len(numbers) > len(texts)
     with_zero = sum(text.startswith("0") and text != "0" for text in numbers)
     longest = max(map(len, numbers), default=0)
     shorter = sum(len(text) < longest for text in numbers)
-    if are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9):
-        few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
-        advice.append(
-            f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}"
-        )
+    few = "no text starts" if with_zero == 0 else f"only {counted(with_zero, 'text')} start"
     rewritten = list(dict.fromkeys(filter(_REWRITTEN.fullmatch, texts)))
     are_few = len(rewritten) < _MAX_SHARE_REWRITTEN * len(set(texts))
-    if rewritten and (are_few or all(text.endswith(".0") for text in rewritten)):
-        advice.append(
-            f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}"
-        )
-    return advice
+    signs = {
+        f"{few} with 0 and their lengths differ: a spreadsheet may have cut zeros; {again}": (
+            are_many and shorter and (with_zero == 0 or with_zero < shorter / 3 < len(numbers) / 9)
+        ),
+        f"{', '.join(rewritten[:3])}: a spreadsheet may have rewritten such texts; {again}": (
+            rewritten and (are_few or all(text.endswith(".0") for text in rewritten))
+        ),
+    }
+    return [sentence for sentence, applies in signs.items() if applies]
 
 
 def sample(labels: Sequence[Label]) -> list[Label]:
@@ -372,7 +356,7 @@ def read_wrong(
     """
     labels, wrong = inspection.labels, []
     for number, judged in enumerate(judge(recognizer, inspection.folder, labels), 1):
-        if judged.reading is not None and not judged.is_exact:
+        if not judged.is_exact:
             wrong.append((judged.label, judged.reading))
         progress(number, len(labels))
     return sorted(wrong, key=lambda item: (-item[1].confidence, item[0].file))

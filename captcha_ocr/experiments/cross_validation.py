@@ -38,9 +38,13 @@ def cross_validate(
             finished = train([folder], out / folder.name, config, options)
             assert finished.test is not None, "every fold has a test set"
             scores = Scores.from_counts(finished.test)
-            low, high = scores.interval
-            cells = (f"{scores.exact_match:.2%}", f"{scores.images:,}", f"{low:.2%} to {high:.2%}")
-            say(f"{_FOLDS.header}\n{_FOLDS.row(number, *cells)}", options.quiet)
+            row = _FOLDS.row(
+                number,
+                f"{scores.exact_match:.2%}",
+                f"{scores.images:,}",
+                "{:.2%} to {:.2%}".format(*scores.interval),
+            )
+            say(f"{_FOLDS.header}\n{row}", options.quiet)
             total += scores
         result = {"folds": len(folds), "training": config.to_dict(), "test": total.summary()}
         write_atomic(out / RESULT_FILE, sealed({"format": _RESULT_FORMAT, "version": 1, **result}))
@@ -55,9 +59,8 @@ def find_folds(data: Path) -> list[Path]:
     manifests = list(map(read_manifest, folds))
     made = [manifest.options.get("fold") for manifest in manifests]
     if made != [[number, len(folds)] for number in range(1, len(folds) + 1)]:
-        again = prepare_command(manifests[0], folds[0], "default")
-        advice = Advice("make them again with", again)
-        raise UsageError(f"{data} does not hold all folds of one set", advice)
+        again = Advice("make them again with", prepare_command(manifests[0], folds[0], "default"))
+        raise UsageError(f"{data} does not hold all folds of one set", again)
     return folds
 
 

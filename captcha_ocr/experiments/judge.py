@@ -8,26 +8,23 @@ from captcha_ocr.data.labels import Label
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.recognizer import Recognizer
 
+_UNREADABLE = Reading("", 0.0)  # of an image file that is damaged or too large
+
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a model reads in a labelled image; reading: None if the image cannot be read.
+    """What a model reads in a labelled image: nothing, with confidence 0, if it cannot be opened.
 
     is_exact: whether it reads the label, in the form of its alphabet.
     """
 
     label: Label
-    reading: Reading | None
+    reading: Reading
     is_exact: bool
 
     @property
     def answer(self) -> tuple[float, bool]:
-        """The confidence, and whether the text is right but for its case.
-
-        An image that cannot be read is wrong, with confidence 0.
-        """
-        if self.reading is None:
-            return 0.0, False
+        """The confidence, and whether the text is right but for its case."""
         return self.reading.confidence, self.reading.text.casefold() == self.label.text.casefold()
 
 
@@ -36,7 +33,5 @@ def judge(recognizer: Recognizer, folder: Path, labels: Sequence[Label]) -> Iter
     normalize = recognizer.config.charset.normalize
     results = recognizer.read_all(folder / label.file for label in labels)
     for label, result in zip(labels, results, strict=True):
-        if isinstance(result, Reading):
-            yield Judgement(label, result, result.text == normalize(label.text))
-        else:
-            yield Judgement(label, None, False)
+        reading = result if isinstance(result, Reading) else _UNREADABLE
+        yield Judgement(label, reading, reading.text == normalize(label.text))

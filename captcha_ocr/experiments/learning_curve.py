@@ -53,9 +53,12 @@ class Point:
         return wilson_interval(self.exact, self.tested)
 
     def __str__(self) -> str:
-        low, high = self.interval
-        cells = (f"{self.exact_match:.2%}", f"{self.tested:,}", f"{low:.2%} to {high:.2%}")
-        return POINTS.row(f"{self.images:,}", *cells)
+        return POINTS.row(
+            f"{self.images:,}",
+            f"{self.exact_match:.2%}",
+            f"{self.tested:,}",
+            "{:.2%} to {:.2%}".format(*self.interval),
+        )
 
 
 @dataclass(frozen=True)
@@ -92,19 +95,17 @@ def learning_curve(
     check(dataset.count("test") > 0, f"{data} has no test set")
     fewer = takewhile(lambda count: count * _MIN_STEP <= available, IMAGE_COUNTS)
     counts = sorted(set(counts)) or [*fewer, available]
-    images = counted(available, "training image")
-    check(counts[-1] <= available, f"{data} has only {images}; use fewer `images`")
     points = []
     with writing_to(out):
         runs = {out / f"images-{count}": recipe(count) for count in counts}
-        finished_runs = []
+        unfinished = []
         for folder, config in runs.items():
-            how = with_preset_model(options, config)
             with ExitStack() as lock:
-                state = inspect_folder(folder, dataset, config, how, lock)
-                finished_runs.append(state.finished is not None)
+                how = with_preset_model(options, config)
+                if inspect_folder(folder, dataset, config, how, lock).finished is None:
+                    unfinished.append(config)
         if not options.quiet:
-            tell_plan(dataset, list(runs.values()), finished_runs, options)
+            tell_plan(dataset, list(runs.values()), unfinished, options)
         for count, (folder, config) in zip(counts, runs.items(), strict=True):
             finished = train([data], folder, config, options)
             assert finished.test is not None, "there is a test set"
@@ -118,10 +119,7 @@ def _write_curve(out: Path, points: Sequence[Point]) -> None:
     from captcha_ocr.pictures.plots import draw_learning_curve, save_figure  # slow: matplotlib
 
     law = fit_power_law(points)
-    facts = {
-        "points": list(map(asdict, points)),
-        "law": None if law is None else asdict(law),
-    }
+    facts = {"points": list(map(asdict, points)), "law": law and asdict(law)}
     write_atomic(out / _CURVE_FILE, sealed({"format": _CURVE_FORMAT, "version": 1, **facts}))
     marks = [(point.images, point.exact_match, point.interval) for point in points]
     laws = [] if law is None else [law, *resampled_laws(points)]
@@ -132,19 +130,19 @@ def _write_curve(out: Path, points: Sequence[Point]) -> None:
 def tell_plan(
     dataset: Dataset,
     configs: Sequence[TrainConfig],
-    finished: Sequence[bool],
+    unfinished: Sequence[TrainConfig],
     options: TrainOptions,
 ) -> None:
-    """Print the runs of a curve, and how long all of them take; nothing for a finished run.
+    """Print the runs of a curve, and how long those take that have not finished.
 
     The rate of a preset is measured once.
     """
     rates: dict[str, float] = {}
     lines, whole = [PLAN.header], 0.0
-    for config, is_done in zip(configs, finished, strict=True):
+    for config in configs:
         images, expected = config.images or dataset.count("train"), "finished"
         epochs = derive_epochs(config, images) or PRESETS[config.preset].max_epochs
-        if not is_done:
+        if config in unfinished:
             if config.preset not in rates:
                 rates[config.preset] = measure_rate_of(dataset, config, options)
             seconds = epochs * epoch_seconds(images, dataset.count("val"), rates[config.preset])
