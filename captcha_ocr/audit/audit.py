@@ -77,7 +77,7 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         texts = [label.text for label in found.labels]
         alphabet = "".join(sorted({*"".join(texts)}))
         shortcuts = find_shortcuts(images, found.labels, alphabet, generator is not None)
-        left_out = _tell_left_out(found.problems | shortcuts.unreadable, quiet)
+        _tell_left_out(found.problems | shortcuts.unreadable, budget)
         pool = _split(images, found.labels, shortcuts, seed)
         subject = Subject(
             source=name,
@@ -96,7 +96,6 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         attacks = [Attack("general", 0, without_labels.share, without_labels.interval, 0.0)]
         curves, trained = measure_curves(pool, budget, largest)
         attacks += trained
-        budget.notes += left_out
         coverage = _cover(best_attack(attacks), zero_shot, pool, budget)
         effects = None
         if knobs and generator is not None:
@@ -191,14 +190,13 @@ def _draw_base(
     generator.draw(images, count, seed, {name: levels[0] for name, levels in knobs.items()})
 
 
-def _tell_left_out(reasons: Mapping[str, str], quiet: bool) -> list[str]:
-    """Tell which files are left out, and return it as a sentence. reasons: by file."""
-    if not reasons:
-        return []
-    file, reason = next(iter(reasons.items()))
-    what = f"{counted(len(reasons), 'file')}, such as {file}: {reason}"
-    say(f"left out   {what}", quiet)
-    return [f"Left out: {what}."]
+def _tell_left_out(reasons: Mapping[str, str], budget: TimeBudget) -> None:
+    """Tell and note which files are left out. reasons: by file."""
+    if reasons:
+        file, reason = next(iter(reasons.items()))
+        what = f"{counted(len(reasons), 'file')}, such as {file}: {reason}"
+        say(f"left out   {what}", budget.quiet)
+        budget.notes.append(f"Left out: {what}.")
 
 
 def _split(folder: Path, labels: Sequence[Label], shortcuts: Shortcuts, seed: int) -> LabelPool:

@@ -88,8 +88,7 @@ class Inspection:
     @property
     def texts(self) -> list[str]:
         """The labels' texts; none without labels."""
-        labels = self.labels if self.contents.labels else []
-        return [label.text for label in labels]
+        return [label.text for label in self.labels if self.contents.labels]
 
     @property
     def lengths(self) -> Counter[int]:

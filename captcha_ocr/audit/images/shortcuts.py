@@ -58,20 +58,19 @@ class Shortcuts:
     @property
     def findings(self) -> list[str]:
         """What makes reading unnecessary, a sentence each."""
-        findings = []
-        if self.repeated > _LEAST_SHARE * self.images:
-            findings.append(
-                f"{self.repeated:,} of {self.images:,} images have the pixels of another one:"
-                " the generator repeats itself, or these are copies."
-            )
-        if self.in_files > _LEAST_SHARE * self.images:
-            findings.append(
-                f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files."
-            )
-        if self._has_frequent_text:
-            text, times = self.most_frequent
-            findings.append(f"One text, {text!r}, comes {times:,} times in {self.images:,} images.")
-        return findings
+        text, times = self.most_frequent
+        images = f"{self.images:,} images"
+        found = {
+            f"{self.repeated:,} of {images} have the pixels of another one:"
+            " the generator repeats itself, or these are copies.": (
+                self.repeated > _LEAST_SHARE * self.images
+            ),
+            f"The text stands in the metadata of {self.in_files:,} of {self.images:,} files.": (
+                self.in_files > _LEAST_SHARE * self.images
+            ),
+            f"One text, {text!r}, comes {times:,} times in {images}.": self._has_frequent_text,
+        }
+        return [sentence for sentence, applies in found.items() if applies]
 
     @property
     def _has_frequent_text(self) -> bool:
@@ -80,16 +79,13 @@ class Shortcuts:
 
     @property
     def best_guess(self) -> float:
-        """The share that a guess by what is most frequent solves.
-
-        That of even texts where nothing is too frequent.
-        """
-        guess = self.even_guess
+        """The share that a guess by what is too frequent solves; of even texts if nothing is."""
+        guesses = [self.even_guess]
         if self.skewed:
-            guess = self.by_characters
+            guesses.append(self.by_characters)
         if self._has_frequent_text:
-            guess = max(guess, self.most_frequent[1] / self.images)
-        return guess
+            guesses.append(self.most_frequent[1] / self.images)
+        return max(guesses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON types."""

@@ -92,8 +92,12 @@ def draw_coverage(rows: Sequence[Answered]) -> Figure:
         axes.vlines(row.coverage, *row.interval, color="black", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, 0))
-    axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03))
-    axes.set(xlabel="images answered, the surest first", ylabel="answers that are right")
+    axes.set(
+        xlim=(0, 1.03),
+        ylim=(-0.03, 1.03),
+        xlabel="images answered, the surest first",
+        ylabel="answers that are right",
+    )
     return figure
 
 
@@ -105,21 +109,22 @@ def draw_effects(effects: Sequence[Effect]) -> Figure:
     factors = [end for effect in effects for end in effect.factor if 0 < end < math.inf]
     most = max((max(factor, 1 / factor) for factor in factors), default=2.0)
     most = min(max(most, 2.0), 100.0)
-    least = 1 / most
+    least, names = 1 / most, []
     for number, effect in enumerate(reversed(effects)):
         value, low, high = (min(max(factor, least), most) for factor in effect.factor)
         axes.hlines(number, low, high, color="black", linewidth=1.5)
         axes.plot([value], [number], color="black", marker="o", markersize=5)
-    axes.axvline(1, color="black", linestyle=":", linewidth=1)
-    names = []
-    for effect in reversed(effects):
         is_long = len(effect.change) > _LONGEST  # the table has all of it
         change = f"{effect.change[: _LONGEST - 1]}…" if is_long else effect.change
         names.append(f"{effect.knob}\n{change}")
+    axes.axvline(1, color="black", linestyle=":", linewidth=1)
     axes.set_yticks(range(len(effects)), names)
-    axes.set(xscale="log", xlim=(least / _BESIDE, most * _BESIDE))
+    axes.set(
+        xscale="log",
+        xlim=(least / _BESIDE, most * _BESIDE),
+        xlabel="labels needed, as a multiple of now",
+    )
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if least <= tick <= most]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("×{x:g}")
-    axes.set_xlabel("labels needed, as a multiple of now")
     return figure

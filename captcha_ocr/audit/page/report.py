@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -106,14 +105,6 @@ _FILTERS = {
 }
 
 
-class KeyFigure(NamedTuple):
-    """One of the three figures below the verdict."""
-
-    name: str
-    value: str
-    meaning: str
-
-
 def render_page(results: Results, command: str) -> str:
     """Return the page. command: what repeats the audit."""
     environment = Environment(
@@ -141,8 +132,8 @@ def render_page(results: Results, command: str) -> str:
     )
 
 
-def key_figures(results: Results) -> list[KeyFigure]:
-    """Return labels, cost and attempts of the best solver."""
+def key_figures(results: Results) -> list[tuple[str, str, str]]:
+    """Return labels, cost and attempts of the best solver: name, value and meaning of each."""
     best = results.best
     people = f"people take {format_money(PRICE_OF_PEOPLE)}"
     spread = f"for each 1,000 of {SOLVED:,} solved, labels included; {people}"
@@ -154,7 +145,7 @@ def key_figures(results: Results) -> list[KeyFigure]:
     shown = []
     for name, text, meaning in rows:
         value, bracket, interval = text.partition(" (")  # the interval goes behind the meaning
-        shown.append(KeyFigure(name, value, meaning + bracket + interval))
+        shown.append((name, value, meaning + bracket + interval))
     return shown
 
 

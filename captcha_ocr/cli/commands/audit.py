@@ -46,6 +46,6 @@ def audit(folder: Path | None, given: Given) -> None:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
     click.echo(f"verdict    {KINDS[results.verdict.kind]}. {results.verdict.why}")
-    for figure in key_figures(results):
-        click.echo(f"{figure.name.lower():10} {figure.value} {figure.meaning}")
+    for name, value, meaning in key_figures(results):
+        click.echo(f"{name.lower():10} {value} {meaning}")
     click.echo(f"page       {options.out}")

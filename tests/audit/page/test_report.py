@@ -104,6 +104,6 @@ def test_pairs_that_cannot_be_told_apart_are_listed(results):
 def test_a_model_that_reads_half_of_the_images_needs_no_labels(results):
     attack = Attack("general", 0, 0.9, (0.8, 0.95), 0.0)
     labels, cost, tries = key_figures(replace(results, attacks=[attack]))
-    assert (labels.value, cost.name) == ("0", "Cost")
-    assert "90.0 % as it is" in labels.meaning
-    assert (tries.value, tries.meaning) == ("1.11", "for one solved (1.05 to 1.25)")
+    assert (labels[1], cost[0]) == ("0", "Cost")
+    assert "90.0 % as it is" in labels[2]
+    assert tries == ("Attempts", "1.11", "for one solved (1.05 to 1.25)")
