@@ -22,8 +22,6 @@ from captcha_ocr.audit.statistics import (
 from captcha_ocr.scores import wilson_interval
 
 SIZES = (30, 100, 300, 1000)
-
-
 TIMES = 1000
 
 
@@ -95,10 +93,10 @@ def test_wilson_intervals_cover(share):
 @pytest.mark.parametrize("between", [0.1, 0.5, 1])
 @pytest.mark.parametrize("slope", [1.5, 3, 5])
 @pytest.mark.parametrize("ceiling", [0.9, 0.995, 1])
-def test_intervals_of_the_curve_and_of_labels_cover(covers, slope, between, ceiling):
+def test_intervals_of_the_curve_and_of_labels_cover(soak, covers, slope, between, ceiling):
     rng = np.random.default_rng(1)
     of_curve, of_labels = [], []
-    for _ in range(TIMES):
+    for _ in range(TIMES if soak else 300):
         truth = Truth(random_half(rng), slope, between, ceiling)
         curve = truth.curve(rng)
         for score in curve.scores:

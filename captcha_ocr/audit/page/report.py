@@ -100,7 +100,6 @@ _FILTERS = {
     "percent": format_percent,
     "repr": repr,
     "share": format_share,
-    "svg": figures.as_svg,
     "together": keep_together,
 }
 

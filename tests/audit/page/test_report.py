@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from audit.samples import make_results
+from captcha_ocr.audit.page import figures
 from captcha_ocr.audit.page.report import key_figures, render_page
 from captcha_ocr.audit.solvers.knobs import Effect
 from captcha_ocr.audit.statistics import Estimate
@@ -35,8 +36,11 @@ def results(images):
     return make_results(sorted(images.glob("*.png"))[:3])
 
 
-def read(results):
-    return Texts(render_page(results, "")).text
+@pytest.fixture
+def read(monkeypatch):
+    """A function that returns the text of a page without its figures, which take half a second."""
+    monkeypatch.setattr(figures, "as_svg", lambda figure, title: "")
+    return lambda results: Texts(render_page(results, "")).text
 
 
 def test_the_page_has_its_twelve_sections_and_loads_nothing(results):
@@ -64,7 +68,7 @@ def test_the_results_are_in_the_page_as_json(results):
     assert json.loads(data) == json.loads(json.dumps(results.to_dict()))
 
 
-def test_every_part_that_was_not_measured_says_so(results):
+def test_every_part_that_was_not_measured_says_so(read, results):
     text = read(replace(results, knobs=None, people=None))
     assert "Not measured: that needs what draws images, and --knobs" in text
     assert "Not measured. captcha-ocr label FOLDER --blind" in text
@@ -73,26 +77,26 @@ def test_every_part_that_was_not_measured_says_so(results):
     assert f"What makes it hard {note}" in read(replace(results, knobs=None, session=session))
 
 
-def test_the_page_has_what_draws_the_images(results):
+def test_the_page_has_what_draws_the_images(read, results):
     assert "With mine.toml:" in read(results)
     bare = replace(results, subject=replace(results.subject, definition=None))
     assert "With mine.toml:" not in read(bare)
 
 
-def test_intervals_go_from_the_low_end_to_the_high_one(results):
+def test_intervals_go_from_the_low_end_to_the_high_one(read, results):
     attack = Attack("general", 100, 0.5, (0.4, 0.8), 60.0)
     text = read(replace(results, attacks=[*results.attacks[:1], attack]))
     assert "2.00 (1.25 to 2.50)" in text  # captchas for one solved
     assert "87.5 % (78.4 % to 99.20 %)" in text  # at least one of three
 
 
-def test_the_solver_that_may_leave_captchas_out_is_named(results):
+def test_the_solver_that_may_leave_captchas_out_is_named(read, results):
     assert "Trained on 100 labels from captcha-ocr's model, the best one" in read(results)
     bare = replace(results, attacks=[Attack("general", 0, 0.99, (0.98, 1), 0.0)])
     assert "The best one, captcha-ocr's model as it is:" in read(bare)
 
 
-def test_pairs_that_cannot_be_told_apart_are_listed(results):
+def test_pairs_that_cannot_be_told_apart_are_listed(read, results):
     assert "×3.00 (2.00 to 5.00)" in read(results)
     assert "cannot tell apart" not in read(results)
     knobs = replace(results.knobs, confounded=["a × b = c × d"])
