@@ -53,7 +53,8 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
     Images and trainings go to `out` without its suffix. UsageError if that holds another audit, if
     the options do not fit together, or if there is too little to audit.
     """
-    generator, definition = _choose_generator(folder, options), read_definition(options)
+    generator = _choose_generator(folder, options)
+    definition = read_definition(options)
     name = str(folder) if generator is None else generator.name
     knobs, knobs_text = dict[str, list[Any]](), ""
     if options.knobs is not None:

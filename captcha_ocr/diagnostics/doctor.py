@@ -28,6 +28,7 @@ from captcha_ocr.system.processors import available_workers
 
 COUNT_DEVICES = "import torch; print(torch.cuda.device_count())"
 _PACKAGES = ("captcha-ocr", "torch", "onnxruntime", "numpy", "pillow", "captcha", "safetensors")
+_BACKENDS = ("nccl", "xccl", "gloo")  # of torch.distributed
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
 
@@ -35,18 +36,13 @@ def examine_machine(model: Path) -> dict[str, Any]:
     """Return versions, devices, threads, hidden devices and the model in `model`, as JSON types."""
     set_threads()
     versions = {name: version(name) for name in _PACKAGES}
-    backends = {
-        "nccl": dist.is_nccl_available(),
-        "xccl": dist.is_xccl_available(),
-        "gloo": dist.is_gloo_available(),
-    }
     return {
         "versions": {"python": platform.python_version(), **versions},
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "devices": list(map(_examine_device, available_devices())),
         "threads": torch.get_num_threads(),
         "processors": available_workers(),
-        "backends": [name for name, is_available in backends.items() if is_available],
+        "backends": [name for name in _BACKENDS if getattr(dist, f"is_{name}_available")()],
         "launcher": _read_environment(_LAUNCHER),
         "hidden": hidden_devices(),
         "model": examine_model(model),
@@ -94,8 +90,13 @@ def hidden_devices() -> dict[str, Any] | None:
         return None
     visible = torch.cuda.device_count()
     environment = {name: value for name, value in os.environ.items() if name not in hiding}
-    command = [sys.executable, "-c", COUNT_DEVICES]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", COUNT_DEVICES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     count = int(result.stdout) if result.returncode == 0 else visible
     return {"variables": hiding, "devices": count - visible}
 

@@ -103,12 +103,13 @@ class Inspection:
 
     def summary(self) -> dict[str, Any]:
         """Return the facts as JSON types."""
-        sizes = self.sizes.most_common()
         return {
             "images": len(self.labels),
             "labels": len(self.texts),
             "problems": self.problems,
-            "sizes": {f"{width}x{height}": count for (width, height), count in sizes},
+            "sizes": {
+                f"{width}x{height}": count for (width, height), count in self.sizes.most_common()
+            },
             "modes": dict(self.modes.most_common()),
             "oddities": dict(self.oddities.most_common()),
             "sources": self.contents.sources,
@@ -175,8 +176,10 @@ def inspect(
         labels, problems = selected.labels, contents.problems | selected.problems
         seen = survey_labelled(folder, labels, config.max_bytes)
         input_size = _describe_size(seen, config, selected)
-    starts = range(0, len(labels), IMAGES_PER_JOB)
-    jobs = [(folder, labels[n : n + IMAGES_PER_JOB], config.max_bytes) for n in starts]
+    jobs = [
+        (folder, labels[start : start + IMAGES_PER_JOB], config.max_bytes)
+        for start in range(0, len(labels), IMAGES_PER_JOB)
+    ]
     files: list[_File | ImageError] = []
     for results in map_jobs(_read_files, jobs, options.workers):
         files += results

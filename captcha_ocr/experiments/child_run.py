@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from captcha_ocr.errors import CaptchaOcrError
+from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.options.declaration import words
 
 
@@ -34,8 +34,7 @@ class ChildRuns:
         CaptchaOcrError with the last line of a command that fails; Stopped if `stop` ended it.
         """
         with self.lock:
-            if self.is_stopped:
-                raise Stopped("stopped")
+            check(not self.is_stopped, "stopped", Stopped)
             process = subprocess.Popen(
                 [sys.executable, "-m", "captcha_ocr", name, *map(str, arguments), *words(options)],
                 stdin=subprocess.DEVNULL,
@@ -48,8 +47,7 @@ class ChildRuns:
         with self.lock:
             self.processes.discard(process)
         if process.returncode != 0:
-            if self.is_stopped:
-                raise Stopped("stopped")
+            check(not self.is_stopped, "stopped", Stopped)
             last_line = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise CaptchaOcrError(last_line.removeprefix("captcha-ocr: "))
 
