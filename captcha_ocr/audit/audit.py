@@ -207,8 +207,11 @@ def _split(folder: Path, labels: Sequence[Label], shortcuts: Shortcuts, seed: in
     """
     left_out = {*shortcuts.copies, *shortcuts.unreadable}
     kept = [label for label in labels if label.file not in left_out]
-    images = counted(len(kept), "different labelled image")
-    check(len(kept) >= _FEWEST_IMAGES, f"{folder} has {images}; an audit needs {_FEWEST_IMAGES}")
+    check(
+        len(kept) >= _FEWEST_IMAGES,
+        f"{folder} has {counted(len(kept), 'different labelled image')};"
+        f" an audit needs {_FEWEST_IMAGES}",
+    )
     shuffled = tuple(random.Random(f"test-{seed}").sample(kept, len(kept)))
     tested = min(MOST_TESTED, round(_SHARE_TESTED * len(shuffled)))
     return LabelPool(folder, shuffled[tested:], shuffled[:tested], seed)

@@ -219,11 +219,11 @@ def precision_by_coverage(
     judged: (confidence, whether it is right).
     """
     ranked = [right for _, right in sorted(judged, key=lambda answer: -answer[0])]
-    rows = []
-    for coverage in coverages:
-        count = max(1, round(coverage * len(ranked)))
-        rows.append(Answered(count, sum(ranked[:count]), coverage))
-    return rows
+    counts = [max(1, round(coverage * len(ranked))) for coverage in coverages]
+    return [
+        Answered(count, sum(ranked[:count]), coverage)
+        for count, coverage in zip(counts, coverages, strict=True)
+    ]
 
 
 def log_factor(curve: Curve, labels: int, share: float) -> float:

@@ -63,8 +63,10 @@ class Attack:
         solver = "Without a label of it, the model in captcha-ocr"
         if self.labels:
             solver = f"Trained on {self.labels:,} labels, the solver"
-        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
-        return f"{solver} reads {100 * self.share:.1f} % of new images ({interval})"
+        return (
+            f"{solver} reads {100 * self.share:.1f} % of new images"
+            f" (95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types, with its cost."""

@@ -197,7 +197,9 @@ def outlook(points: Sequence[Point]) -> list[str]:
             sentence = "cannot be extrapolated from these points"
         else:
             more = float(f"{needed - largest:.1e}")  # two digits: it is not more precise
-            images = counted(max(1, int(more)), "more training image")
-            sentence = f"about {images}, extrapolated by a power law"
+            sentence = (
+                f"about {counted(max(1, int(more)), 'more training image')},"
+                " extrapolated by a power law"
+            )
         sentences.append(f"exact match {target:.0%}: {sentence}")
     return sentences

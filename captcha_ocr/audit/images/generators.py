@@ -105,8 +105,9 @@ class CommandGenerator:
         try:
             words = tuple(shlex.split(template))
         except ValueError as error:
-            message = f"`command` {template!r} cannot be split into words: {error}"
-            raise UsageError(message) from None
+            raise UsageError(
+                f"`command` {template!r} cannot be split into words: {error}"
+            ) from None
         names = set(_PLACEHOLDER.findall(template)) & _RESERVED - {"seed"}
         check(
             names in ({"text", "out"}, {"list", "folder"}),
@@ -120,8 +121,10 @@ class CommandGenerator:
 
         place: `module:function`, of a function (text, seed, **knobs).
         """
-        is_place = re.fullmatch(r"[\w.]+:\w+", place) is not None
-        check(is_place, f"`call` {place!r} is not module:function")
+        check(
+            re.fullmatch(r"[\w.]+:\w+", place) is not None,
+            f"`call` {place!r} is not module:function",
+        )
         module = "captcha_ocr.audit.images.call_function"
         words = (sys.executable, "-m", module, place, "{list}", "{folder}", "{levels}")
         return cls(place, words, charset, lengths, "call")
@@ -153,8 +156,10 @@ class CommandGenerator:
             tried = failed + len(drawn)
             if failed > _MAX_FAILED * tried:
                 file, reason = next(iter(reasons.items()))
-                what = f"`{self.field}` {self.name} failed for {failed} of {tried} images"
-                raise UsageError(f"{what}; {file}: {reason}")
+                raise UsageError(
+                    f"`{self.field}` {self.name} failed for {failed} of {tried} images;"
+                    f" {file}: {reason}"
+                )
         table = to_csv([("filename", "text"), *((row.file, row.text) for row in drawn)])
         write_atomic(folder / LABELS_FILE, table.encode())
         self.failures += failed

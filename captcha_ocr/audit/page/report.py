@@ -134,8 +134,10 @@ def render_page(results: Results, command: str) -> str:
 def key_figures(results: Results) -> list[tuple[str, str, str]]:
     """Return labels, cost and attempts of the best solver: name, value and meaning of each."""
     best = results.best
-    people = f"people take {format_money(PRICE_OF_PEOPLE)}"
-    spread = f"for each 1,000 of {SOLVED:,} solved, labels included; {people}"
+    spread = (
+        f"for each 1,000 of {SOLVED:,} solved, labels included;"
+        f" people take {format_money(PRICE_OF_PEOPLE)}"
+    )
     rows = [
         ("Labels", *_count_labels(results)),
         ("Cost", format_cost(best.cost), spread),

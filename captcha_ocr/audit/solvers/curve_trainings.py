@@ -31,8 +31,8 @@ def measure_curves(
     allowed = [size for size in SIZES if size <= largest]
     sizes = [size for size in allowed if size <= images]
     if sizes != allowed:
-        more = f"{allowed[len(sizes)]:,} labels or more"
-        budget.leave_out(f"{more}; {images:,} images are left to learn from")
+        more = allowed[len(sizes)]
+        budget.leave_out(f"{more:,} labels or more; {images:,} images are left to learn from")
     budget.run([Training(pool, start, sizes[0], 0) for start in STARTS])  # tells their speed
     _tell_plan(pool, budget, sizes)
     starts = [*STARTS]
@@ -52,9 +52,10 @@ def measure_curves(
     solvers = [*chain.from_iterable(attacks.values())]
     most = max(solver.labels for solver in solvers)
     if most > images / 2:
-        shared = f"Draws of {most:,} labels are of the same {images:,} images"
-        differ = "other labels may differ by more than the interval says"
-        budget.notes.append(f"{shared} and share most of them: {differ}.")
+        budget.notes.append(
+            f"Draws of {most:,} labels are of the same {images:,} images and share most of them:"
+            " other labels may differ by more than the interval says."
+        )
     return {start: Curve(tuple(rows)) for start, rows in scores.items()}, solvers
 
 
@@ -89,8 +90,10 @@ def _choose_starts(
         if share < _ENOUGH:
             useful.append(start)
         else:
-            what = f"{size:,} labels or more, from {NAMES[start]}"
-            budget.leave_out(f"{what}; with fewer, a solver reads nearly all")
+            budget.leave_out(
+                f"{size:,} labels or more, from {NAMES[start]};"
+                " with fewer, a solver reads nearly all"
+            )
 
     def expect_s(starts: Sequence[str]) -> float:
         return budget.expected_s(_list_draws(pool, size, starts))
@@ -98,8 +101,10 @@ def _choose_starts(
     while expect_s(useful) > budget.left:
         slowest = max(useful, key=lambda start: expect_s([start]))
         rest = [start for start in useful if start != slowest]
-        more = f"that takes about {duration(expect_s(useful) - expect_s(rest))} more"
-        left = f"the budget has {duration(budget.left)} left"
-        budget.leave_out(f"{size:,} labels or more, from {NAMES[slowest]}: {more}, and {left}")
+        budget.leave_out(
+            f"{size:,} labels or more, from {NAMES[slowest]}: that takes about"
+            f" {duration(expect_s(useful) - expect_s(rest))} more,"
+            f" and the budget has {duration(budget.left)} left"
+        )
         useful = rest
     return useful

@@ -87,8 +87,10 @@ def read_knobs(path: Path) -> dict[str, list[Any]]:
             len({json.dumps(level, default=str) for level in values}) >= 2,
             f"{path}: {name} needs a list of two levels or more, the present one first",
         )
-    count = f"{path} has {len(knobs)} knobs"
-    check(len(knobs) <= _MOST_KNOBS, f"{count}; {_MOST_KNOBS} are the most that are measured")
+    check(
+        len(knobs) <= _MOST_KNOBS,
+        f"{path} has {len(knobs)} knobs; {_MOST_KNOBS} are the most that are measured",
+    )
     return knobs
 
 
@@ -236,8 +238,10 @@ class KnobMeasurement:
         while 0 < len(draws) < DRAWS and self._fits(sizes, len(draws)):
             draws.append(self._train(sizes, len(draws)))
         if len(draws) < self._fewest:
-            what = f"{counted(self._fewest, 'draw')} of {len(self._settings)} settings"
-            self._budget.leave_out(f"knobs; the budget is too short for {what}")
+            self._budget.leave_out(
+                f"knobs; the budget is too short for {counted(self._fewest, 'draw')}"
+                f" of {len(self._settings)} settings"
+            )
             return None
         return self._compare(curve, draws)
 
@@ -260,10 +264,11 @@ class KnobMeasurement:
             seconds += self._budget.expected_s(new) + self._draw_s * images
         if seconds <= self._budget.left:
             return True
-        labels = f"draw {draw + 1} of the knobs with up to {max(sizes):,} labels"
-        left = f"the budget has {duration(self._budget.left)} left"
-        what = f"{labels} would take about {duration(seconds)}, and {left}"
-        say(f"left out   {what}", self._budget.quiet)
+        say(
+            f"left out   draw {draw + 1} of the knobs with up to {max(sizes):,} labels would take"
+            f" about {duration(seconds)}, and the budget has {duration(self._budget.left)} left",
+            self._budget.quiet,
+        )
         return False
 
     def _place(self, sizes: Sequence[int], draw: int) -> list[Training]:
