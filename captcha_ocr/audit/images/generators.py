@@ -63,8 +63,9 @@ class DesignGenerator:
         UsageError for a knob that is no field of it, and for a value that the field cannot have.
         """
         options = DrawingOptions(design=self.name, charset=self.charset, lengths=self.lengths)
-        document = json.loads(plan_drawing(options).document)
-        return parse_design(document, self.name).with_fields(levels)
+        document = plan_drawing(options).document
+        check(bool(document), f"`design` {self.name} is many designs; an audit is of one")
+        return parse_design(json.loads(document), self.name).with_fields(levels)
 
     def draw(self, folder: Path, images: int, seed: int, levels: Levels) -> None:
         """Draw images with `generate`."""

@@ -162,3 +162,8 @@ def test_a_design_has_the_same_texts_with_other_levels(tmp_path):
 def test_a_knob_that_is_no_field_is_refused(place):
     with pytest.raises(UsageError, match=naming("captcha", place.rpartition(".")[2])):
         DesignGenerator("captcha").check({place: 1})
+
+
+def test_many_designs_are_refused():
+    with pytest.raises(UsageError, match=naming("`design`", "random")):
+        DesignGenerator("random").check({})
