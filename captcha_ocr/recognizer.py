@@ -46,7 +46,7 @@ from captcha_ocr.inference.model_folder import (
     resolve_model_name,
 )
 from captcha_ocr.options.model import MAX_LENGTH, EngineName, Lengths, ModelConfig
-from captcha_ocr.options.values import MAX_BYTES, MAX_THREADS, check_max_bytes
+from captcha_ocr.options.shared import MAX_BYTES, MAX_THREADS, ReadingOptions
 from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -117,7 +117,7 @@ class Recognizer:
             charset is None or isinstance(charset, str),
             f"charset must be a text such as 0123 or digits, not {charset!r}",
         )
-        check_max_bytes(max_bytes)
+        ReadingOptions(max_bytes=max_bytes)  # checks it
         check(
             threads is None or is_int(threads, 1, MAX_THREADS),
             f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}",

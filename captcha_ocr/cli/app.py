@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from captcha_ocr.cli.options import ARGUMENTS, DeclaredCommand
-from captcha_ocr.cli.wording import word_error
+from captcha_ocr.cli.options import DeclaredCommand
+from captcha_ocr.cli.wording import ARGUMENTS, word_error
 from captcha_ocr.errors import CaptchaOcrError, UsageError, in_one_line
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.version import __version__
@@ -38,16 +38,12 @@ _RESUMED = ("generate", "train", "curve", "audit")
 _BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")
 
 
-class SimpleGroup(click.Group):
-    """A group of commands, such as `design`."""
-
-    command_class = DeclaredCommand
-
-
-class CommandGroup(SimpleGroup):
+class _CommandGroup(click.Group):
     """Imports a command's module when the command is asked for, and reports every error in one
     line.
     """
+
+    command_class = DeclaredCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in COMMANDS.values() for name in names]
@@ -61,13 +57,9 @@ class CommandGroup(SimpleGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, names in COMMANDS.items():
             with formatter.section(group.capitalize()):
-                commands = [
-                    command
-                    for name in names
-                    if (command := self.get_command(ctx, name)) is not None
-                ]
+                commands = [self.get_command(ctx, name) for name in names]
                 formatter.write_dl(
-                    [(str(command.name), summary_and_example(command)) for command in commands]
+                    [(str(command.name), _describe(command)) for command in commands if command]
                 )
 
     def resolve_command(
@@ -85,43 +77,39 @@ class CommandGroup(SimpleGroup):
         try:
             return super().main(*args, **settings)
         except OSError as error:  # also one from printing the help
-            leave(1, explain(error))
+            _leave(1, _explain(error))
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.filterwarnings("ignore", module=r"PIL\.")  # our errors cover what matters
-        tolerate_odd_characters()
-        before = signal.signal(signal.SIGTERM, on_sigterm)
+        _tolerate_odd_characters()
+        before = signal.signal(signal.SIGTERM, _on_sigterm)
         try:
-            result = super().invoke(ctx)
+            super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # a full disk is an error here, and not when Python ends
-            return result
         except CaptchaOcrError as error:
-            running = self.get_command(ctx, ctx.invoked_subcommand or "")
-            leave(error.exit_code, f"{name_of_process()}{word_error(error, running)}")
+            _leave(error.exit_code, f"{_name_process()}{word_error(error)}")
         except KeyboardInterrupt:
-            leave(130, f"interrupted{after_a_signal(ctx.invoked_subcommand)}")
+            _leave(130, f"interrupted{_after_a_signal(ctx.invoked_subcommand)}")
         except SystemExit as leaving:
             if leaving.code == 128 + signal.SIGTERM:
-                click.echo(
-                    f"captcha-ocr: terminated{after_a_signal(ctx.invoked_subcommand)}", err=True
-                )
+                _leave(143, f"terminated{_after_a_signal(ctx.invoked_subcommand)}")
             raise
         except BrokenPipeError:  # the reader of our output left (`| head`)
-            silence_output()
+            _silence_output()
             sys.exit(1)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package == "captcha_ocr":
                 raise
-            leave(1, f"this command needs {package}; install captcha-ocr without --no-deps")
+            _leave(1, f"this command needs {package}; install captcha-ocr without --no-deps")
         except MemoryError:
-            leave(1, "there is too little memory")
+            _leave(1, "there is too little memory")
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
-def summary_and_example(command: click.Command) -> str:
+def _describe(command: click.Command) -> str:
     """Return the first paragraph of a command's help and its example, a line each; `\\b` stops
     click from wrapping.
     """
@@ -129,30 +117,29 @@ def summary_and_example(command: click.Command) -> str:
     return "\b\n" + "\n".join([" ".join(paragraphs[0].split()), paragraphs[-1].strip()])
 
 
-def after_a_signal(command: str | None) -> str:
+def _after_a_signal(command: str | None) -> str:
     """Say what the same command does after it was stopped; doctor takes no time."""
     if command in _RESUMED:
         return "; run the same command again to resume"
     return "; run the same command again, which starts over" if command in _BEGUN_AGAIN else ""
 
 
-def leave(code: int, message: str) -> NoReturn:
-    """Print an error in one line and exit."""
+def _leave(code: int, message: str) -> NoReturn:
     click.echo(in_one_line(f"captcha-ocr: {message}"), err=True)
     sys.exit(code)
 
 
-def explain(error: OSError) -> str:
+def _explain(error: OSError) -> str:
     """Return the file and the reason of an error; an error without a file comes from standard
     output.
     """
     if error.filename is None:
-        silence_output()
+        _silence_output()
         return f"standard output or a temporary file: {error.strerror or error}"
     return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
 
 
-def silence_output() -> None:
+def _silence_output() -> None:
     """Redirect standard output to nowhere, since Python would try to write the rest again at its
     end.
     """
@@ -160,7 +147,7 @@ def silence_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def tolerate_odd_characters() -> None:
+def _tolerate_odd_characters() -> None:
     """Accept names and texts with characters that the terminal's encoding lacks; write UTF-8 into
     files and pipes.
     """
@@ -174,7 +161,7 @@ def tolerate_odd_characters() -> None:
             stream.reconfigure(encoding="utf-8" if is_data else stream.encoding, errors=errors)
 
 
-def name_of_process() -> str:
+def _name_process() -> str:
     """Return a prefix with the rank of this process if torchrun started several."""
     try:
         rank, world_size = rank_and_world_size()
@@ -183,13 +170,13 @@ def name_of_process() -> str:
     return f"process {rank} of {world_size}: " if world_size > 1 else ""
 
 
-def on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
+def _on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
     """Leave through SystemExit, so that files are closed and folders unlocked."""
     sys.exit(128 + number)
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=_CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="captcha-ocr", message="%(prog)s %(version)s")

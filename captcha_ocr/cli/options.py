@@ -1,7 +1,8 @@
 """From what a field declares to an option of click, and from the values back to objects."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -13,20 +14,17 @@ from captcha_ocr.inference.model_folder import resolve_model_name
 from captcha_ocr.options.declaration import (
     Declared,
     Options,
-    PathKind,
     declarations,
     declared_by,
-    parts_of_type,
-    plain_flag,
+    flag_for,
+    type_without_none,
 )
-from captcha_ocr.options.values import parse_size
+from captcha_ocr.options.shared import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=Options)
 
 FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
-IMAGES, SHARDS, RUN = Path("data/images"), Path("data/shards"), Path("runs/default")
-ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
 RUNNING = "Running"  # the heading in the help of what most people never need
 
 
@@ -38,12 +36,8 @@ class Given:
 
     def values(self, kind: type[Options]) -> dict[str, Any]:
         """Return what was given for the fields of a class; no None, no False and no empty tuple."""
-        values = {}
-        for name in declarations(kind):
-            value = self._values.get(name)
-            if is_set(value):
-                values[name] = value
-        return values
+        values = {name: self._values.get(name) for name in declarations(kind)}
+        return {name: value for name, value in values.items() if is_set(value)}
 
     def of(self, kind: type[_Kind]) -> _Kind:
         """Return an object of a class of options; UsageError names what is wrong in it."""
@@ -55,7 +49,7 @@ def is_set(value: object) -> bool:
     return not (value is None or value is False or value == ())
 
 
-class SectionOption(click.Option):
+class _SectionOption(click.Option):
     """An option of click that stands under a heading in the help."""
 
     def __init__(self, *names: Any, section: str, **settings: Any) -> None:
@@ -64,20 +58,24 @@ class SectionOption(click.Option):
 
 
 class DeclaredCommand(click.Command):
-    """A command whose function takes its arguments and one object with the options, `given`.
+    """A command whose function says by the types of its parameters what it takes.
 
-    Its help shows the options under their headings, in the order of the first option of each.
+    It gets an object of each class of options, all that was `Given`, and arguments by their names.
+    The help shows the options under their headings, in the order of the first option of each.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        arguments: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for parameter in self.params:
-            name = str(parameter.name)
-            part = arguments if isinstance(parameter, click.Argument) else options
-            part[name] = ctx.params[name]
         assert self.callback is not None, "every command has a function"
-        return ctx.invoke(self.callback, **arguments, given=Given(options))
+        given, values = Given(ctx.params), dict[str, Any]()
+        for name, parameter in signature(self.callback).parameters.items():
+            kind = parameter.annotation
+            if kind is Given:
+                values[name] = given
+            elif isinstance(kind, type) and issubclass(kind, Options):
+                values[name] = given.of(kind)
+            else:
+                values[name] = ctx.params[name]
+        return ctx.invoke(self.callback, **values)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -90,28 +88,6 @@ class DeclaredCommand(click.Command):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
-
-
-class _ModelFolder(click.Path):
-    """The folder of a model or a run; `pretrained` is the model in the package."""
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Path:
-        super().convert(value, parameter, context)
-        return resolve_model_name(value)
-
-
-class _NumberChoice(click.Choice):  # type: ignore[type-arg]  # click is generic from 8.2 on
-    """A choice among whole numbers."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        super().__init__([str(number) for number in numbers])
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        return int(super().convert(value, parameter, context))
 
 
 def takes(
@@ -134,57 +110,52 @@ def takes(
 
 
 def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[Function], Function]:
-    name, declared, default = item.name, declared_by(item), item.default
+    declared = declared_by(item)
     shown = settings.pop("shown", declared.shown)
-    if shown is None and is_set(default):
-        shown = str(default)
-    help_text = declared.help
-    if "`" in help_text:
-        help_text = with_flags(help_text)
+    if shown is None and is_set(item.default):
+        shown = str(item.default)
+    help_text = with_flags(declared.help)
     if shown:
         help_text += f"  [default: {shown}]"
-    settings = {**_click_settings(item.type, declared), **settings}
+    # What is not given is None, so that the class alone knows the default.
+    settings = {"default": None, **_click_settings(item.type, declared), **settings}
     if declared.metavar is not None:
         settings["metavar"] = declared.metavar
-    # What is not given is None, so that the class alone knows the default.
-    settings.setdefault("default", None)
-    flag = declared.flag or plain_flag(name)
-    return click.option(flag, name, cls=SectionOption, section=section, help=help_text, **settings)
+    names = flag_for(item.name), item.name
+    return click.option(*names, cls=_SectionOption, section=section, help=help_text, **settings)
 
 
 def _click_settings(annotation: Any, declared: Declared) -> dict[str, Any]:
     """Return the settings of click for an option of such a type."""
-    kind = parts_of_type(annotation)[0]
+    kind = type_without_none(annotation)
     if kind is bool:
         return {"is_flag": True, "default": False}
     if get_origin(kind) is Literal:
         choices = get_args(kind)
-        is_number = isinstance(choices[0], int)
-        return {"type": _NumberChoice(choices) if is_number else click.Choice(choices)}
+        return {
+            "type": click.Choice([*map(str, choices)]),
+            "callback": _parsed_by(type(choices[0])),
+        }
     if kind == tuple[int, int]:
-        return {"callback": _name_option(parse_size), "metavar": "WIDTHxHEIGHT"}
+        return {"callback": _parsed_by(parse_size), "metavar": "WIDTHxHEIGHT"}
+    if declared.path == "model":
+        return {"type": click.Path(file_okay=False), "callback": _parsed_by(resolve_model_name)}
     parse = declared.parse or getattr(kind, "parse", None)
     if parse is not None:
-        return {"callback": _name_option(parse)}
+        return {"callback": _parsed_by(parse)}
     is_multiple = get_origin(kind) is tuple
     element = get_args(kind)[0] if is_multiple else kind
     if declared.path is not None:
-        element = _path_type(declared.path, element)
+        element = click.Path(
+            exists=declared.path in ("file", "file or folder"),
+            file_okay=declared.path != "folder",
+            dir_okay=declared.path in ("folder", "file or folder"),
+            path_type=element,
+        )
     return {"type": element, "multiple": is_multiple}
 
 
-def _path_type(kind: PathKind, element: type) -> click.Path:
-    if kind == "model":
-        return _ModelFolder(file_okay=False)
-    return click.Path(
-        exists=kind in ("file", "file or folder"),
-        file_okay=kind != "folder",
-        dir_okay=kind in ("folder", "file or folder"),
-        path_type=element,
-    )
-
-
-def _name_option(
+def _parsed_by(
     parse: Callable[[str], Any],
 ) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     """Return a click callback that parses a value; its errors begin with the option's name."""

@@ -1,33 +1,39 @@
-"""How eval prints what it has read."""
+"""How eval prints what it has read, and the labels that it scores its readings against."""
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from captcha_ocr.cli.reporting import escape
-from captcha_ocr.cli.wording import with_flags, word_command
-from captcha_ocr.errors import Command, ImageError, in_one_line
+from captcha_ocr.charset import split_characters
+from captcha_ocr.cli.wording import escape, note, with_flags, word_command
+from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_line
+from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.system.files import write_atomic
 
 if TYPE_CHECKING:
+    from captcha_ocr.data.labels import Label, Problems
     from captcha_ocr.inference.decoding import Reading
 
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
 # Of the texts read with less confidence fewer than half are right, if the model knows the design.
-UNSURE = 0.5
+_UNSURE = 0.5
 
 
 class Printer:
-    """Prints results; it leaves out and counts the texts of readings with too little confidence."""
+    """Prints results, and counts them and the errors.
+
+    It leaves out the texts of readings with too little confidence.
+    """
 
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
-        self.read = self.unread = self.unsure = 0
+        self.read = self.unread = self.unsure = self.failed = 0
         self.models: Counter[str] = Counter()
 
     def accepts(self, reading: "Reading") -> bool:
@@ -35,7 +41,7 @@ class Printer:
         accepted = reading.confidence >= self.min_confidence
         self.read += accepted
         self.unread += not accepted
-        self.unsure += reading.confidence < UNSURE
+        self.unsure += reading.confidence < _UNSURE
         self.models[reading.model] += accepted
         return accepted
 
@@ -44,16 +50,34 @@ class Printer:
         """Whether most images were read with little confidence."""
         return self.unsure > (self.read + self.unread) / 2
 
-    def __call__(self, path: str, result: "Reading | ImageError") -> int:
-        """Print one result; returns 1 for an error."""
-        if isinstance(result, ImageError):
-            return self.print_error(path, result)
-        self.print_reading(path, result, self.accepts(result))
-        return 0
+    def print_all(self, results: Iterable[Result]) -> None:
+        """Print results as they come."""
+        for path, result in results:
+            if isinstance(result, ImageError):
+                self.print_error(path, result)
+            else:
+                self.print_reading(path, result, self.accepts(result))
 
-    def print_all(self, results: Iterable[Result]) -> int:
-        """Print results as they come; returns the number of errors."""
-        return sum(self(path, result) for path, result in results)
+    def print_table(self, results: Iterable[Result], out: Path | None = None) -> None:
+        """Print results as CSV, or write them to `out`, the least confident first."""
+        from captcha_ocr.data.label_sources.tables import mark_text, to_csv
+
+        rows = []
+        for path, result in results:
+            if isinstance(result, ImageError):
+                self.print_error(path, result)
+            else:
+                text = result.text if self.accepts(result) else ""
+                rows.append((path, text, result.confidence))
+        rows.sort(key=lambda row: row[2])
+        lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
+        table = to_csv([("filename", "text", "confidence"), *lines])
+        if out is None:
+            click.echo(table, nl=False)
+            return
+        write_atomic(out, table.encode("utf-8", "surrogateescape"))
+        to_do = "; correct them, then delete the column confidence" if rows else ""
+        click.echo(f"{out}: {len(rows):,} readings, least confident first{to_do}", err=True)
 
     def print_reading(self, path: str, reading: "Reading", accepted: bool) -> None:
         """Print one reading, without its text unless it is accepted."""
@@ -64,12 +88,12 @@ class Printer:
         row: dict[str, Any] = {"path": path, "text": None, "confidence": reading.confidence}
         row |= {"characters": None, "model": reading.model or None}
         if accepted:
-            row["text"] = reading.text
-            row["characters"] = list(map(asdict, reading.characters))
+            row |= {"text": reading.text, "characters": list(map(asdict, reading.characters))}
         click.echo(json.dumps(row, ensure_ascii=False))
 
-    def print_error(self, path: str, error: ImageError) -> int:
-        """Print an error, in plain output to stderr; returns 1."""
+    def print_error(self, path: str, error: ImageError) -> None:
+        """Print an error, in plain output to stderr."""
+        self.failed += 1
         reason = with_flags(str(error).removeprefix(in_one_line(f"{path}: ")))
         if os.path.isdir(path):  # the images of a folder that has some come one by one
             reason = "the folder holds no images"
@@ -77,18 +101,16 @@ class Printer:
             click.echo(json.dumps({"path": path, "error": reason}, ensure_ascii=False))
         else:
             click.echo(f"{escape(path)}: {reason}", err=True)
-        return 1
 
-    def print_models(self) -> None:
-        """Print how many images each of the models in the package has read."""
+    def print_counts(self) -> None:
+        """Print how many images each of the models in the package has read, and how many
+        --min-confidence left unread.
+        """
         counts = ", ".join(
             f"{model} {count:,}" for model, count in sorted(self.models.items()) if model and count
         )
         if counts:
-            click.echo(f"read by    {counts}", err=True)
-
-    def print_counts(self) -> None:
-        """Print how many images --min-confidence left unread."""
+            note(f"read by    {counts}")
         if self.min_confidence:
             counts = f"{self.unread:,} of {self.read + self.unread:,}"
             below = f"with a confidence below {self.min_confidence:g}"
@@ -109,40 +131,72 @@ def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -
     if labels is not None and os.path.realpath(labels) != os.path.realpath(table):
         options["labels"] = labels
     preparation = word_command(Command("prepare", (images,), options))
-    commands = [preparation, word_command(Command("train"))]
-    if labels or os.path.exists(table):
-        what = "these labels"
-    else:
+    what, commands = "these labels", [preparation, word_command(Command("train"))]
+    if labels is None and not os.path.exists(table):
+        what = "fifty labels or more"
         draft = word_command(Command("eval", (images,), {"out": table}))
         commands.insert(0, f"{draft} (correct its texts, delete its column confidence)")
-        what = "fifty labels or more"
-    why = f"most confidences are below {UNSURE:g}: the model may not know this kind of image"
+    why = f"most confidences are below {_UNSURE:g}: the model may not know this kind of image"
     return f"not sure   {why}. {first} {what}: {', '.join(commands)}"
 
 
-def print_table(results: Iterable[Result], printer: Printer, out: Path | None = None) -> int:
-    """Print results as CSV, or write them to `out`, the least confident first.
-
-    Return the number of errors.
-    """
-    from captcha_ocr.data.label_sources.tables import mark_text, to_csv
-    from captcha_ocr.system.files import write_atomic
-
-    failed, rows = 0, []
-    for path, result in results:
-        if isinstance(result, ImageError):
-            failed += printer.print_error(path, result)
-        else:
-            rows.append((path, result.text if printer.accepts(result) else "", result.confidence))
-    rows.sort(key=lambda row: row[2])
-    lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
-    table = to_csv([("filename", "text", "confidence"), *lines])
-    if out is None:
-        click.echo(table, nl=False)
-        return failed
-    write_atomic(out, table.encode("utf-8", "surrogateescape"))
-    to_do = "; correct them, then delete the column confidence"
-    click.echo(
-        f"{out}: {len(rows):,} readings, least confident first{to_do if rows else ''}", err=True
+def warn_of_unreadable(config: ModelConfig, truths: list[str]) -> None:
+    """Print how many labels the model can never read, for their length or their characters."""
+    charset, lengths = config.charset, config.lengths
+    readable = sum(
+        len(split_characters(text)) in lengths and not charset.unknown_characters(text)
+        for text in truths
     )
-    return failed
+    if readable < len(truths):
+        counts = f"{len(truths) - readable:,} of {len(truths):,} labels are always counted as wrong"
+        known = f"texts of {lengths} of the characters {charset}"
+        click.echo(f"{counts}: this model reads {known}", err=True)
+
+
+def labels_to_score(
+    labels_file: Path, folders: Iterable[Path]
+) -> "tuple[Path, list[Label], Problems]":
+    """Read a labels file whose names are relative to one of these folders.
+
+    It is the first in which all of the images are, else the one that has most of them. Return it,
+    the labels, and why rows are left out. UsageError if no folder has any of the images.
+    """
+    from captcha_ocr.data.images import find_images
+    from captcha_ocr.data.labels import read_labels
+
+    tried: list[tuple[int, Path, list[Label], Problems]] = []
+    for folder in dict.fromkeys(folders):
+        rows, problems = read_labels(labels_file, folder)
+        here = sum((folder / row.file).exists() for row in rows)
+        if here < len(rows):  # names in another Unicode form, or without an extension
+            rows, problems = read_labels(labels_file, folder, find_images(folder).images)
+            here = sum((folder / row.file).exists() for row in rows)
+        tried.append((here, folder, rows, problems))
+        if here == len(rows):
+            break
+    here, folder, rows, problems = max(tried, key=lambda attempt: attempt[0])
+    if rows and here == 0:
+        command = Command("eval", ("FOLDER",), {"labels": labels_file})
+        advice = Advice("name the folder of images", command)
+        raise UsageError(f"{labels_file} names no image in {folder}", advice)
+    return folder, rows, problems
+
+
+def labelled_paths(folder: str | Path, rows: "list[Label]") -> Callable[[str], str | None]:
+    """Return a function from a path to its label.
+
+    It looks for the path in the folder of the images, elsewhere for a name that is unique there.
+    """
+    folder = os.path.abspath(folder)
+    by_path = {os.path.join(folder, os.path.normpath(row.file)): row.text for row in rows}
+    by_name: dict[str, set[str]] = {}
+    for row in rows:
+        by_name.setdefault(os.path.basename(row.file), set()).add(row.text)
+
+    def look_up(path: str) -> str | None:
+        path, texts = os.path.abspath(path), by_name.get(os.path.basename(path), set())
+        if Path(path).is_relative_to(folder):
+            return by_path.get(path)
+        return next(iter(texts)) if len(texts) == 1 else None
+
+    return look_up

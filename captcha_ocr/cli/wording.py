@@ -1,65 +1,101 @@
-"""How the command line words what the library says: flags for fields, and commands that work as
-they stand.
+"""What a command prints: its result, its errors, and commands that work as they stand.
+
+A flag stands for each field that the library names.
 """
 
+import json
+import os
 import re
+from pathlib import Path
+from typing import Any
 
 import click
 
-from captcha_ocr.errors import Advice, CaptchaOcrError, Command
+from captcha_ocr.errors import CaptchaOcrError, Command, in_one_line
+from captcha_ocr.inference.model_folder import MODEL_VARIABLE, name_model
 from captcha_ocr.options.declaration import flag_for, words
+from captcha_ocr.options.shared import RUN
 from captcha_ocr.system.console import command_line
 
+ARGUMENTS = "captcha_ocr.arguments"  # of the running command, in click's context
 _FIELD = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
-def with_flags(text: str, running: click.Command | None = None) -> str:
-    """Return a text of the library in which a flag stands for each `field`: that of the running
-    command, if it has it.
-
-    running: None takes the command of click's context.
-    """
-    context = click.get_current_context(silent=True)
-    if running is None and context is not None:
-        running = context.command
-    flags = _flags_of(running)
-
-    def name_flag(field: re.Match[str]) -> str:
-        return flags.get(field[1]) or flag_for(field[1])
-
-    return _FIELD.sub(name_flag, text)
+def with_flags(text: str) -> str:
+    """Return a text of the library in which a flag stands for each `field`."""
+    return _FIELD.sub(lambda field: flag_for(field[1]), text)
 
 
 def word_command(command: Command) -> str:
     """Return a command as a line that works as it stands in a shell."""
-    arguments = [str(argument) for argument in command.arguments]
-    options = words(command.options, _flags_of(_find(command.name)))
-    return command_line(*command.name.split(), *arguments, *options)
+    arguments = map(str, command.arguments)
+    return command_line(*command.name.split(), *arguments, *words(command.options))
 
 
-def word_advice(advice: Advice) -> str:
-    """Return what a command is for, and the command."""
-    return f"{advice.purpose}: {word_command(advice.command)}"
-
-
-def word_error(error: CaptchaOcrError, running: click.Command | None = None) -> str:
+def word_error(error: CaptchaOcrError) -> str:
     """Return the sentence of an error, with the command that helps."""
-    sentence = with_flags(str(error), running)
-    return sentence if error.advice is None else f"{sentence}; {word_advice(error.advice)}"
+    sentence = with_flags(str(error))
+    if error.advice is None:
+        return sentence
+    return f"{sentence}; {error.advice.purpose}: {word_command(error.advice.command)}"
 
 
-def _find(name: str) -> click.Command | None:
-    """Return a command of the program that runs; None where none runs."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return None
-    group = context.find_root().command
-    return group.get_command(context, name) if isinstance(group, click.Group) else None
+def report(document: dict[str, Any], text: str, following: str | None = None) -> None:
+    """Print the result of the running command, and the next command, if there is one.
+
+    document: the result with --json, as JSON types.
+    """
+    as_json = click.get_current_context().params["as_json"]
+    click.echo(json.dumps(document, ensure_ascii=False) if as_json else text)
+    if following is not None:
+        note(f"next: {following}")
 
 
-def _flags_of(command: click.Command | None) -> dict[str, str]:
-    flags = {}
-    for parameter in command.params if command else ():
-        if isinstance(parameter, click.Option) and parameter.name:
-            flags[parameter.name] = parameter.opts[0]
-    return flags
+def note(line: str) -> None:
+    """Print a line beside the result, to stderr, unless the running command is quiet."""
+    if not click.get_current_context().params.get("quiet"):
+        click.echo(line, err=True)
+
+
+def place(folder: Path, default: Path | None = None, flag: str = "") -> list[str]:
+    """Return the words that name a folder in a command, none for the default one."""
+    path = f"./{folder}" if str(folder).startswith("-") else str(folder)
+    return [] if folder == default else [*flag.split(), path]
+
+
+def given_words(*names: str) -> list[str]:
+    """Return those options of the running command that were given, as they were given.
+
+    names: of the parameters of its function.
+    """
+    context = click.get_current_context()
+    values, _, _ = context.command.make_parser(context).parse_args(list(context.meta[ARGUMENTS]))
+    line = []
+    for parameter in context.command.params:
+        if parameter.name not in names or parameter.name not in values:
+            continue
+        flag, value = parameter.opts[0], values[parameter.name]
+        if value is True:
+            line.append(flag)
+        else:
+            parts = value if isinstance(value, list) else [value]
+            line += [f"{flag}={part}" for part in parts]
+    return line
+
+
+def read_command(model: Path, images: Path | None) -> str:
+    """Return the command that reads an image below `images`, or asks for one, with a model."""
+    from captcha_ocr.data.images import find_images  # numpy takes a tenth of a second
+
+    line = []
+    if images is not None and images.is_dir():
+        for file in find_images(images).images[:1]:
+            line += place(images / file)
+    if model != RUN or MODEL_VARIABLE in os.environ:
+        line += ["--model", *place(Path(name_model(model)))]
+    return command_line("eval", *line, *given_words("device", "threads", "max_bytes"))
+
+
+def escape(path: str) -> str:
+    """Escape a path with `in_one_line`, and double its backslashes unless they separate folders."""
+    return in_one_line(path if os.sep == "\\" else path.replace("\\", "\\\\"))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 
-from captcha_ocr.data.prepare import Prepared, PrepareOptions, clear, prepare
+from captcha_ocr.data.prepare import Prepared, clear, prepare
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, check
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.system.files import writing_to
 
 

@@ -32,7 +32,7 @@ from captcha_ocr.data.sanitize import (
 )
 from captcha_ocr.errors import ImageError, check
 from captcha_ocr.input_size import ImageKind, InputSize
-from captcha_ocr.options.values import MAX_AREA, MAX_BYTES
+from captcha_ocr.options.shared import MAX_AREA, MAX_BYTES
 from captcha_ocr.system.files import open_regular
 
 

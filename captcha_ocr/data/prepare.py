@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -32,9 +32,14 @@ from captcha_ocr.data.shards import (
 )
 from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, check, in_one_line
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
-from captcha_ocr.options.preparation import PrepareConfig, Split
+from captcha_ocr.options.preparation import (
+    PrepareConfig,
+    PrepareOptions,
+    ProgressCallback,
+    Split,
+)
+from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.options.training import ANY_DESIGN, FEWEST
-from captcha_ocr.options.values import MAX_BYTES
 from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (
@@ -47,9 +52,6 @@ from captcha_ocr.system.files import (
 )
 from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
 
-# Called with the number of decoded images and the total
-ProgressCallback = Callable[[int, int], None]
-
 STAGING = "new" + TEMPORARY  # a folder
 IMAGES_PER_JOB = 250
 _MAX_REASONS, _MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
@@ -58,23 +60,6 @@ _PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network'
 _MIN_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
 # An image that would be scaled by a factor between this and its inverse keeps its size
 _MIN_RESIZING = 0.85
-
-
-@dataclass(frozen=True)
-class PrepareOptions:
-    """Where else labels come from, and how to run a preparation.
-
-    labels_file: a table instead of labels.csv. corrections: a table whose rows replace other
-    labels.
-    workers: processes; None takes one for each processor. force: replace shards of other images or
-    options.
-    """
-
-    labels_file: Path | None = None
-    corrections: Path | None = None
-    workers: int | None = None
-    force: bool = False
-    progress: ProgressCallback = lambda done, total: None
 
 
 @dataclass(frozen=True)

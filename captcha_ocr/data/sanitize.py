@@ -22,7 +22,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from captcha_ocr.errors import ImageError, check
-from captcha_ocr.options.values import MAX_AREA
+from captcha_ocr.options.shared import MAX_AREA
 
 _MAX_SIDE = 4096
 START = 16  # bytes that tell the kind of a file

@@ -15,7 +15,6 @@ from captcha_ocr.data.images import describe_oddities, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
     IMAGES_PER_JOB,
-    PrepareOptions,
     derive_size,
     set_preset,
     survey_labelled,
@@ -25,7 +24,7 @@ from captcha_ocr.errors import ImageError, check, in_one_line
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.input_size import ImageKind
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import count_kinds, counted, in_groups
 from captcha_ocr.system.files import sha256

@@ -56,7 +56,7 @@ class Drawer:
                 self._options.font_sizes,
             )
         # Not a cache of the class, which would keep every drawer.
-        kept = _KEPT_DESIGNS if self._options.designs else 1
+        kept = _KEPT_DESIGNS if self._options.random_designs else 1
         self._random_design = lru_cache(kept)(self._find_random_design)
         self._saved_design = lru_cache(_KEPT_DESIGNS)(self._parse_saved)
 
@@ -64,7 +64,7 @@ class Drawer:
         """Draw image number `index`."""
         if self._options.level is None:
             return self._try_to_draw(self._design or self._saved_design(index), index, TRIES)
-        number = index % self._options.designs if self._options.designs else index
+        number = index % self._options.random_designs if self._options.random_designs else index
         design, first = self._random_design(number)
         return first if index == number else self._try_to_draw(design, index, TRIES)
 

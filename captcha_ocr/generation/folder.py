@@ -87,7 +87,7 @@ def save_designs(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Write the random designs of a plan to a file, one in each line, as JSON."""
-    numbers = range(plan.options.designs) if plan.options.designs else plan.numbers
+    numbers = range(plan.options.random_designs) if plan.options.random_designs else plan.numbers
     starts = range(0, len(numbers), _IMAGES_PER_JOB)
     jobs = [(plan, numbers[start : start + _IMAGES_PER_JOB]) for start in starts]
     lines: list[str] = []
@@ -130,7 +130,7 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
     if options.renderer == "package":
         drawn_by = {"captcha": version("captcha")}
     warp = {"warp": WARPS[options.design]} if options.design in WARPS else {}
-    design: Any = [options.design, options.designs]
+    design: Any = [options.design, options.random_designs]
     if plan.document:
         design = json.loads(plan.document)
     elif options.is_saved:

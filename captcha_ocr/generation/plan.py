@@ -17,7 +17,7 @@ from captcha_ocr.generation.fonts.survey import ALPHABET
 from captcha_ocr.generation.random_designs.random_design import LENGTHS
 from captcha_ocr.options.drawing import CLASSIC_WARP, MAX_SIDE, DrawingOptions
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.values import MAX_AREA
+from captcha_ocr.options.shared import MAX_AREA
 from captcha_ocr.system.files import sha256
 
 _CLASSIC_DESIGN = "captcha-classic"

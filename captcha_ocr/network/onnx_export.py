@@ -41,7 +41,7 @@ from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.torch_engine import TorchEngine, fuse_norms
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.values import MAX_BYTES
+from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.scores import score_texts
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256, write_in_turn, writing_to

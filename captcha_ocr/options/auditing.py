@@ -6,8 +6,7 @@ from pathlib import Path
 from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.running import charset_option, lengths_option, seed_option
-from captcha_ocr.options.values import MAX_SEED
+from captcha_ocr.options.shared import MAX_SEED, charset_option, lengths_option, seed_option
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class AuditOptions(Options):
         None, "Audit a Python function of a text and a seed that draws.", metavar="MODULE:FUNCTION"
     )
     charset: str | None = charset_option(
-        "Characters of the texts. Needed with `command` and `call`."
+        help_text="Characters of the texts. Needed with `command` and `call`."
     )
     lengths: Lengths | None = lengths_option(
         "Characters per text. Needed with `command` and `call`."

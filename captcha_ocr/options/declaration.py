@@ -11,6 +11,7 @@ unless the declaration names another.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, cast, get_args, get_origin
 
@@ -59,11 +60,11 @@ class Declared:
         return " and ".join(words) or "a number"
 
 
-_NOTHING = Declared()
-
-
 def option(default: Any, help_text: str = "", **declared: Any) -> Any:
-    """Return a dataclass field that declares an option; see `Declared` for what it may say."""
+    """Return a dataclass field that declares an option; see `Declared` for what it may say.
+
+    Without a help text the command line has no such option.
+    """
     return field(default=default, metadata={_DECLARED: Declared(help_text, **declared)})
 
 
@@ -100,8 +101,8 @@ class Options:
 
 
 def declared_by(item: Field[Any]) -> Declared:
-    """Return what a field declares; the defaults for a plain field."""
-    return cast(Declared, item.metadata.get(_DECLARED, _NOTHING))
+    """Return what a field declares."""
+    return cast(Declared, item.metadata[_DECLARED])
 
 
 def declarations(kind: type[Options]) -> dict[str, Declared]:
@@ -109,36 +110,25 @@ def declarations(kind: type[Options]) -> dict[str, Declared]:
     return {item.name: declared_by(item) for item in fields(kind)}
 
 
-def parts_of_type(annotation: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether it admits None."""
-    if get_origin(annotation) not in (Union, UnionType):
-        return annotation, False
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    return kinds[0], len(kinds) < len(get_args(annotation))
+def type_without_none(annotation: Any) -> Any:
+    """Return the type that is declared, or the one beside None."""
+    if get_origin(annotation) in (Union, UnionType):
+        return next(kind for kind in get_args(annotation) if kind is not NoneType)
+    return annotation
 
 
 def flag_for(name: str) -> str:
     """Return the flag of a field: the one that a class declares, else the field's name."""
-    for kind in Options.__subclasses__():
-        declared = declarations(kind).get(name)
-        if declared is not None and declared.flag is not None:
-            return declared.flag
-    return plain_flag(name)
+    declared = chain.from_iterable(map(fields, Options.__subclasses__()))
+    flags = [declared_by(item).flag for item in declared if item.name == name]
+    return next(filter(None, flags), "--" + name.replace("_", "-"))
 
 
-def plain_flag(name: str) -> str:
-    """Return the flag of a field whose declaration names none."""
-    return "--" + name.replace("_", "-")
-
-
-def words(options: Mapping[str, object], flags: Mapping[str, str] | None = None) -> list[str]:
-    """Return options, by their fields, as words of a command line; None and False have none.
-
-    flags: those of the command by field; for others `flag_for` names one.
-    """
+def words(options: Mapping[str, object]) -> list[str]:
+    """Return options, by their fields, as words of a command line; None and False have none."""
     line: list[str] = []
     for name, value in options.items():
-        flag = (flags or {}).get(name) or flag_for(name)
+        flag = flag_for(name)
         if value is True:
             line.append(flag)
         elif isinstance(value, list | tuple):
@@ -149,19 +139,9 @@ def words(options: Mapping[str, object], flags: Mapping[str, str] | None = None)
     return line
 
 
-def given_options(options: Options) -> dict[str, object]:
-    """Return the options of an object that do not have their defaults, by field."""
-    given = {}
-    for item in fields(options):
-        value = getattr(options, item.name)
-        if value != item.default:
-            given[item.name] = value
-    return given
-
-
 def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
     """Yield the name and the line `old -> new` of each field in which two dataclasses of one type
-    differ.
+    differ; it says how texts that look alike differ.
 
     Nested dataclasses are compared field by field.
     """
@@ -170,13 +150,8 @@ def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
         if is_dataclass(before):
             yield from differences(before, after)
         elif before != after:
-            yield item.name, change(before, after)
-
-
-def change(old: object, new: object) -> str:
-    """Return a change of a value in words; it says how texts that look alike differ."""
-    before, after = _show(old), _show(new)
-    return f"{before} -> {after}{how_they_differ(before, after)}"
+            before, after = _show(before), _show(after)
+            yield item.name, f"{before} -> {after}{how_they_differ(before, after)}"
 
 
 def _show(value: object) -> str:
@@ -184,21 +159,17 @@ def _show(value: object) -> str:
 
 
 def _check_value(item: Field[Any], value: object) -> None:
-    kind, may_be_none = parts_of_type(item.type)
-    if value is None and may_be_none:
+    if value is None and NoneType in get_args(item.type):
         return
+    kind, declared = type_without_none(item.type), declared_by(item)
+    name = f"`{item.name}`" if declared.help else item.name
     if get_origin(kind) is Literal:
         check(value in get_args(kind), f"unknown {item.name} {value!r}")
     elif kind in (int, float):
-        _check_number(item.name, kind, declared_by(item), value)
+        is_number = isinstance(value, int | kind) and not isinstance(value, bool)
+        is_allowed = is_number and declared.allows(cast(float, value))
+        check(is_allowed, f"{name} must be {declared.limits}, not {value!r}")
     elif kind is bool:
-        check(isinstance(value, bool), f"`{item.name}` must be true or false, not {value!r}")
+        check(isinstance(value, bool), f"{name} must be true or false, not {value!r}")
     elif kind is str:
-        check(isinstance(value, str), f"`{item.name}` must be a text, not {value!r}")
-
-
-def _check_number(name: str, kind: type, declared: Declared, value: object) -> None:
-    types = (int,) if kind is int else (int, float)
-    is_number = isinstance(value, types) and not isinstance(value, bool)
-    if not is_number or not declared.allows(value):  # type: ignore[arg-type]
-        raise UsageError(f"`{name}` must be {declared.limits}, not {value}")
+        check(isinstance(value, str), f"{name} must be a text, not {value!r}")

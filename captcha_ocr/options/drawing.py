@@ -9,8 +9,13 @@ from typing import Literal, cast, get_args
 from captcha_ocr.errors import check, is_int
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.running import charset_option, fonts_option, lengths_option, seed_option
-from captcha_ocr.options.values import parse_numbers
+from captcha_ocr.options.shared import (
+    charset_option,
+    fonts_option,
+    lengths_option,
+    parse_numbers,
+    seed_option,
+)
 
 Renderer = Literal["fast", "package"]
 Level = Literal["mixed", "easy", "medium", "hard"]
@@ -32,7 +37,7 @@ class DrawingOptions(Options):
 
     design: the name of a design, a TOML file with one, a file with one in each line, as generate
     saves random ones, or `random`, `random:easy`, `random:medium`, `random:hard`.
-    designs: how many random ones to draw and to use again; None draws one for each image.
+    random_designs: how many to draw and to use again; None draws one for each image.
     lengths, charset, often, width, height, font_sizes: None, 0 and () leave it to the design. A
     width left to it grows with `lengths`. often: the characters that come more often than others.
     fonts: files, or folders that are searched. They replace the fonts of a named design; elsewhere
@@ -49,9 +54,10 @@ class DrawingOptions(Options):
         "The look: see docs/designs.md; LEVEL is easy, medium or hard.",
         metavar="NAME|FILE|random[:LEVEL]",
     )
-    designs: int | None = option(
+    random_designs: int | None = option(
         None,
         "Draw so many random designs and reuse them.",
+        flag="--designs",
         shown="one an image",
         at_least=1,
         at_most=_MAX_DESIGNS,
@@ -65,8 +71,8 @@ class DrawingOptions(Options):
         f"Characters that come {OFTEN} times as often as others, such as 0O.",
         metavar="CHARACTERS",
     )
-    width: int = 0
-    height: int = 0
+    width: int = option(0)
+    height: int = option(0)
     fonts: tuple[str, ...] = fonts_option()
     font_sizes: tuple[int, ...] = option(
         (),
@@ -96,12 +102,25 @@ class DrawingOptions(Options):
             all(is_int(size, 4, 512) for size in self.font_sizes),
             "`font_sizes` must be 4 to 512, such as 42,50",
         )
+        values = {
+            "lengths": self.lengths,
+            "charset": self.charset,
+            "size": self.width or self.height,
+            "often": self.often,
+            "font_sizes": self.font_sizes,
+            "random_designs": self.random_designs,
+        }
+        refused = {"random_designs": f"is for random designs, not for {self.design}"}
         if self.level is not None:
-            self._check_random()
+            kinds = {"size": "sizes", "font_sizes": "sizes", "often": "characters"}
+            why = "is not for random designs, which have {} of their own"
+            refused = {name: why.format(kind) for name, kind in kinds.items()}
         elif self.is_saved:
-            self._check_saved()
-        else:
-            check(self.designs is None, f"`designs` is for random designs, not for {self.design}")
+            refused = dict.fromkeys(
+                values, f"cannot be used with {self.design}, whose designs say it"
+            )
+        for name, reason in refused.items():
+            check(not values[name], f"`{name}` {reason}")
 
     @property
     def level(self) -> Level | None:
@@ -117,24 +136,3 @@ class DrawingOptions(Options):
     def is_saved(self) -> bool:
         """Whether the design is a file with a design in each line."""
         return self.design.endswith(".jsonl")
-
-    def _check_random(self) -> None:
-        refused = {
-            "size": (self.width or self.height, "sizes"),
-            "font_sizes": (self.font_sizes, "sizes"),
-            "often": (self.often, "characters"),
-        }
-        for name, (value, kind) in refused.items():
-            check(not value, f"`{name}` is not for random designs, which have {kind} of their own")
-
-    def _check_saved(self) -> None:
-        values = {
-            "lengths": self.lengths,
-            "charset": self.charset,
-            "size": self.width or self.height,
-            "often": self.often,
-            "font_sizes": self.font_sizes,
-            "designs": self.designs,
-        }
-        for name, value in values.items():
-            check(not value, f"`{name}` cannot be used with {self.design}, whose designs say it")

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.errors import UsageError, check, is_int
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.declaration import Options, option
 
 Stem = Literal["3x3", "strided"]
 Pool = Literal["global", "columns", "slim", "narrow"]
@@ -49,7 +50,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(Options):
     """The options of the ResNet-18.
 
     stem: `3x3` is one convolution with stride 1; `strided` is a 5x5 and a 3x3 convolution, both
@@ -60,16 +61,10 @@ class NetworkConfig:
     standard deviation 1 first.
     """
 
-    width: int = 32
-    stem: Stem = "strided"
-    pool: Pool = "columns"
-    normalise: bool = True
-
-    def __post_init__(self) -> None:
-        check(is_int(self.width, 1, 512), f"the network's width must be 1 to 512, not {self.width}")
-        check(self.stem in get_args(Stem), f"unknown stem {self.stem!r}")
-        check(self.pool in get_args(Pool), f"unknown pool {self.pool!r}")
-        check(isinstance(self.normalise, bool), "normalise must be true or false")
+    width: int = option(32, at_least=1, at_most=512)
+    stem: Stem = option("strided")
+    pool: Pool = option("columns")
+    normalise: bool = option(True)
 
 
 @dataclass(frozen=True)

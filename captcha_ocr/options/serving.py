@@ -7,8 +7,7 @@ from pathlib import Path
 from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import EngineName
-from captcha_ocr.options.running import device_option, engine_option, quiet_option
-from captcha_ocr.options.values import MAX_THREADS
+from captcha_ocr.options.shared import MAX_THREADS, device_option, engine_option, quiet_option
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LABEL_RUN = Path("runs/label")

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from captcha_ocr.errors import check
 from captcha_ocr.input_size import InputSize
-from captcha_ocr.options.declaration import Options, given_options, option
-from captcha_ocr.options.model import NetworkConfig
-from captcha_ocr.options.running import (
+from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.model import Lengths, NetworkConfig
+from captcha_ocr.options.shared import (
     charset_option,
     device_option,
     fonts_option,
@@ -18,9 +18,6 @@ from captcha_ocr.options.running import (
     seed_option,
     threads_option,
     workers_option,
-)
-from captcha_ocr.options.values import (
-    check_length,
 )
 
 Optimizer = Literal["adam", "adamw", "muon"]
@@ -281,16 +278,16 @@ class DrawOptions(Options):
         "Characters per text.",
         metavar="N|N-M",
         shown="the design's",
-        parse=check_length,
+        parse=lambda text: str(Lengths.parse(text)),
     )
     charset: str | None = charset_option(shown="the design's")
     case_sensitive: bool = option(False, "Distinguish upper and lower case.")
     fonts: tuple[str, ...] = fonts_option()
     size: tuple[int, int] | None = option(None, "The network's input.", shown="as prepare")
     channels: Literal[1, 3] | None = option(None, "Grey or colour input.", shown="as prepare")
-    images: int = option(DRAWN_IMAGES, at_least=2, at_most=MAX_DRAWINGS)
+    images: int = option(DRAWN_IMAGES, "Drawings of an epoch.", at_least=2, at_most=MAX_DRAWINGS)
     repeat: int = option(4, "Epochs that show an image.", at_least=1, at_most=10**6)
-    workers: int | None = workers_option("Processes that draw.")
+    workers: int | None = workers_option(help_text="Processes that draw.")
 
     def different(self, epochs: int) -> int:
         """Return how many different images so many epochs show."""
@@ -302,8 +299,9 @@ class DrawOptions(Options):
         return "epoch" if self.repeat == 1 else f"{self.repeat:,} epochs"
 
     def given(self) -> dict[str, object]:
-        """Return the options that do not have their defaults, and the designs, as given."""
-        given = {"designs": self.designs, **given_options(self)}
+        """Return the designs, and the options that do not have their defaults, as given."""
+        defaults = vars(DrawOptions(designs=()))
+        given = {name: value for name, value in vars(self).items() if value != defaults[name]}
         if self.size is not None:
             given["size"] = "x".join(map(str, self.size))
         return given

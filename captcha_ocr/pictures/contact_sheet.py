@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from captcha_ocr.charset import has_right_to_left, split_characters, visual_order
 from captcha_ocr.data.images import encode_png, flatten, open_image
 from captcha_ocr.errors import ImageError
-from captcha_ocr.options.values import MAX_BYTES
+from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.system.files import write_atomic
 

@@ -23,7 +23,7 @@ from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
-from captcha_ocr.options.values import MAX_BYTES
+from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__

@@ -1,6 +1,7 @@
 """Options of click that follow from declarations, and the objects made of what was given."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -9,11 +10,12 @@ import pytest
 from click.testing import CliRunner
 from conftest import naming
 
+from captcha_ocr.cli.app import COMMANDS
 from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
-from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.values import parse_numbers, parse_size
+from captcha_ocr.options.declaration import Options, declarations, option
+from captcha_ocr.options.shared import parse_numbers, parse_size
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Baking(Options):
     sides: tuple[int, int] | None = option(None, "How large.")
     parts: tuple[int, ...] = option((1, 2), "Ratios.", shown="1/2", parse=parse_numbers("/"))
     recipe: Path | None = option(None, "From what.", path="model")
-    secret: int = 7
+    secret: int = option(7)
 
 
 def run(*words: str) -> tuple[Given, str]:
@@ -96,3 +98,13 @@ def test_pretrained_names_the_model_in_the_package(value, folder):
     given, _ = run("--recipe", value)
     assert given.of(Baking).recipe == folder
     assert resolve_model_name(name_model(folder)) == folder
+
+
+def test_a_name_has_one_flag_in_the_whole_program():
+    for group in COMMANDS:
+        import_module(f"captcha_ocr.cli.commands.{group}")
+    flags = {}
+    for kind in Options.__subclasses__():
+        for name, declared in declarations(kind).items():
+            if declared.help:
+                assert flags.setdefault(name, declared.flag) == declared.flag, (kind, name)

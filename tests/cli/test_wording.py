@@ -1,16 +1,33 @@
-"""The command line prints flags where the library names fields, and commands that work."""
+"""Flags stand for fields, and commands work as they stand."""
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
+import pytest
 
-from captcha_ocr.cli.wording import with_flags, word_command, word_error
+from captcha_ocr.cli.wording import (
+    ARGUMENTS,
+    escape,
+    given_words,
+    place,
+    with_flags,
+    word_command,
+    word_error,
+)
 from captcha_ocr.errors import Advice, Command, UsageError
+from captcha_ocr.options.declaration import Options, option
+from captcha_ocr.options.shared import SHARDS
+from captcha_ocr.system.console import command_line
 
 
-def test_a_field_becomes_the_flag_of_the_running_command():
-    command = click.Command("bake", params=[click.Option(["--oven-heat", "heat"])])
-    assert with_flags("a lower `heat`, or another `out`", command) == (
-        "a lower --oven-heat, or another --out"
-    )
+@dataclass(frozen=True)
+class Broiling(Options):
+    embers: int = option(20, "How hot.", flag="--oven-heat")
+
+
+def test_a_field_becomes_its_flag():
+    assert with_flags("lower `embers`, or another `out`") == "lower --oven-heat, or another --out"
     assert with_flags("`Not a field` and `") == "`Not a field` and `"
 
 
@@ -23,3 +40,37 @@ def test_an_error_is_worded_with_the_command_that_helps():
     error = UsageError("there is no `data`", Advice("make it with", Command("generate")))
     assert str(error) == "there is no `data`"
     assert word_error(error) == "there is no --data; make it with: captcha-ocr generate"
+
+
+def test_the_next_command_can_be_pasted_into_a_shell():
+    assert command_line("train", *place(SHARDS, SHARDS, "--data")) == "captcha-ocr train"
+    assert (
+        command_line("train", *place(Path("a b"), SHARDS, "--data"))
+        == "captcha-ocr train --data 'a b'"
+    )
+    assert command_line("prepare", *place(Path("-x"), SHARDS)) == "captcha-ocr prepare ./-x"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--folds", "2", "--strict"], ["--folds=2", "--strict"], ["-x y", "--strict", "--folds", "2"]],
+)
+def test_the_options_that_were_given_are_returned_as_they_were_given(arguments):
+    @click.command()
+    @click.argument("name", required=False)
+    @click.option("--folds", type=int, default=1)
+    @click.option("--strict", is_flag=True)
+    @click.option("--seed", default=0)
+    def command(**_):
+        assert given_words("folds", "strict", "seed") == ["--folds=2", "--strict"]
+        assert given_words("seed") == []
+
+    words = ["--", "-x y"] if arguments[0].startswith("-x") else []
+    options = [word for word in arguments if word != "-x y"]
+    with command.make_context("command", [*options, *words]) as context:
+        context.meta[ARGUMENTS] = [*options, *words]
+        context.invoke(command.callback)
+
+
+def test_an_escaped_path_is_one_line_that_tells_the_path():
+    assert escape("a\nb\\c.png") == "a\\nb\\\\c.png"

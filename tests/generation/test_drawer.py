@@ -47,7 +47,7 @@ def test_texts_have_the_characters_and_lengths_in_the_options_and_no_others(desi
 
 
 def test_a_number_of_designs_is_used_again_and_again_with_other_texts():
-    drawer = drawer_with(designs=3)
+    drawer = drawer_with(random_designs=3)
     assert len({drawer.draw(index).text for index in range(9)}) > 5
     for number in range(3):
         assert drawer.random_document(number) == drawer_with().random_document(number)

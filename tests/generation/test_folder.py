@@ -246,7 +246,7 @@ def test_random_designs_are_the_same_for_any_number_of_workers_and_again_from_th
     tmp_path, designs, monkeypatch
 ):
     monkeypatch.setattr(generation, "_IMAGES_PER_JOB", 8)
-    options, path = replace(RANDOM, designs=designs), tmp_path / "saved.jsonl"
+    options, path = replace(RANDOM, random_designs=designs), tmp_path / "saved.jsonl"
     first = generate(options, tmp_path / "one")
     assert (first.drawn, generate(options, tmp_path / "two", 2)) == (20, first)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")

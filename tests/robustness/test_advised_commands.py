@@ -11,10 +11,10 @@ from conftest import QUIET, invoke
 
 from captcha_ocr.cli.advice import Origin, advice
 from captcha_ocr.cli.commands.training import choose_config
-from captcha_ocr.data.prepare import PrepareOptions, prepare
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.run.folder import Finished
 from captcha_ocr.training.run.spec import RunSpec

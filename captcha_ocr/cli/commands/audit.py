@@ -1,16 +1,17 @@
 """The command that audits a captcha."""
 
-import json
 from pathlib import Path
 
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, Given, takes
-from captcha_ocr.cli.reporting import given_words, next_command
+from captcha_ocr.cli.options import FOLDER, takes
+from captcha_ocr.cli.wording import given_words, report
 from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.declaration import declarations
-from captcha_ocr.options.running import ReportOptions
+from captcha_ocr.options.shared import ReportOptions
+from captcha_ocr.system.console import command_line
+from captcha_ocr.system.files import write_atomic
 from captcha_ocr.system.signals import deferred
 
 
@@ -18,7 +19,7 @@ from captcha_ocr.system.signals import deferred
 @click.argument("folder", type=FOLDER, required=False)
 @takes(AuditOptions)
 @takes(ReportOptions)
-def audit(folder: Path | None, given: Given) -> None:
+def audit(folder: Path | None, options: AuditOptions, output: ReportOptions) -> None:
     """Measure how long a captcha would hold: labels, cost and attempts of a solver that is trained
     for it.
 
@@ -32,20 +33,15 @@ def audit(folder: Path | None, given: Given) -> None:
         from captcha_ocr.audit.audit import audit as run_audit
         from captcha_ocr.audit.page.report import key_figures, render_page
         from captcha_ocr.audit.verdict import KINDS
-        from captcha_ocr.system.files import write_atomic
 
-    options, output = given.of(AuditOptions), given.of(ReportOptions)
     results = run_audit(folder, options, output.quiet)
     words = given_words(*declarations(AuditOptions))
     if folder is not None:
         words.insert(0, str(folder))
-    page = render_page(results, next_command("audit", *words))
-    write_atomic(options.out, page.encode())
-    if output.as_json:
-        facts = {"out": str(options.out), **results.to_dict()}
-        click.echo(json.dumps(facts, ensure_ascii=False))
-        return
-    click.echo(f"verdict    {KINDS[results.verdict.kind]}. {results.verdict.why}")
-    for name, value, meaning in key_figures(results):
-        click.echo(f"{name.lower():10} {value} {meaning}")
-    click.echo(f"page       {options.out}")
+    write_atomic(options.out, render_page(results, command_line("audit", *words)).encode())
+    lines = [f"verdict    {KINDS[results.verdict.kind]}. {results.verdict.why}"]
+    lines += [
+        f"{name.lower():10} {value} {meaning}" for name, value, meaning in key_figures(results)
+    ]
+    lines.append(f"page       {options.out}")
+    report({"out": str(options.out), **results.to_dict()}, "\n".join(lines))

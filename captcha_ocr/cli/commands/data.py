@@ -10,9 +10,8 @@ import click
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, IMAGES, RUN, RUNNING, SHARDS, Given, takes
-from captcha_ocr.cli.reporting import escape, given_words, next_command, place, report
-from captcha_ocr.cli.wording import with_flags
+from captcha_ocr.cli.options import FOLDER, RUNNING, takes
+from captcha_ocr.cli.wording import escape, given_words, note, place, report, with_flags
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import (
     default_model,
@@ -22,13 +21,29 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import CLASSIC_WARP, DEFAULT_DESIGN, WARPS, DrawingOptions
-from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig
-from captcha_ocr.options.running import ReadingOptions, ReportOptions, WorkOptions
+from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig, PrepareOptions
+from captcha_ocr.options.shared import (
+    IMAGES,
+    RUN,
+    SHARDS,
+    ReadingOptions,
+    ReportOptions,
+    WorkOptions,
+)
 from captcha_ocr.options.training import FEWEST, PRESETS, preset_for
+from captcha_ocr.system.console import (
+    ProgressBar,
+    command_line,
+    count_kinds,
+    counted,
+    in_groups,
+)
+from captcha_ocr.system.documents import read_json
+from captcha_ocr.system.files import find_unused, writing_to
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
-    from captcha_ocr.data.prepare import Prepared, PrepareOptions
+    from captcha_ocr.data.prepare import Prepared
     from captcha_ocr.data.shards import Manifest
     from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
@@ -39,8 +54,6 @@ _DRAWN, _LABELS, _SHARDS = "What is drawn", "Labels", "Shards"  # headings in th
 
 @dataclass(frozen=True)
 class _GenerateCommand(Options):
-    """What generate takes beside the options of drawing."""
-
     out: Path = option(IMAGES, "The folder to write.", path="folder")
     size: tuple[int, int] | None = option(None, "Size of the images.", shown="the design's")
     save_designs: Path | None = option(
@@ -52,21 +65,7 @@ class _GenerateCommand(Options):
 
 
 @dataclass(frozen=True)
-class _LabelFiles(Options):
-    """Where labels are, if not in the folder of the images."""
-
-    labels: Path | None = option(
-        None, "CSV with filename,text[,split].", shown="labels.csv in the folder", path="file"
-    )
-    corrections: Path | None = option(
-        None, "CSV with filename,text whose rows replace other labels.", path="file"
-    )
-
-
-@dataclass(frozen=True)
 class _PrepareCommand(Options):
-    """What prepare takes beside the options of a preparation."""
-
     out: Path = option(SHARDS, "The folder to write.", path="folder")
     folds: int | None = option(
         None, "Make this many folds for train --cross-validate.", at_least=2, at_most=MAX_FOLDS
@@ -76,16 +75,15 @@ class _PrepareCommand(Options):
 
 @dataclass(frozen=True)
 class _InspectCommand(Options):
-    """What inspect takes beside the options of labels."""
-
     model_folder: Path | None = option(
         None, "List the images that this model reads differently.", flag="--model", path="model"
     )
     out: Path = option(Path("runs/inspect"), "The folder for the pictures.", path="folder")
 
 
+_LABEL_FILES = ("labels_file", "corrections")
 _LABEL_FIELDS = ("label_pattern", "charset", "lengths", "case_sensitive", "max_bytes")
-_LABEL_OPTIONS = (*_LABEL_FIELDS, "labels", "corrections")
+_LABEL_OPTIONS = (*_LABEL_FILES, *_LABEL_FIELDS)
 
 
 @main.command()
@@ -93,12 +91,14 @@ _LABEL_OPTIONS = (*_LABEL_FIELDS, "labels", "corrections")
 @takes(DrawingOptions, "count", "design", "lengths", "charset")
 @takes(_GenerateCommand, "size")
 @takes(DrawingOptions, "seed")
-@takes(DrawingOptions, "often", "fonts", "font_sizes", "designs", section=_DRAWN)
+@takes(DrawingOptions, "often", "fonts", "font_sizes", "random_designs", section=_DRAWN)
 @takes(_GenerateCommand, "save_designs", "warp", section=_DRAWN)
 @takes(DrawingOptions, "renderer", "start", section=_DRAWN)
 @takes(WorkOptions, section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def generate(given: Given) -> None:
+def generate(
+    options: _GenerateCommand, drawing: DrawingOptions, work: WorkOptions, output: ReportOptions
+) -> None:
     """Draw labelled captchas: with the look of the captcha package, or of any design
     (docs/designs.md).
 
@@ -107,11 +107,14 @@ def generate(given: Given) -> None:
     with deferred():
         from captcha_ocr.generation import folder as images_folder
         from captcha_ocr.generation.plan import plan_drawing
-        from captcha_ocr.system.console import ProgressBar, counted
 
-    options, output = given.of(_GenerateCommand), given.of(ReportOptions)
-    work = given.of(WorkOptions)
-    drawing = _drawing_options(options, given.values(DrawingOptions))
+    if options.size is not None:
+        width, height = options.size
+        drawing = replace(drawing, width=width, height=height)
+    if options.warp == WARPS[CLASSIC_WARP]:
+        refusal = f"`warp` is for the design {DEFAULT_DESIGN}, not for {drawing.design}"
+        check(drawing.design == DEFAULT_DESIGN, refusal)
+        drawing = replace(drawing, design=CLASSIC_WARP)
     is_random = drawing.level is not None
     check(is_random or options.save_designs is None, "`save_designs` is for random designs")
     plan = plan_drawing(drawing)
@@ -120,32 +123,21 @@ def generate(given: Given) -> None:
     if options.save_designs is not None:
         with ProgressBar("designs", output.quiet) as bar:
             images_folder.save_designs(plan, options.save_designs, work.workers, bar.show)
-    if done.redrawn and not output.quiet:
+    if done.redrawn:
         line = f"legible   {counted(done.redrawn, 'illegible image')} drawn again"
         if done.illegible:
             line += f"; {counted(done.illegible, 'image')} could not be read after some tries"
-        click.echo(line, err=True)
+        note(line)
     drawn = f"{counted(done.drawn, 'image')} drawn" if done.drawn else "all existed"
     if len(plan.charset) > 1 and drawing.count >= _LEAST:
         following = _preparation_after(options.out)
     else:
-        following = next_command("eval", *place(options.out))
+        following = command_line("eval", *place(options.out))
     report(
-        output.as_json,
         {"out": str(options.out), "images": drawing.count, **done._asdict()},
         f"{options.out}: {counted(drawing.count, 'image')} of {plan.kind}; {drawn}",
         following,
     )
-
-
-def _drawing_options(options: _GenerateCommand, values: dict[str, Any]) -> DrawingOptions:
-    if options.size is not None:
-        values["width"], values["height"] = options.size
-    if options.warp == WARPS[CLASSIC_WARP]:
-        name = values.get("design", DEFAULT_DESIGN)
-        check(name == DEFAULT_DESIGN, f"`warp` is for the design {DEFAULT_DESIGN}, not for {name}")
-        values["design"] = CLASSIC_WARP
-    return DrawingOptions(**values)
 
 
 def _preparation_after(images: Path, *words: str) -> str:
@@ -153,7 +145,6 @@ def _preparation_after(images: Path, *words: str) -> str:
     they are.
     """
     from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
-    from captcha_ocr.system.files import find_unused
 
     more = given_words("workers")
     if (SHARDS / MANIFEST_FILE).exists():
@@ -163,42 +154,44 @@ def _preparation_after(images: Path, *words: str) -> str:
             more.append("--force")  # damaged shards may be replaced
         else:
             more += ["--out", str(find_unused(SHARDS))]
-    return next_command("prepare", *place(images, IMAGES), *words, *more)
+    return command_line("prepare", *place(images, IMAGES), *words, *more)
 
 
 def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
     """Return the command that trains on shards, and leaves a run on other shards as it is."""
     from captcha_ocr.data.shards import Dataset
-    from captcha_ocr.system.documents import read_json
-    from captcha_ocr.system.files import find_unused
 
     words = ["--cross-validate"] if folds else []
     words += place(out, SHARDS, "--data")
     # `default` is the size that any preset takes: train chooses one by the number of images.
     words += [word for word in given_words("preset") if word != "--preset=default"]
     part = "fold-1" if folds else ""
-    earlier = RUN / part / "run.json"
-    if earlier.exists():
-        with suppress(CaptchaOcrError):
-            here = Dataset((out / part,), (manifest,)).sha256
-            if read_json(earlier).get("data") != here:
-                words += ["--out", str(find_unused(RUN))]
-    return next_command("train", *words)
+    with suppress(CaptchaOcrError):  # there is no such run, or it is damaged
+        earlier = read_json(RUN / part / "run.json").get("data")
+        if earlier != Dataset((out / part,), (manifest,)).sha256:
+            words += ["--out", str(find_unused(RUN))]
+    return command_line("train", *words)
 
 
 @main.command()
 @click.argument("images", type=FOLDER, default=IMAGES)
 @takes(_PrepareCommand, "out")
-@takes(_LabelFiles, section=_LABELS)
+@takes(PrepareOptions, *_LABEL_FILES, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(PrepareConfig, "preset", type=click.Choice(list(PRESETS)), section=_SHARDS)
 @takes(PrepareConfig, "size", "channels", "split", section=_SHARDS)
 @takes(_PrepareCommand, "folds", section=_SHARDS)
 @takes(PrepareConfig, "seed", section=_SHARDS)
 @takes(_PrepareCommand, "strict", section=RUNNING)
-@takes(WorkOptions, section=RUNNING)
+@takes(PrepareOptions, "workers", "force", section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def prepare(images: Path, given: Given) -> None:
+def prepare(
+    images: Path,
+    options: _PrepareCommand,
+    config: PrepareConfig,
+    how: PrepareOptions,
+    output: ReportOptions,
+) -> None:
     """Turn a folder of labelled images into tensor shards.
 
     Labels come from labels.csv, from text files beside the images, or from the names of the files
@@ -208,34 +201,24 @@ def prepare(images: Path, given: Given) -> None:
     Example: captcha-ocr prepare my-captchas --label-pattern '_(.+)\\.png$'
     """
     with deferred():
-        from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
-        from captcha_ocr.system.console import ProgressBar
+        from captcha_ocr.data.folds import prepare_folds
 
-    options, output = given.of(_PrepareCommand), given.of(ReportOptions)
-    config = given.of(PrepareConfig)
     with ProgressBar("prepare", output.quiet) as bar:
-        how = _preparation_options(given, bar.show)
+        how = replace(how, progress=bar.show)
         if options.folds is None:
             prepared = first = preparation.prepare(images, options.out, config, how)
         else:
-            all_folds = folds_of.prepare_folds(images, options.out, options.folds, config, how)
+            all_folds = prepare_folds(images, options.out, options.folds, config, how)
             first = all_folds[0]
             # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)
     for name, words in _rows_of_preparation(prepared):
         if words:
             click.echo(f"{name:14}{with_flags(in_one_line(words))}", err=True)
-    _report_shards(images, options, replace(prepared, manifest=first.manifest), output.as_json)
+    _report_shards(images, options, replace(prepared, manifest=first.manifest))
     if options.strict and first.manifest.left_out:
         sys.exit(1)
-
-
-def _preparation_options(given: Given, progress: Any) -> "PrepareOptions":
-    from captcha_ocr.data.prepare import PrepareOptions
-
-    files, work = given.of(_LabelFiles), given.of(WorkOptions)
-    return PrepareOptions(files.labels, files.corrections, work.workers, work.force, progress)
 
 
 def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
@@ -243,26 +226,21 @@ def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
     empty.
     """
     from captcha_ocr.diagnostics.inspection import advice_on_tables
-    from captcha_ocr.system.console import count_kinds, in_groups
 
     rows = [*prepared.found.rows(), ("odd images", count_kinds(prepared.oddities))]
     manifest = prepared.manifest
-    left_out = in_groups(prepared.problems) or manifest.reasons
-    rows += [("left out", line) for line in left_out]
+    rows += [("left out", line) for line in in_groups(prepared.problems) or manifest.reasons]
     texts = [label.text for label in prepared.found.labels]
     rows += [("advice", line) for line in advice_on_tables(prepared.found, texts)]
     if preset_for(manifest.count("train"), manifest.size) == "finetune":
-        what = f"fewer than {FEWEST:,} images train from the model in the package"
-        rows.append(("preset", f"finetune: {what}"))
+        reason = f"fewer than {FEWEST:,} images train from the model in the package"
+        rows.append(("preset", f"finetune: {reason}"))
     if manifest.copies:
-        copies = f"{manifest.copies:,} byte-identical copies of other images"
-        rows.append(("left out", copies))
+        rows.append(("left out", f"{manifest.copies:,} byte-identical copies of other images"))
     return rows
 
 
-def _report_shards(
-    images: Path, options: _PrepareCommand, prepared: "Prepared", as_json: bool
-) -> None:
+def _report_shards(images: Path, options: _PrepareCommand, prepared: "Prepared") -> None:
     manifest, out, folds = prepared.manifest, options.out, options.folds
     counts: dict[str, int] = {split: manifest.count(split) for split in SPLITS}
     charset, case = manifest.charset, manifest.charset.case
@@ -279,10 +257,9 @@ def _report_shards(
     splits = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     if folds:
         splits = f"{folds} folds, in the first {splits}"
-    characters = f"the {len(charset)} characters {shorten(charset.characters)}"
     text = (
-        f"{out}: {splits}; {manifest.left_out:,} left out; {manifest.size}\n"
-        f"texts of {manifest.lengths} of {characters}"
+        f"{out}: {splits}; {manifest.left_out:,} left out; {manifest.size}\ntexts of "
+        f"{manifest.lengths} of the {len(charset)} characters {shorten(charset.characters)}"
     )
     if case:
         text += f", both cases read as {case} case"
@@ -291,19 +268,26 @@ def _report_shards(
     if manifest.count("train") > 1:
         following = _training_after(out, manifest, folds)
     else:
-        following = next_command("inspect", *place(images), *given_words(*_LABEL_OPTIONS))
-    report(as_json, facts, text, following)
+        following = command_line("inspect", *place(images), *given_words(*_LABEL_OPTIONS))
+    report(facts, text, following)
 
 
 @main.command(name="inspect")
 @click.argument("folder", type=FOLDER, default=IMAGES)
 @takes(_InspectCommand)
-@takes(_LabelFiles, section=_LABELS)
+@takes(PrepareOptions, *_LABEL_FILES, section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(ReadingOptions, "device", section=RUNNING)
-@takes(WorkOptions, "workers", section=RUNNING)
+@takes(PrepareOptions, "workers", section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def inspect_images(folder: Path, given: Given) -> None:
+def inspect_images(
+    folder: Path,
+    options: _InspectCommand,
+    config: PrepareConfig,
+    how: PrepareOptions,
+    reading: ReadingOptions,
+    output: ReportOptions,
+) -> None:
     """Summarise a folder of images, with or without labels, and give advice for training on it.
 
     With --model, also list the images that the model reads differently from their labels, the most
@@ -316,19 +300,15 @@ def inspect_images(folder: Path, given: Given) -> None:
         from captcha_ocr.diagnostics import inspection
         from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
-        from captcha_ocr.system.console import ProgressBar
-        from captcha_ocr.system.files import writing_to
 
-    options, output = given.of(_InspectCommand), given.of(ReportOptions)
-    out, config = options.out, given.of(PrepareConfig)
+    out = options.out
     is_apart = not out.resolve().is_relative_to(folder.resolve())
     check(is_apart, f"{out} lies in {folder}; choose another `out`")
     with ProgressBar("inspect", output.quiet) as bar:
-        found = inspection.inspect(folder, config, _preparation_options(given, bar.show))
+        found = inspection.inspect(folder, config, replace(how, progress=bar.show))
     recognizer = None
     if options.model_folder is not None:
-        device = given.of(ReadingOptions).device
-        recognizer = Recognizer(options.model_folder, device, max_bytes=config.max_bytes)
+        recognizer = Recognizer(options.model_folder, reading.device, max_bytes=config.max_bytes)
     lines = [with_flags(str(found)), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     facts["sources"] = {with_flags(name): count for name, count in facts["sources"].items()}
@@ -344,7 +324,7 @@ def inspect_images(folder: Path, given: Given) -> None:
             advice += advice_on_run(options.model_folder)
     lines += [f"{'advice':14}{sentence}" for sentence in advice]
     following = _command_after_inspection(found, options.model_folder, config)
-    report(output.as_json, facts, "\n".join(lines), following)
+    report(facts, "\n".join(lines), following)
 
 
 def _command_after_inspection(
@@ -354,18 +334,16 @@ def _command_after_inspection(
     images.
     """
     from captcha_ocr.data.labels import LABELS_FILE
-    from captcha_ocr.system.files import find_unused
 
     folder = found.folder
-    if found.texts and model_folder is None:
-        if len(found.labels) < _LEAST:
-            return None
-        return _preparation_after(folder, *given_words(*_LABEL_OPTIONS))
     if not found.texts:
         words = ["--out", str(find_unused(folder / LABELS_FILE)), *given_words("model_folder")]
-    else:
-        words = ["--model", *place(Path(name_model(model_folder or RUN)))]
+    elif model_folder is not None:
+        words = ["--model", *place(Path(name_model(model_folder)))]
         words += ["--out", str(find_unused(Path("corrections.csv")))]
+    else:
+        preparation = _preparation_after(folder, *given_words(*_LABEL_OPTIONS))
+        return preparation if len(found.labels) >= _LEAST else None
     words += given_words("max_bytes", "device")
     with suppress(CaptchaOcrError):  # --charset and --length go with a model that knows them
         from captcha_ocr.inference.decoding import allowed_classes
@@ -373,7 +351,7 @@ def _command_after_inspection(
         model = read_model_config(find_model_folder(model_folder or default_model(RUN)))
         allowed_classes(model, config.charset, config.lengths)
         words += given_words("charset", "lengths")
-    return next_command("eval", *place(folder), *words)
+    return command_line("eval", *place(folder), *words)
 
 
 def _list_wrong(
@@ -384,7 +362,6 @@ def _list_wrong(
     """
     from captcha_ocr.diagnostics.inspection import WRONG_FILE, read_wrong
     from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
-    from captcha_ocr.system.console import ProgressBar
     from captcha_ocr.system.memory import keep_freed_memory
 
     keep_freed_memory()

@@ -1,17 +1,18 @@
 """The command for designs: design preview."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from captcha_ocr.cli.app import SimpleGroup, main
-from captcha_ocr.cli.options import Given, takes
-from captcha_ocr.cli.reporting import next_command, report
+from captcha_ocr.cli.app import main
+from captcha_ocr.cli.options import DeclaredCommand, takes
+from captcha_ocr.cli.wording import report
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
-from captcha_ocr.options.running import ReportOptions
+from captcha_ocr.options.shared import ReportOptions
+from captcha_ocr.system.console import command_line, counted
 from captcha_ocr.system.signals import deferred
 
 _ADVICE = {  # on what makes images illegible
@@ -24,13 +25,11 @@ _MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 @dataclass(frozen=True)
 class _PreviewCommand(Options):
-    """What preview takes beside the options of drawing."""
-
     count: int = option(24, "Number of images.", at_least=1, at_most=_MAX_PREVIEW)
     out: Path = option(Path("preview.png"), "The picture to write.", path="new file")
 
 
-@main.group(cls=SimpleGroup)
+@main.group()
 def design() -> None:
     """Try a design of captchas out (docs/designs.md).
 
@@ -38,12 +37,12 @@ def design() -> None:
     """
 
 
-@design.command()
+@design.command(cls=DeclaredCommand)
 @click.argument("name", metavar="NAME|FILE|random[:LEVEL]", default=RANDOM)
 @takes(_PreviewCommand)
 @takes(DrawingOptions, "lengths", "charset", "fonts", "seed")
 @takes(ReportOptions, "as_json")
-def preview(name: str, given: Given) -> None:
+def preview(name: str, options: _PreviewCommand, drawing: DrawingOptions) -> None:
     """Draw a contact sheet: images of a design, with their texts below.
 
     Example: captcha-ocr design preview mine.toml --count 60
@@ -52,11 +51,8 @@ def preview(name: str, given: Given) -> None:
         from captcha_ocr.generation.drawer import Drawer
         from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
-        from captcha_ocr.system.console import counted
 
-    options = given.of(_PreviewCommand)
-    values = given.values(DrawingOptions) | {"design": name, "count": options.count}
-    plan = plan_drawing(DrawingOptions(**values))
+    plan = plan_drawing(replace(drawing, design=name, count=options.count))
     drawer = Drawer(plan)
     captchas = [drawer.draw(index) for index in range(options.count)]
     tiles = []
@@ -77,5 +73,4 @@ def preview(name: str, given: Given) -> None:
         "redrawn": redrawn,
         "illegible": sum(reasons.values()),
     }
-    following = next_command("generate", "--design", name)
-    report(given.of(ReportOptions).as_json, facts, "; ".join(words), following)
+    report(facts, "; ".join(words), command_line("generate", "--design", name))

@@ -6,12 +6,12 @@ from dataclasses import asdict
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import RUN, Given, takes
-from captcha_ocr.cli.wording import word_command
-from captcha_ocr.errors import Command
+from captcha_ocr.cli.options import takes
+from captcha_ocr.cli.wording import report
 from captcha_ocr.inference.model_folder import default_model
-from captcha_ocr.options.running import ReadingOptions, ReportOptions
+from captcha_ocr.options.shared import RUN, ReadingOptions, ReportOptions
 from captcha_ocr.options.training import PRESETS, TrainConfig
+from captcha_ocr.system.console import Table, command_line
 from captcha_ocr.system.signals import deferred
 
 
@@ -19,7 +19,7 @@ from captcha_ocr.system.signals import deferred
 @takes(TrainConfig, "preset", shown="default", type=click.Choice(list(PRESETS)))
 @takes(ReadingOptions, "threads")
 @takes(ReportOptions, "as_json")
-def bench(given: Given) -> None:
+def bench(config: TrainConfig, reading: ReadingOptions, output: ReportOptions) -> None:
     """Measure how many images per second each device trains on and reads.
 
     Takes less than a minute.
@@ -29,16 +29,13 @@ def bench(given: Given) -> None:
     with deferred():
         from captcha_ocr.diagnostics.bench import measure_speed
         from captcha_ocr.network.device import available_devices
-        from captcha_ocr.system.console import Table
 
-    preset = given.of(TrainConfig).preset
-    as_json = given.of(ReportOptions).as_json
     speeds = Table({f"{'device':44}": 44, "training": 12, "reading": 12})
-    if not as_json:
-        click.echo(f"images/s with preset {preset}\n{speeds.header}")
+    if not output.as_json:
+        click.echo(f"images/s with preset {config.preset}\n{speeds.header}")
     for name in available_devices():
-        speed = measure_speed(name, preset, given.of(ReadingOptions).threads)
-        if as_json:
+        speed = measure_speed(name, config.preset, reading.threads)
+        if output.as_json:
             click.echo(json.dumps(asdict(speed)))
         else:
             numbers = f"{speed.training:,.0f}", f"{speed.reading:,.0f}"
@@ -48,7 +45,7 @@ def bench(given: Given) -> None:
 @main.command()
 @takes(ReadingOptions, "model_folder", shown="as for eval")
 @takes(ReportOptions, "as_json")
-def doctor(given: Given) -> None:
+def doctor(reading: ReadingOptions) -> None:
     """Print the devices and versions of this machine, and the model that eval uses.
 
     Example: captcha-ocr doctor --json
@@ -56,10 +53,8 @@ def doctor(given: Given) -> None:
     with deferred():
         from captcha_ocr.diagnostics.doctor import examine_machine, format_facts
 
-    facts = examine_machine(given.of(ReadingOptions).model_folder or default_model(RUN))
-    if given.of(ReportOptions).as_json:
-        click.echo(json.dumps(facts, ensure_ascii=False))
-        return
-    click.echo(format_facts(facts))
+    facts = examine_machine(reading.model_folder or default_model(RUN))
+    text = format_facts(facts)
     if facts["model"] is None:
-        click.echo(f"model      none; make one with: {word_command(Command('train'))}")
+        text += f"\nmodel      none; make one with: {command_line('train')}"
+    report(facts, text)

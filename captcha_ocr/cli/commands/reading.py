@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, IMAGES, RUN, RUNNING, Given, takes
-from captcha_ocr.cli.printing import Printer, Result, print_table, what_to_do
-from captcha_ocr.cli.reporting import escape, read_command, report
-from captcha_ocr.cli.scoring import labelled_paths, labels_to_score, warn_of_unreadable
+from captcha_ocr.cli.options import FOLDER, RUNNING, takes
+from captcha_ocr.cli.printing import (
+    Printer,
+    Result,
+    labelled_paths,
+    labels_to_score,
+    warn_of_unreadable,
+    what_to_do,
+)
+from captcha_ocr.cli.wording import escape, note, read_command, report
 from captcha_ocr.errors import (
     Advice,
     CaptchaOcrError,
@@ -35,7 +41,9 @@ from captcha_ocr.inference.model_folder import (
     find_model_folder,
 )
 from captcha_ocr.options.declaration import Options, option
-from captcha_ocr.options.running import ReadingOptions, ReportOptions
+from captcha_ocr.options.shared import IMAGES, RUN, ReadingOptions, ReportOptions
+from captcha_ocr.system.console import ProgressBar, count_kinds, in_groups
+from captcha_ocr.system.files import detect_encoding
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
@@ -48,8 +56,6 @@ _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
 @dataclass(frozen=True)
 class _EvalCommand(Options):
-    """What eval takes beside the options of reading."""
-
     labels: Path | None = option(
         None, "CSV with filename,text to score the readings against.", path="file"
     )
@@ -61,8 +67,6 @@ class _EvalCommand(Options):
 
 @dataclass(frozen=True)
 class _ExportCommand(Options):
-    """What export takes."""
-
     model_folder: Path = option(
         RUN, "A model folder, or a run folder.", flag="--model", path="model"
     )
@@ -84,7 +88,9 @@ class _ExportCommand(Options):
 @takes(ReadingOptions, "min_confidence", "max_bytes", section=_READING)
 @takes(ReadingOptions, "engine", "device", "threads", section=_COMPUTING)
 @takes(ReportOptions, "quiet", section=_COMPUTING)
-def evaluate(paths: tuple[str, ...], given: Given) -> None:
+def evaluate(
+    paths: tuple[str, ...], options: _EvalCommand, reading: ReadingOptions, output: ReportOptions
+) -> None:
     """Read captchas from files, folders, globs, or - for one image on standard input.
 
     Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a
@@ -92,7 +98,6 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
 
     Example: captcha-ocr eval data/samples --json
     """
-    options, output = given.of(_EvalCommand), given.of(ReportOptions)
     labels, out = options.labels, options.out
     as_csv = options.as_csv or out is not None
     is_table = not (as_csv and (output.as_json or labels is not None))
@@ -102,43 +107,40 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         check(not os.path.lexists(out), f"`out` {out} exists; remove it, or choose another file")
     has_source = sys.stdin is not None or bool(paths or labels)
     check(has_source, "there is no PATH, and no standard input to read paths from")
-    reading = given.of(ReadingOptions)
     folder = find_model_folder(reading.model_folder or default_model(RUN))
     with _memory_errors(folder, reading):
         recognizer = _open_recognizer(folder, reading)
-        if not output.quiet:
-            click.echo(f"model      {describe_model(folder)}", err=True)
-            click.echo(f"device     {recognizer.engine}", err=True)
+        note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
         printer = Printer(output.as_json, reading.min_confidence)
         # Results that are printed as they come to the terminal show the progress themselves.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            failed = _score_files(recognizer, labels, paths, printer, hidden)
+            _score_files(recognizer, labels, paths, printer, hidden)
         elif not paths and sys.stdin.isatty() and not as_csv:
-            failed = _read_at_prompt(recognizer, printer)
+            _read_at_prompt(recognizer, printer)
         else:
-            sources: Iterable[str] = _expand(paths or _lines_of_stdin(), output.quiet)
+            sources: Iterable[str] = _expand(paths or _lines_of_stdin())
             if paths:
                 sources = list(sources)
-            results = _with_progress(_read_paths(recognizer, iter(sources)), sources, hidden)
-            failed = print_table(results, printer, out) if as_csv else printer.print_all(results)
-        if not output.quiet:
-            printer.print_models()
+            results = _read_paths(recognizer, sources, hidden)
+            if as_csv:
+                printer.print_table(results, out)
+            else:
+                printer.print_all(results)
         printer.print_counts()
-        if folder == PRETRAINED and printer.is_unsure and not output.quiet:
+        if folder == PRETRAINED and printer.is_unsure:
             is_narrowed = reading.charset is not None or reading.lengths is not None
-            click.echo(what_to_do(paths, labels, is_narrowed), err=True)
-    if failed:
+            note(what_to_do(paths, labels, is_narrowed))
+    if printer.failed:
         sys.exit(1)
 
 
 def _open_recognizer(folder: Path, options: ReadingOptions) -> "Recognizer":
     from captcha_ocr.recognizer import Recognizer
 
-    length = None
-    if options.lengths is not None:
-        length = (options.lengths.shortest, options.lengths.longest)
+    lengths = options.lengths
+    length = None if lengths is None else (lengths.shortest, lengths.longest)
     return Recognizer(
         folder,
         options.device,
@@ -173,8 +175,6 @@ def _lines_of_stdin() -> Iterator[str]:
     """Yield the paths on standard input, one a line, in the encoding of the terminal or of a
     byte-order mark.
     """
-    from captcha_ocr.system.files import detect_encoding
-
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdin.buffer, io.BufferedReader):
         encoding = detect_encoding(sys.stdin.buffer.peek(4)[:4], sys.stdin.encoding)
         sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)
@@ -189,59 +189,46 @@ def _lines_of_stdin() -> Iterator[str]:
             yield path
 
 
-def _expand(paths: Iterable[str], quiet: bool = False) -> Iterator[str]:
+def _expand(paths: Iterable[str]) -> Iterator[str]:
     """Yield the files that arguments mean: a folder's images, a glob's matches; a path that exists
     is no glob.
 
-    What a folder holds is printed to stderr unless `quiet` is set.
+    Print what a folder holds.
     """
     for path in paths:
         if os.path.isdir(path):
             from captcha_ocr.data.images import find_images
             from captcha_ocr.data.labels import OPTIONS_FILE, TABLES
-            from captcha_ocr.system.console import count_kinds
 
             found = find_images(Path(path))
             others = count_kinds(found.kinds(used={OPTIONS_FILE, *TABLES}))
             more = f"; other files {others}" if others else ""
-            if found.images and not quiet:
-                click.echo(f"{'images':11}{len(found.images):,} in {escape(path)}{more}", err=True)
-            for file in found.images:
-                yield str(Path(path, file))
-            if not found.images:
-                yield path
+            if found.images:
+                note(f"{'images':11}{len(found.images):,} in {escape(path)}{more}")
+            yield from [str(Path(path, file)) for file in found.images] or [path]
         elif path != "-" and not os.path.exists(path) and glob.has_magic(path) and "\0" not in path:
             matches = sorted(glob.glob(path, recursive=True))
-            if matches:
-                yield from _expand(matches, quiet)
-            else:
-                yield path
+            yield from _expand(matches) if matches else [path]
         else:
             yield path
 
 
-def _with_progress(
-    results: Iterator[Result], sources: Iterable[str], hidden: bool
+def _read_paths(
+    recognizer: "Recognizer", paths: Iterable[str], hidden: bool = True
 ) -> Iterator[Result]:
-    """Yield results, and show on a terminal how many of the sources are read if that number is
-    known.
+    """Yield each path with its reading; `-` is the image on standard input.
+
+    Show on a terminal how many of the paths are read, if that number is known and not `hidden`.
     """
-    if hidden or not isinstance(sources, list) or sys.stderr is None or not sys.stderr.isatty():
-        yield from results
-        return
-    from captcha_ocr.system.console import ProgressBar
-
-    with ProgressBar("read") as bar:
-        for number, result in enumerate(results, 1):
-            bar.show(number, len(sources))
-            yield result
-
-
-def _read_paths(recognizer: "Recognizer", paths: Iterator[str]) -> Iterator[Result]:
-    """Yield each path with its reading; `-` is the image on standard input."""
+    total = len(paths) if isinstance(paths, list) else 0
+    has_bar = total and not hidden and sys.stderr is not None and sys.stderr.isatty()
     names, sources = tee(paths)
     contents = (_open_source(path, recognizer.max_bytes) for path in sources)
-    yield from zip(names, recognizer.read_all(contents), strict=True)
+    results = zip(names, recognizer.read_all(contents), strict=True)
+    with ProgressBar("read", quiet=not has_bar) as bar:
+        for number, result in enumerate(results, 1):
+            bar.show(number, total)
+            yield result
 
 
 def _open_source(path: str, max_bytes: int) -> str | bytes:
@@ -253,18 +240,16 @@ def _open_source(path: str, max_bytes: int) -> str | bytes:
     return sys.stdin.buffer.read(2 * max_bytes)
 
 
-def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> int:
-    """Ask for one path after another until the end of input, and continue after every error.
-    Returns 0.
-    """
+def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> None:
+    """Ask for one path after another until the end of input, and continue after every error."""
     while True:
         try:
             path = input("image path (Ctrl-D ends): ").strip()
         except EOFError:
             click.echo()
-            return 0
-        for name, result in _read_paths(recognizer, _expand((path,) if path else ())):
-            printer(name, result)
+            return
+        printer.print_all(_read_paths(recognizer, _expand((path,) if path else ())))
+        printer.failed = 0  # the next answer may be better
 
 
 def _score_files(
@@ -273,28 +258,24 @@ def _score_files(
     paths: tuple[str, ...],
     printer: Printer,
     hidden: bool,
-) -> int:
-    """Read the labelled files (those in `paths`, else all) and print the score.
-
-    Return the number of failures.
-    """
+) -> None:
+    """Read the labelled files (those in `paths`, else all) and print the score."""
     from captcha_ocr.scores import score_confidences, score_texts
-    from captcha_ocr.system.console import in_groups
 
-    sources = list(_expand(paths, hidden)) if paths else []
+    sources = list(_expand(paths))
     folders = [labels_file.parent]
     for source in map(Path, (*paths, *sources)):
         folders += [source] if source.is_dir() else [source.parent]
     folder, rows, problems = labels_to_score(labels_file, folders)
     sources = sources or [str(folder / row.file) for row in rows]
-    failed, truths, texts, judged = 0, [], [], []
+    truths, texts, judged = [], [], []
     label_of = labelled_paths(folder, rows)
-    for path, result in _with_progress(_read_paths(recognizer, iter(sources)), sources, hidden):
+    for path, result in _read_paths(recognizer, sources, hidden):
         label = label_of(path)
         if label is None:
             problems[path] = f"{labels_file.name} has no row for it"
         elif isinstance(result, ImageError):
-            failed += printer.print_error(path, result)
+            printer.print_error(path, result)
         else:
             accepted = printer.accepts(result)
             if printer.as_json:
@@ -318,7 +299,7 @@ def _score_files(
     scores, reliability = score_texts(truths, texts), score_confidences(judged)
     summary = {**scores.summary(), "unread": printer.unread, **reliability.summary()}
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
-    return failed + len(problems)
+    printer.failed += len(problems)
 
 
 @main.command()
@@ -326,7 +307,7 @@ def _score_files(
 @takes(_ExportCommand)
 @takes(ReadingOptions, "max_bytes", "threads", section=RUNNING)
 @takes(ReportOptions, "as_json", section=RUNNING)
-def export(images: Path, given: Given) -> None:
+def export(images: Path, options: _ExportCommand, reading: ReadingOptions) -> None:
     """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
     Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file
@@ -339,10 +320,8 @@ def export(images: Path, given: Given) -> None:
         from captcha_ocr.network.device import set_threads
         from captcha_ocr.network.onnx_export import export_onnx
 
-    options, reading = given.of(_ExportCommand), given.of(ReadingOptions)
     set_threads(reading.threads)
     labels = find_labels(images, options.labels).check().labels
     folder = find_model_folder(options.model_folder)
     exported = export_onnx(folder, images, labels, options.int8, reading.max_bytes)
-    following = read_command(options.model_folder, images)
-    report(given.of(ReportOptions).as_json, asdict(exported), str(exported), following)
+    report(asdict(exported), str(exported), read_command(options.model_folder, images))

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUN, SHARDS, Function, Given, is_set, takes
-from captcha_ocr.cli.reporting import given_words, read_command, report
+from captcha_ocr.cli.options import FOLDER, Function, Given, is_set, takes
+from captcha_ocr.cli.wording import given_words, read_command, report
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.declaration import Options, declarations, option
-from captcha_ocr.options.running import ReportOptions
+from captcha_ocr.options.shared import RUN, SHARDS, ReportOptions, parse_numbers
 from captcha_ocr.options.training import (
     PRESETS,
     DrawOptions,
@@ -22,7 +22,6 @@ from captcha_ocr.options.training import (
     preset_for,
     preset_named,
 )
-from captcha_ocr.options.values import parse_numbers
 from captcha_ocr.system.console import say
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
@@ -34,8 +33,6 @@ _NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
 @dataclass(frozen=True)
 class _TrainCommand(Options):
-    """What train takes beside the options of a run."""
-
     data: tuple[Path, ...] = option(
         (), "A folder of shards; may be repeated.", shown=str(SHARDS), path="folder"
     )
@@ -47,8 +44,6 @@ class _TrainCommand(Options):
 
 @dataclass(frozen=True)
 class _CurveCommand(Options):
-    """What curve takes beside the options of a run."""
-
     out: Path = option(Path("runs/curve"), "The folder to write.", path="folder")
     images: tuple[int, ...] = option(
         (),
@@ -93,7 +88,7 @@ def _takes_preset_options(command: Function) -> Function:
     *(name for name in declarations(DrawOptions) if name not in ("designs", "images")),
     section=_DRAWING,
 )
-def train(given: Given) -> None:
+def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
     """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test
     set at the end.
 
@@ -107,9 +102,7 @@ def train(given: Given) -> None:
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run.folder import BEST
 
-    options, how = given.of(_TrainCommand), given.of(TrainOptions)
     out, data = options.out, options.data or (SHARDS,)
-    as_json = given.of(ReportOptions).as_json
     if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1
         refusal = "`cross_validate` takes one `data`, one process and no `resume` PATH"
@@ -123,8 +116,7 @@ def train(given: Given) -> None:
     if options.cross_validate:
         scores = cross_validation.cross_validate(data[0], out, config, how)
         facts = {"out": str(out), "test": scores.summary()}
-        following = read_command(out / "fold-1", _source_of(shards[0]))
-        report(as_json, facts, str(scores), following)
+        report(facts, str(scores), read_command(out / "fold-1", _source_of(shards[0])))
         return
     finished = training.train(drawing or data, out, config, how)
     if rank_and_world_size()[0] > 0:
@@ -134,7 +126,7 @@ def train(given: Given) -> None:
     source = _source_of(data[0]) if drawing is None else None
     facts = {"out": str(out), **asdict(finished)}
     text = f"{out / BEST}: {_word_score(finished.test)}"
-    report(as_json, facts, text, read_command(out, source))
+    report(facts, text, read_command(out, source))
 
 
 def _draw_options(given: Given) -> DrawOptions | None:
@@ -206,7 +198,7 @@ def choose_config(
 @takes(TrainConfig, "seed")
 @takes(TrainOptions, "device", "threads", "force", "quiet", section=_RUNNING)
 @takes(ReportOptions, "as_json", section=_RUNNING)
-def curve(data: Path, given: Given) -> None:
+def curve(data: Path, options: _CurveCommand, how: TrainOptions, given: Given) -> None:
     """Train on more and more images of DATA, and print how the accuracy grows.
 
     Example: captcha-ocr curve data/shards --images 100,300,1000
@@ -214,8 +206,7 @@ def curve(data: Path, given: Given) -> None:
     with deferred():
         from captcha_ocr.experiments import learning_curve as curves
 
-    options, how = given.of(_CurveCommand), given.of(TrainOptions)
-    values = {"epochs": None, "seed": None, **given.values(TrainConfig)}
+    values = given.values(TrainConfig)
 
     def config_for(number: int) -> TrainConfig:
         return choose_config([data], how.init, {**values, "images": number})
@@ -226,4 +217,4 @@ def curve(data: Path, given: Given) -> None:
     facts = {"out": str(out), "points": [asdict(point) for point in points], "outlook": outlook}
     lines = [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
     following = read_command(out / f"images-{points[-1].images}", _source_of(data))
-    report(given.of(ReportOptions).as_json, facts, "\n".join(lines), following)
+    report(facts, "\n".join(lines), following)

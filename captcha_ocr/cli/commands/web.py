@@ -1,31 +1,27 @@
 """The commands with a page in the browser: serve, label."""
 
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUN, Given, takes
-from captcha_ocr.cli.wording import word_command
+from captcha_ocr.cli.options import FOLDER, takes
+from captcha_ocr.cli.wording import note, word_command
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
-from captcha_ocr.options.running import ReadingOptions
 from captcha_ocr.options.serving import LabelOptions, ServeOptions
+from captcha_ocr.options.shared import RUN, ReadingOptions
 from captcha_ocr.system.console import counted
+from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.signals import deferred
-
-if TYPE_CHECKING:
-    from captcha_ocr.web.label.session import LabelSession
 
 
 @main.command()
 @takes(ReadingOptions, "model_folder")
 @takes(ServeOptions)
-def serve(given: Given) -> None:
+def serve(reading: ReadingOptions, how: ServeOptions) -> None:
     """Read images that are sent by HTTP, and offer a page for it.
 
     Prints a JSON line for each request. SIGTERM or Ctrl-C ends it; requests in work are finished
@@ -33,8 +29,7 @@ def serve(given: Given) -> None:
 
     Example: captcha-ocr serve --port 8000
     """
-    how = given.of(ServeOptions)
-    folder = find_model_folder(given.of(ReadingOptions).model_folder or default_model(RUN))
+    folder = find_model_folder(reading.model_folder or default_model(RUN))
     with deferred():
         _need_web("serve")
         from captcha_ocr.web.reading_service import guard_reading, open_service
@@ -42,9 +37,7 @@ def serve(given: Given) -> None:
 
     service = open_service(folder, how)
     listener, address = listen(how.host, how.port, how.token)
-    if not how.quiet:
-        lines = f"model      {service.facts['model']}\ndevice     {service.facts['engine']}"
-        click.echo(lines, err=True)
+    note(f"model      {service.facts['model']}\ndevice     {service.facts['engine']}")
     click.echo(f"page       {address.page}", err=True)
     run(guard_reading(service, address, sys.stdout), listener)
 
@@ -53,7 +46,7 @@ def serve(given: Given) -> None:
 @click.argument("folder", type=FOLDER)
 @takes(ReadingOptions, "model_folder", shown="as for eval")
 @takes(LabelOptions)
-def label(folder: Path, given: Given) -> None:
+def label(folder: Path, reading: ReadingOptions, how: LabelOptions) -> None:
     """Label the images of a FOLDER in the browser, with the guesses of a model that learns
     meanwhile.
 
@@ -63,21 +56,23 @@ def label(folder: Path, given: Given) -> None:
 
     Example: captcha-ocr label my-captchas
     """
-    how = given.of(LabelOptions)
     with deferred():
         _need_web("label")
-        from captcha_ocr.system.files import writing_to
         from captcha_ocr.web.label.service import guard_labelling
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
 
-    model_folder = find_model_folder(given.of(ReadingOptions).model_folder or default_model(RUN))
+    model_folder = find_model_folder(reading.model_folder or default_model(RUN))
     with writing_to(folder):
         session = LabelSession(folder, model_folder, how)
         listener, address = listen("127.0.0.1", how.port, "new")
-        if not how.quiet:
-            for line in _describe_session(session):
-                click.echo(line, err=True)
+        store = session.store
+        counts = f"{len(store.entries):,} in {store.folder}, {session.labelled:,} of them labelled"
+        note(f"images     {counts}\nmodel      {session.model}")
+        if store.left_out:
+            images = counted(len(store.left_out), "image")
+            example = repr(store.left_out[0])
+            note(f"left out   {images} whose name no table can hold, such as {example}")
         click.echo(f"page       {address.page}", err=True)
         session.start()
         try:
@@ -87,26 +82,11 @@ def label(folder: Path, given: Given) -> None:
         progress = session.progress()
         commands = list(map(word_command, session.next_commands()))
         people = session.score_answers() if how.blind else ""
-    if not how.quiet:
-        click.echo(
-            f"labelled   {progress['labelled']:,} of {progress['images']:,} images", err=True
-        )
-        if commands:
-            click.echo("next       " + "\n           ".join(commands), err=True)
+    note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
+    if commands:
+        note("next       " + "\n           ".join(commands))
     if people:
         click.echo(people)
-
-
-def _describe_session(session: "LabelSession") -> Iterator[str]:
-    """Yield lines about the images of a session and its model."""
-    store = session.store
-    counts = f"{len(store.entries):,} in {store.folder}, {session.labelled:,} of them labelled"
-    yield f"images     {counts}"
-    yield f"model      {session.model}"
-    if store.left_out:
-        images = counted(len(store.left_out), "image")
-        example = repr(store.left_out[0])
-        yield f"left out   {images} whose name no table can hold, such as {example}"
 
 
 def _need_web(command: str) -> None:

@@ -18,7 +18,7 @@ from captcha_ocr.generation.operators.registry import Area, Mask, Pixels
 from captcha_ocr.generation.operators.values import RGB
 from captcha_ocr.generation.rendering.legibility import why_illegible
 from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out
-from captcha_ocr.options.values import MAX_AREA
+from captcha_ocr.options.shared import MAX_AREA
 
 _COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
 _INK = 128  # the coverage from which a pixel belongs to a glyph
