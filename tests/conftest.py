@@ -30,7 +30,7 @@ from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.options.model import Lengths, NetworkConfig
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
-from captcha_ocr.options.training import PRESETS, Preset, TrainConfig, TrainOptions
+from captcha_ocr.options.training import PRESETS, DrawOptions, Preset, TrainConfig, TrainOptions
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 
@@ -254,6 +254,16 @@ def exported(run, images, tmp_path_factory) -> Path:
     folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
     export_onnx(folder, images, find_labels(images).labels)
     return folder
+
+
+@pytest.fixture
+def drawings(monkeypatch) -> DrawOptions:
+    """Options that draw 24 captchas of two digits for every two epochs.
+
+    6 others are for validation, and 6 for the test.
+    """
+    monkeypatch.setattr("captcha_ocr.training.samples.dataset.HELD_OUT", 6)
+    return DrawOptions(length="2", charset="digits", images=24, repeat=2, workers=1)
 
 
 @pytest.fixture

@@ -271,15 +271,15 @@ def test_advice_knows_what_the_run_was_and_its_commands_work(
     options = dict(options)
     init = options.pop("init", None)
     config = choose_config([], init, {"augment": False, **options, "preset": "tiny"})
-    how = replace(QUIET, init=init)
+    given = {"device": "cpu", "init": None if init is None else "pretrained"}
     if is_run:
         begun = config if epochs < 3 else replace(config, epochs=2)
-        train([Path("my shards")], Path("my run"), begun, how)
+        train([Path("my shards")], Path("my run"), begun, replace(QUIET, init=init))
     dataset = read_dataset([Path("my shards")])
     exact, validated, wrong = kind
     scores = score(exact, wrong), score(validated, wrong)
     ended = Finished("a rule", epochs, epochs, 1.0, *scores, None)
-    origin = Origin(dataset, Path("my run"), how)
+    origin = Origin(dataset, Path("my run"), given)
     (sentence,) = advice(ended, RunSpec.of(dataset, config, init), origin)
     assert all(name in sentence for name in named.split("|")), sentence
     assert not any(name in sentence for name in unnamed.split("|")), sentence

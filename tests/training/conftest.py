@@ -7,13 +7,11 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.options.training import DrawOptions
 from captcha_ocr.pictures import plots
 from captcha_ocr.training import reporting
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec
-from captcha_ocr.training.samples import dataset as drawing
 from captcha_ocr.training.samples.load import load_split
 from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
@@ -52,16 +50,6 @@ def learn(shards, config):
         )
 
     return learn
-
-
-@pytest.fixture
-def drawings(monkeypatch) -> DrawOptions:
-    """Options that draw 24 captchas of two digits for every two epochs.
-
-    6 others are for validation, and 6 for the test.
-    """
-    monkeypatch.setattr(drawing, "HELD_OUT", 6)
-    return DrawOptions(length="2", charset="digits", images=24, repeat=2, workers=1)
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import amend
+from conftest import QUIET, TINY, amend
 
 from captcha_ocr.cli.advice import Origin, advice, advice_on_run, read_origin
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
+from captcha_ocr.options.training import PRESETS, TrainConfig
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.run.folder import Finished, read_run
 from captcha_ocr.training.run.spec import RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData
+from captcha_ocr.training.train import train
 
 
 def finished(trained: int, validated: int, images: int = 200, wrong: str = "AX") -> Finished:
@@ -94,7 +94,7 @@ def test_what_does_not_fit_or_cannot_be_measured_is_not_advised(dataset):
 
 
 def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset):
-    options = TrainOptions("cpu", keep_every=2, stream=True, tensorboard=True, threads=3)
+    options = {"device": "cpu", "keep_every": 2, "stream": True, "tensorboard": True, "threads": 3}
     spec = RunSpec.of(dataset, replace(PRESETS["tiny"].training, epochs=7))
     (sentence,) = advice(finished(100, 98), spec, Origin(dataset, Path("my out"), options))
     assert sentence.endswith(
@@ -134,14 +134,14 @@ def test_drawings_that_were_guessed_in_all_epochs_have_no_wrong_labels(drawings)
     assert "labels" not in sentence
 
 
-def test_the_origin_of_a_finished_run_on_drawings_is_found(learn, drawings, tmp_path):
-    learn(tmp_path / "run", draw=drawings, epochs=1)
+def test_the_origin_of_a_finished_run_on_drawings_is_found(drawings, tmp_path):
+    train(drawings, tmp_path / "run", replace(TINY.training, epochs=1), QUIET)
     spec, ended = read_run(tmp_path / "run")
     assert ended is not None
-    origin = read_origin(tmp_path / "run", spec)
-    assert origin == Origin(
-        DrawnData.of(drawings, spec.training), tmp_path / "run", TrainOptions("cpu")
-    )
+    options = {"init": None, "device": "cpu", "threads": None}
+    options |= {"stream": False, "keep_every": None, "tensorboard": False}
+    expected = Origin(DrawnData.of(drawings, spec.training), tmp_path / "run", options)
+    assert read_origin(tmp_path / "run", spec) == expected
 
 
 def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_are_gone(
@@ -157,7 +157,7 @@ def test_advice_on_a_finished_run_has_its_shards_and_options_unless_the_shards_a
     assert advice_on_run(copied / "best") == []
     given = document["given"] | {"init": "pretrained", "threads": 2}
     amend(copied / "run.json", finished=asdict(ended), given=given)
-    options = TrainOptions("cpu", init=PRETRAINED, threads=2)
+    options = {"device": "cpu", "init": "pretrained", "threads": 2}
     assert advice_on_run(copied) == advice(
         ended, spec, Origin(read_dataset([shards]), copied, options)
     )
