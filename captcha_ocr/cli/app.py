@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 from importlib import import_module
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -33,9 +32,12 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli.commands that h
     "machine": ("bench", "doctor"),
 }
 _UNDER_TORCHRUN = ("train", "doctor")
-# After a signal the same command continues what is begun, or it starts over.
-_RESUMED = ("generate", "train", "curve", "audit")
-_BEGUN_AGAIN = ("design", "prepare", "inspect", "eval", "export", "bench")
+_AGAIN = "; run the same command again"
+_AFTER_A_SIGNAL: dict[str | None, str] = {  # those that take time
+    **dict.fromkeys(("generate", "train", "curve", "audit"), f"{_AGAIN} to resume"),
+    **dict.fromkeys(("design", "prepare", "inspect"), f"{_AGAIN}, which starts over"),
+    **dict.fromkeys(("eval", "export", "bench"), f"{_AGAIN}, which starts over"),
+}
 
 
 class _CommandGroup(click.Group):
@@ -82,7 +84,8 @@ class _CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         warnings.filterwarnings("ignore", module=r"PIL\.")  # our errors cover what matters
         _tolerate_odd_characters()
-        before = signal.signal(signal.SIGTERM, _on_sigterm)
+        # Leave through SystemExit, so that files are closed and folders unlocked.
+        before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         try:
             super().invoke(ctx)
             if sys.stdout is not None:
@@ -90,14 +93,11 @@ class _CommandGroup(click.Group):
         except CaptchaOcrError as error:
             _leave(error.exit_code, f"{_name_process()}{word_error(error)}")
         except KeyboardInterrupt:
-            _leave(130, f"interrupted{_after_a_signal(ctx.invoked_subcommand)}")
+            _leave(130, f"interrupted{_AFTER_A_SIGNAL.get(ctx.invoked_subcommand, '')}")
         except SystemExit as leaving:
             if leaving.code == 128 + signal.SIGTERM:
-                _leave(143, f"terminated{_after_a_signal(ctx.invoked_subcommand)}")
+                _leave(143, f"terminated{_AFTER_A_SIGNAL.get(ctx.invoked_subcommand, '')}")
             raise
-        except BrokenPipeError:  # the reader of our output left (`| head`)
-            _silence_output()
-            sys.exit(1)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package == "captcha_ocr":
@@ -117,13 +117,6 @@ def _describe(command: click.Command) -> str:
     return "\b\n" + "\n".join([" ".join(paragraphs[0].split()), paragraphs[-1].strip()])
 
 
-def _after_a_signal(command: str | None) -> str:
-    """Say what the same command does after it was stopped; doctor takes no time."""
-    if command in _RESUMED:
-        return "; run the same command again to resume"
-    return "; run the same command again, which starts over" if command in _BEGUN_AGAIN else ""
-
-
 def _leave(code: int, message: str) -> NoReturn:
     click.echo(in_one_line(f"captcha-ocr: {message}"), err=True)
     sys.exit(code)
@@ -134,17 +127,10 @@ def _explain(error: OSError) -> str:
     output.
     """
     if error.filename is None:
-        _silence_output()
+        if sys.stdout is not None:  # else Python would try to write the rest again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return f"standard output or a temporary file: {error.strerror or error}"
     return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
-
-
-def _silence_output() -> None:
-    """Redirect standard output to nowhere, since Python would try to write the rest again at its
-    end.
-    """
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_odd_characters() -> None:
@@ -168,11 +154,6 @@ def _name_process() -> str:
     except UsageError:
         return ""
     return f"process {rank} of {world_size}: " if world_size > 1 else ""
-
-
-def _on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave through SystemExit, so that files are closed and folders unlocked."""
-    sys.exit(128 + number)
 
 
 @click.group(

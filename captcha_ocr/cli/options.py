@@ -22,7 +22,6 @@ from captcha_ocr.options.declaration import (
 from captcha_ocr.options.shared import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_Kind = TypeVar("_Kind", bound=Options)
 
 FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
 RUNNING = "Running"  # the heading in the help of what most people never need
@@ -38,10 +37,6 @@ class Given:
         """Return what was given for the fields of a class; no None, no False and no empty tuple."""
         values = {name: self._values.get(name) for name in declarations(kind)}
         return {name: value for name, value in values.items() if is_set(value)}
-
-    def of(self, kind: type[_Kind]) -> _Kind:
-        """Return an object of a class of options; UsageError names what is wrong in it."""
-        return kind(**self.values(kind))
 
 
 def is_set(value: object) -> bool:
@@ -72,7 +67,7 @@ class DeclaredCommand(click.Command):
             if kind is Given:
                 values[name] = given
             elif isinstance(kind, type) and issubclass(kind, Options):
-                values[name] = given.of(kind)
+                values[name] = kind(**given.values(kind))
             else:
                 values[name] = ctx.params[name]
         return ctx.invoke(self.callback, **values)

@@ -14,6 +14,7 @@ from captcha_ocr.charset import split_characters
 from captcha_ocr.cli.wording import escape, note, with_flags, word_command
 from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_line
 from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -117,16 +118,18 @@ class Printer:
             click.echo(f"{counts} left unread, {below}", err=True)
 
 
-def what_to_do(paths: tuple[str, ...], labels: Path | None, is_narrowed: bool) -> str:
+def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOptions) -> str:
     """Say how to get a model for images of which the one in the package is not sure.
 
-    labels: a table of their labels. is_narrowed: whether reading was told characters or lengths.
+    labels: a table of their labels.
     """
     from captcha_ocr.data.labels import LABELS_FILE
 
     images = next(filter(os.path.isdir, paths), str(labels.parent) if labels else "IMAGES")
     table = os.path.join(images, LABELS_FILE)
-    first = "Train on" if is_narrowed else "Say what to expect (--charset, --length), or train on"
+    first = "Train on"
+    if reading.charset is None and reading.lengths is None:
+        first = "Say what to expect (--charset, --length), or train on"
     options: dict[str, object] = {}
     if labels is not None and os.path.realpath(labels) != os.path.realpath(table):
         options["labels"] = labels

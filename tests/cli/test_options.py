@@ -30,34 +30,34 @@ class Baking(Options):
     secret: int = option(7)
 
 
-def run(*words: str) -> tuple[Given, str]:
-    """Return what a command that takes all of it was given, and its help."""
+def run(*words: str) -> tuple[Baking, dict[str, object], str]:
+    """Return what a command that takes all of it gets, what of it was given, and its help."""
     seen = []
 
     @click.command(cls=DeclaredCommand)
     @click.argument("oven", default="")
     @takes(Baking, "minutes", "flour")
     @takes(Baking, "salted", "tins", "sides", "parts", "recipe", section="The rest")
-    def bake(oven: str, given: Given) -> None:
-        seen.append(given)
+    def bake(oven: str, baking: Baking, given: Given) -> None:
+        seen.extend([baking, given.values(Baking)])
 
     result = CliRunner().invoke(bake, words, standalone_mode=False)
     if result.exception is not None:
         raise result.exception
-    return seen[0] if seen else Given({}), result.output
+    return *(seen or [Baking(), {}]), result.output
 
 
 def test_what_was_given_becomes_an_object_and_the_class_has_the_defaults():
-    given, _ = run("hot", "--minutes", "5", "--salted", "--tins", "a", "--tins", "b")
-    assert given.values(Baking) == {"minutes": 5, "salted": True, "tins": ("a", "b")}
-    assert given.of(Baking) == Baking(minutes=5, salted=True, tins=("a", "b"))
-    given, _ = run("--sides", "0160x060", "--parts", "3/ 4", "--flour", "wheat")
-    assert given.of(Baking) == Baking(sides=(160, 60), parts=(3, 4), flour="wheat")
-    assert run()[0].of(Baking) == Baking()
+    baking, given, _ = run("hot", "--minutes", "5", "--salted", "--tins", "a", "--tins", "b")
+    assert given == {"minutes": 5, "salted": True, "tins": ("a", "b")}
+    assert baking == Baking(minutes=5, salted=True, tins=("a", "b"))
+    baking, *_ = run("--sides", "0160x060", "--parts", "3/ 4", "--flour", "wheat")
+    assert baking == Baking(sides=(160, 60), parts=(3, 4), flour="wheat")
+    assert run()[:2] == (Baking(), {})
 
 
 def test_the_help_shows_defaults_and_headings():
-    _, text = run("--help")
+    *_, text = run("--help")
     options, rest = text.split("The rest:")
     assert "How long.  [default: 20]" in options
     assert "[rye|wheat]" in options
@@ -95,8 +95,7 @@ def test_a_size_is_two_whole_numbers(text):
     ],
 )
 def test_pretrained_names_the_model_in_the_package(value, folder):
-    given, _ = run("--recipe", value)
-    assert given.of(Baking).recipe == folder
+    assert run("--recipe", value)[0].recipe == folder
     assert resolve_model_name(name_model(folder)) == folder
 
 

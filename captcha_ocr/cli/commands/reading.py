@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import tee
 from pathlib import Path
@@ -108,8 +108,7 @@ def evaluate(
     has_source = sys.stdin is not None or bool(paths or labels)
     check(has_source, "there is no PATH, and no standard input to read paths from")
     folder = find_model_folder(reading.model_folder or default_model(RUN))
-    with _memory_errors(folder, reading):
-        recognizer = _open_recognizer(folder, reading)
+    with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
         printer = Printer(output.as_json, reading.min_confidence)
         # Results that are printed as they come to the terminal show the progress themselves.
@@ -130,45 +129,40 @@ def evaluate(
                 printer.print_all(results)
         printer.print_counts()
         if folder == PRETRAINED and printer.is_unsure:
-            is_narrowed = reading.charset is not None or reading.lengths is not None
-            note(what_to_do(paths, labels, is_narrowed))
+            note(what_to_do(paths, labels, reading))
     if printer.failed:
         sys.exit(1)
 
 
-def _open_recognizer(folder: Path, options: ReadingOptions) -> "Recognizer":
-    from captcha_ocr.recognizer import Recognizer
-
-    lengths = options.lengths
-    length = None if lengths is None else (lengths.shortest, lengths.longest)
-    return Recognizer(
-        folder,
-        options.device,
-        options.engine,
-        options.charset,
-        length,
-        options.max_bytes,
-        options.threads,
-        options.fold_case,
-    )
-
-
 @contextmanager
-def _memory_errors(folder: Path, options: ReadingOptions) -> Iterator[None]:
-    """Report that memory runs out on a torch device; torch is imported only where it computes."""
-    with deferred():
-        from captcha_ocr.recognizer import choose_engine
+def _open_recognizer(folder: Path, options: ReadingOptions) -> "Iterator[Recognizer]":
+    """Yield what reads, and report if memory runs out in the block on a device of torch.
 
-    if choose_engine(folder, options.device, options.engine) == "onnx":
-        yield
-        return
+    Torch is imported only where it computes.
+    """
     with deferred():
-        from captcha_ocr.network.device import choose_device, enough_memory
-        from captcha_ocr.system.memory import keep_freed_memory
-    keep_freed_memory()
-    advice = "to read with: free some, or take another `device`"
-    with enough_memory(choose_device(options.device), advice):
-        yield
+        from captcha_ocr.recognizer import Recognizer, choose_engine
+
+    memory: AbstractContextManager[None] = nullcontext()
+    if choose_engine(folder, options.device, options.engine) == "torch":
+        with deferred():
+            from captcha_ocr.network.device import choose_device, enough_memory
+            from captcha_ocr.system.memory import keep_freed_memory
+        keep_freed_memory()
+        advice = "to read with: free some, or take another `device`"
+        memory = enough_memory(choose_device(options.device), advice)
+    lengths = options.lengths
+    with memory:
+        yield Recognizer(
+            folder,
+            options.device,
+            options.engine,
+            options.charset,
+            None if lengths is None else (lengths.shortest, lengths.longest),
+            options.max_bytes,
+            options.threads,
+            options.fold_case,
+        )
 
 
 def _lines_of_stdin() -> Iterator[str]:
@@ -234,10 +228,8 @@ def _read_paths(
 def _open_source(path: str, max_bytes: int) -> str | bytes:
     if path != "-":
         return path
-    if sys.stdin is None:
-        return b""
     # Standard input may be endless, and base64 is a third longer than its image.
-    return sys.stdin.buffer.read(2 * max_bytes)
+    return b"" if sys.stdin is None else sys.stdin.buffer.read(2 * max_bytes)
 
 
 def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> None:

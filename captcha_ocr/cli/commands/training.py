@@ -10,7 +10,7 @@ import click
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Function, Given, is_set, takes
 from captcha_ocr.cli.wording import given_words, read_command, report
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import check
 from captcha_ocr.options.declaration import Options, declarations, option
 from captcha_ocr.options.shared import RUN, SHARDS, ReportOptions, parse_numbers
 from captcha_ocr.options.training import (
@@ -123,19 +123,25 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
         return  # the main process reports the result
     for sentence in advice_on_run(out):
         say(f"advice     {sentence}", how.quiet)
+    score, test = "no test set to score", finished.test
+    if test is not None:
+        low, high = test["interval"]
+        score = (
+            f"test exact match {test['exact_match']:.2%} of {test['images']:,} (95 % interval "
+            f"{low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
+        )
     source = _source_of(data[0]) if drawing is None else None
     facts = {"out": str(out), **asdict(finished)}
-    text = f"{out / BEST}: {_word_score(finished.test)}"
-    report(facts, text, read_command(out, source))
+    report(facts, f"{out / BEST}: {score}", read_command(out, source))
 
 
 def _draw_options(given: Given) -> DrawOptions | None:
     """Return the options of --draw; None without it. UsageError for options that do not fit."""
     values = given.values(DrawOptions)
     if "designs" not in values:
-        for name in values.keys() - {"images"}:
-            refusal = "is for images that --draw draws; add --draw, or leave it out"
-            raise UsageError(f"`{name}` {refusal}")
+        refusal = "is for images that --draw draws; add --draw, or leave it out"
+        for name in values:
+            check(name == "images", f"`{name}` {refusal}")
         return None
     for name in _NOT_WITH_DRAW:
         check(not given_words(name), f"--draw and `{name}` exclude each other")
@@ -149,17 +155,6 @@ def _source_of(shards: Path) -> Path:
     return Path(read_manifest(shards).source)
 
 
-def _word_score(test: Mapping[str, Any] | None) -> str:
-    """Return the scores of the test set in one line."""
-    if test is None:
-        return "no test set to score"
-    low, high = test["interval"]
-    return (
-        f"test exact match {test['exact_match']:.2%} of {test['images']:,} "
-        f"(95 % interval {low:.2%} to {high:.2%}), per character {test['character_accuracy']:.2%}"
-    )
-
-
 def choose_config(
     data: Sequence[Path] | DrawOptions, init: Path | None, options: Mapping[str, Any]
 ) -> TrainConfig:
@@ -168,19 +163,15 @@ def choose_config(
     """
     from captcha_ocr.data.shards import read_dataset
 
-    preset = options.get("preset")
-    is_drawn = isinstance(data, DrawOptions)
-
-    def with_options(name: str) -> TrainConfig:
-        config = preset_named(name).training
+    def with_options(preset: str) -> TrainConfig:
+        config = preset_named(preset).training
         if init is not None:
-            config = config.for_fine_tuning(is_drawn)
-        return config.with_options(**{**options, "preset": None})
+            config = config.for_fine_tuning(isinstance(data, DrawOptions))
+        return config.with_options(**options)
 
-    config = with_options(
-        preset or "default"
-    )  # raises errors in the options before anything is read
-    if preset is not None:
+    # Errors in the options are raised before anything is read.
+    config = with_options(options.get("preset", "default"))
+    if "preset" in options:
         return config
     if isinstance(data, DrawOptions):
         epochs = derive_epochs(replace(config, epochs=None), data.images) or 1
