@@ -257,6 +257,15 @@ def exported(run, images, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
+def short_runs(monkeypatch):
+    """Measure no speed and draw no pictures, which takes most of a tiny run; fixture `run` does."""
+    monkeypatch.setattr("captcha_ocr.training.reporting.measure_rate", lambda *_: 1000.0)
+    for name in ("draw_curves", "draw_confusions"):
+        monkeypatch.setattr(f"captcha_ocr.pictures.plots.{name}", lambda *_: None)
+    monkeypatch.setattr("captcha_ocr.pictures.plots.save_figure", lambda _, path: path.touch())
+
+
+@pytest.fixture
 def drawings(monkeypatch) -> DrawOptions:
     """Options that draw 24 captchas of two digits for every two epochs.
 

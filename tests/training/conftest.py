@@ -7,8 +7,6 @@ import torch
 from conftest import QUIET, TINY
 
 from captcha_ocr.data.shards import read_dataset
-from captcha_ocr.pictures import plots
-from captcha_ocr.training import reporting
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec
@@ -22,12 +20,8 @@ OPTIONS = ("force", "init", "keep_every", "quiet", "resume", "stream", "tensorbo
 
 
 @pytest.fixture(autouse=True)
-def short_runs(monkeypatch):
-    """Measure no speed and draw no pictures, which takes most of a tiny run; fixture `run` does."""
-    monkeypatch.setattr(reporting, "measure_rate", lambda *_: 1000.0)
-    for name in ("draw_curves", "draw_confusions"):
-        monkeypatch.setattr(plots, name, lambda *_: None)
-    monkeypatch.setattr(plots, "save_figure", lambda _, path: path.touch())
+def short_runs(short_runs):
+    """Make every run here short."""
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from captcha.image import DEFAULT_FONTS
 from conftest import invoke
 
 from captcha_ocr.options.training import DrawOptions
-from captcha_ocr.training.samples import dataset as drawing
+
+pytestmark = pytest.mark.usefixtures("short_runs")
 
 
 def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
@@ -55,6 +56,8 @@ def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so
         tmp_path / "shards",
         "--epochs",
         1,
+        "--images",
+        10,
         "--device",
         "cpu",
         "--out",
@@ -66,25 +69,8 @@ def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so
         words in result.stderr
         for words in ("preset finetune", "weights    from the one in the package")
     )
-    again = invoke("train", *options, "--preset", "few", "--force", "--images", 10)
+    again = invoke("train", *options, "--preset", "few", "--force")
     assert "weights" not in again.stderr
-
-
-def test_train_computes_with_the_wanted_threads(shards, tmp_path, torch_threads):
-    options = [
-        "--data",
-        shards,
-        "--out",
-        tmp_path / "run",
-        "--preset",
-        "tiny",
-        "--epochs",
-        1,
-        "--device",
-        "cpu",
-    ]
-    result = invoke("train", *options, "--threads", 2)
-    assert (result.exit_code, "2 threads" in result.stderr) == (0, True)
 
 
 DRAWN = [
@@ -103,13 +89,15 @@ DRAWN = [
 ]
 
 
-def test_train_draws_its_images(tmp_path, monkeypatch):
-    monkeypatch.setattr(drawing, "HELD_OUT", 6)
+def test_train_draws_its_images_and_computes_with_the_wanted_threads(
+    drawings, tmp_path, torch_threads
+):
     out, options = tmp_path / "run", ["--preset", "tiny", "--epochs", 2, "--device", "cpu"]
-    result = invoke("train", *DRAWN, *options, "--out", out, "--json")
+    result = invoke("train", *DRAWN, *options, "--out", out, "--threads", 2, "--json")
     found = json.loads(result.stdout)
     assert (found["epochs"], found["test"]["images"]) == (2, 6)
-    assert f"next: captcha-ocr eval --model {out} --device=cpu\n" in result.stderr
+    assert "2 threads" in result.stderr
+    assert f"next: captcha-ocr eval --model {out} --device=cpu --threads=2\n" in result.stderr
     refused = invoke("train", *DRAWN, *options, "--out", out, "--repeat", 3, "--case-sensitive")
     assert refused.exit_code == 2
     assert all(
