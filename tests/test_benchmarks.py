@@ -14,7 +14,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
 @pytest.fixture
-def benchmark(monkeypatch, capsys):
+def benchmark(short_runs, monkeypatch, capsys):
     """Run a benchmark, and the commands that it starts, in this process; return what it prints."""
 
     def run(script: str, arguments: str) -> str:

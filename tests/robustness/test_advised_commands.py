@@ -20,6 +20,7 @@ from captcha_ocr.training.run.folder import Finished
 from captcha_ocr.training.run.spec import RunSpec
 from captcha_ocr.training.train import train
 
+pytestmark = pytest.mark.usefixtures("short_runs")
 DRAW = "generate --length 2 --charset digits --size 48x16 --font-sizes 14 --workers 1"
 TRAIN = "train --preset tiny --device cpu"
 
