@@ -1,6 +1,6 @@
 """From what a field declares to an option of click, and from the values back to objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import Field, fields
 from inspect import signature
 from pathlib import Path
@@ -27,16 +27,12 @@ FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
 RUNNING = "Running"  # the heading in the help of what most people never need
 
 
-class Given:
-    """The options of a running command: those that the person gave."""
+class Given(dict[str, Any]):
+    """The options that the person gave to a running command; no None, False and empty tuple."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    def values(self, kind: type[Options]) -> dict[str, Any]:
-        """Return what was given for the fields of a class; no None, no False and no empty tuple."""
-        values = {name: self._values.get(name) for name in declarations(kind)}
-        return {name: value for name, value in values.items() if is_set(value)}
+    def for_class(self, kind: type[Options]) -> dict[str, Any]:
+        """Return what was given for the fields of a class."""
+        return {name: self[name] for name in declarations(kind) if name in self}
 
 
 def is_set(value: object) -> bool:
@@ -61,13 +57,14 @@ class DeclaredCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None, "every command has a function"
-        given, values = Given(ctx.params), dict[str, Any]()
+        given = Given((name, value) for name, value in ctx.params.items() if is_set(value))
+        values: dict[str, Any] = {}
         for name, parameter in signature(self.callback).parameters.items():
             kind = parameter.annotation
             if kind is Given:
                 values[name] = given
             elif isinstance(kind, type) and issubclass(kind, Options):
-                values[name] = kind(**given.values(kind))
+                values[name] = kind(**given.for_class(kind))
             else:
                 values[name] = ctx.params[name]
         return ctx.invoke(self.callback, **values)
@@ -121,7 +118,6 @@ def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[F
 
 
 def _click_settings(annotation: Any, declared: Declared) -> dict[str, Any]:
-    """Return the settings of click for an option of such a type."""
     kind = type_without_none(annotation)
     if kind is bool:
         return {"is_flag": True, "default": False}

@@ -34,13 +34,13 @@ class Printer:
 
     def __init__(self, as_json: bool, min_confidence: float) -> None:
         self.as_json, self.min_confidence = as_json, min_confidence
-        self.read = self.unread = self.unsure = self.failed = 0
+        self.total = self.unread = self.unsure = self.failed = 0
         self.models: Counter[str] = Counter()
 
     def accepts(self, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each."""
         accepted = reading.confidence >= self.min_confidence
-        self.read += accepted
+        self.total += 1
         self.unread += not accepted
         self.unsure += reading.confidence < _UNSURE
         self.models[reading.model] += accepted
@@ -49,7 +49,7 @@ class Printer:
     @property
     def is_unsure(self) -> bool:
         """Whether most images were read with little confidence."""
-        return self.unsure > (self.read + self.unread) / 2
+        return self.unsure > self.total / 2
 
     def print_all(self, results: Iterable[Result]) -> None:
         """Print results as they come."""
@@ -113,9 +113,8 @@ class Printer:
         if counts:
             note(f"read by    {counts}")
         if self.min_confidence:
-            counts = f"{self.unread:,} of {self.read + self.unread:,}"
-            below = f"with a confidence below {self.min_confidence:g}"
-            click.echo(f"{counts} left unread, {below}", err=True)
+            counts = f"{self.unread:,} of {self.total:,} left unread"
+            click.echo(f"{counts}, with a confidence below {self.min_confidence:g}", err=True)
 
 
 def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOptions) -> str:

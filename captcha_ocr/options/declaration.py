@@ -26,11 +26,11 @@ _DECLARED = "declared"  # the key of the declaration in a field's metadata
 class Declared:
     """What a field declares beside its name, its type and its default: an attribute for each.
 
-    at_least, at_most: limits of numbers, or of each number of a sequence. above, below: the same
-    without the limit itself. flag: of the command line. metavar: what the help shows as value.
-    shown: what the help shows as default. path: what a path may be. parse: makes the value of a
-    text, for types without a method of that name. is_newer: whether the JSON leaves the default
-    out, so that documents of older versions keep their hash.
+    at_least, at_most: limits of numbers. above, below: the same without the limit itself. flag: of
+    the command line. metavar: what the help shows as value. shown: what the help shows as default.
+    path: what a path may be. parse: makes the value of a text, for types without a method of that
+    name. is_newer: whether the JSON leaves the default out, so that documents of older versions
+    keep their hash.
     """
 
     help: str = ""
@@ -128,14 +128,11 @@ def words(options: Mapping[str, object]) -> list[str]:
     """Return options, by their fields, as words of a command line; None and False have none."""
     line: list[str] = []
     for name, value in options.items():
-        flag = flag_for(name)
-        if value is True:
-            line.append(flag)
-        elif isinstance(value, list | tuple):
-            for part in value:
-                line += [flag, str(part)]
-        elif value is not None and value is not False:
-            line += [flag, str(value)]
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if part is True:
+                line.append(flag_for(name))
+            elif part is not None and part is not False:
+                line += [flag_for(name), str(part)]
     return line
 
 

@@ -24,10 +24,11 @@ class Lengths:
     longest: int
 
     def __post_init__(self) -> None:
-        fine = is_int(self.shortest, 1, MAX_LENGTH) and is_int(
-            self.longest, self.shortest, MAX_LENGTH
+        check(
+            is_int(self.shortest, 1, MAX_LENGTH)
+            and is_int(self.longest, self.shortest, MAX_LENGTH),
+            f"a text has 1 to {MAX_LENGTH} characters, such as 4 or 4-6, not {self}",
         )
-        check(fine, f"a text has 1 to {MAX_LENGTH} characters, such as 4 or 4-6, not {self}")
 
     @classmethod
     def parse(cls, text: str) -> "Lengths":
@@ -77,8 +78,10 @@ class ModelConfig:
     network: NetworkConfig
 
     def __post_init__(self) -> None:
-        fits = self.size.step is None or self.network.pool != "global"
-        check(fits, "pool global takes images of one width, but the size has a step")
+        check(
+            self.size.step is None or self.network.pool != "global",
+            "pool global takes images of one width, but the size has a step",
+        )
         check(
             self.features <= MAX_FEATURES,
             f"the network is too large: {self.features:,} numbers for one image",

@@ -210,14 +210,14 @@ def preset_named(name: str) -> Preset:
 
 def derive_epochs(config: TrainConfig, training_images: int) -> int | None:
     """Return the maximum number of epochs; None if only early stopping ends the run."""
-    training_images = config.images or training_images
     if config.epochs is not None:
         return config.epochs
     preset = PRESETS[config.preset]
     if preset.images_seen is None:
         check(not decays(config), f"`schedule` {config.schedule} needs `epochs` with this preset")
         return None
-    return max(1, min(preset.max_epochs, round(preset.images_seen / training_images)))
+    epochs = round(preset.images_seen / (config.images or training_images))
+    return max(1, min(preset.max_epochs, epochs))
 
 
 def decays(config: TrainConfig) -> bool:

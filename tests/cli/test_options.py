@@ -39,7 +39,7 @@ def run(*words: str) -> tuple[Baking, dict[str, object], str]:
     @takes(Baking, "minutes", "flour")
     @takes(Baking, "salted", "tins", "sides", "parts", "recipe", section="The rest")
     def bake(oven: str, baking: Baking, given: Given) -> None:
-        seen.extend([baking, given.values(Baking)])
+        seen.extend([baking, given.for_class(Baking)])
 
     result = CliRunner().invoke(bake, words, standalone_mode=False)
     if result.exception is not None:

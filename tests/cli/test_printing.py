@@ -33,7 +33,7 @@ def test_a_written_table_is_read_back_to_the_same_texts(tmp_path, capsysbinary, 
     printer = Printer(False, 0.0)
     printer.print_table([(name, reading)], tmp_path / "codes.csv")
     printer.print_table([(name, reading)])
-    assert (printer.read, printer.failed) == (2, 0)
+    assert (printer.total, printer.failed) == (2, 0)
     (tmp_path / "printed.csv").write_bytes(capsysbinary.readouterr().out)
     for table in ("codes.csv", "printed.csv"):
         assert read_labels(tmp_path / table) == ([Label(name, text)], {})

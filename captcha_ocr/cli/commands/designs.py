@@ -55,9 +55,7 @@ def preview(name: str, options: _PreviewCommand, drawing: DrawingOptions) -> Non
     plan = plan_drawing(replace(drawing, design=name, count=options.count))
     drawer = Drawer(plan)
     captchas = [drawer.draw(index) for index in range(options.count)]
-    tiles = []
-    for number, captcha in enumerate(captchas):
-        tiles.append(Tile(captcha.image, f"{number}", captcha.text))
+    tiles = [Tile(image.image, f"{number}", image.text) for number, image in enumerate(captchas)]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_sheet(tiles, options.out, rows=-(-options.count // COLUMNS))
     reasons = Counter(captcha.illegible for captcha in captchas if captcha.illegible)

@@ -109,7 +109,7 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
         check(is_one and how.resume in ("auto", "never"), refusal)
     drawing = _draw_options(given)
     shards = cross_validation.find_folds(data[0])[:1] if options.cross_validate else data
-    values = given.values(TrainConfig)
+    values = given.for_class(TrainConfig)
     if drawing is not None:
         values.pop("images", None)  # of an epoch, and not the first so many
     config = choose_config(drawing or shards, how.init, values)
@@ -137,7 +137,7 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
 
 def _draw_options(given: Given) -> DrawOptions | None:
     """Return the options of --draw; None without it. UsageError for options that do not fit."""
-    values = given.values(DrawOptions)
+    values = given.for_class(DrawOptions)
     if "designs" not in values:
         refusal = "is for images that --draw draws; add --draw, or leave it out"
         for name in values:
@@ -197,7 +197,7 @@ def curve(data: Path, options: _CurveCommand, how: TrainOptions, given: Given) -
     with deferred():
         from captcha_ocr.experiments import learning_curve as curves
 
-    values = given.values(TrainConfig)
+    values = given.for_class(TrainConfig)
 
     def config_for(number: int) -> TrainConfig:
         return choose_config([data], how.init, {**values, "images": number})
