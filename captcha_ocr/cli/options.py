@@ -1,8 +1,7 @@
 """From what a field declares to an option of click, and from the values back to objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
-from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -22,17 +21,25 @@ from captcha_ocr.options.declaration import (
 from captcha_ocr.options.shared import parse_size
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_Kind = TypeVar("_Kind", bound=Options)
 
 FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
 RUNNING = "Running"  # the heading in the help of what most people never need
 
 
-class Given(dict[str, Any]):
+class Given:
     """The options that the person gave to a running command; no None, False and empty tuple."""
 
-    def for_class(self, kind: type[Options]) -> dict[str, Any]:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = {name: value for name, value in values.items() if is_set(value)}
+
+    def values(self, kind: type[Options]) -> dict[str, Any]:
         """Return what was given for the fields of a class."""
-        return {name: self[name] for name in declarations(kind) if name in self}
+        return {name: self._values[name] for name in declarations(kind) if name in self._values}
+
+    def __getitem__(self, kind: type[_Kind]) -> _Kind:
+        """Return an object of a class of options; UsageError names what is wrong in it."""
+        return kind(**self.values(kind))
 
 
 def is_set(value: object) -> bool:
@@ -49,25 +56,16 @@ class _SectionOption(click.Option):
 
 
 class DeclaredCommand(click.Command):
-    """A command whose function says by the types of its parameters what it takes.
+    """A command whose function takes its arguments and one object with the options, `given`.
 
-    It gets an object of each class of options, all that was `Given`, and arguments by their names.
-    The help shows the options under their headings, in the order of the first option of each.
+    Its help shows the options under their headings, in the order of the first option of each.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None, "every command has a function"
-        given = Given((name, value) for name, value in ctx.params.items() if is_set(value))
-        values: dict[str, Any] = {}
-        for name, parameter in signature(self.callback).parameters.items():
-            kind = parameter.annotation
-            if kind is Given:
-                values[name] = given
-            elif isinstance(kind, type) and issubclass(kind, Options):
-                values[name] = kind(**given.for_class(kind))
-            else:
-                values[name] = ctx.params[name]
-        return ctx.invoke(self.callback, **values)
+        names = [str(each.name) for each in self.params if isinstance(each, click.Argument)]
+        arguments = {name: ctx.params[name] for name in names}
+        return ctx.invoke(self.callback, **arguments, given=Given(ctx.params))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, takes
+from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.wording import given_words, report
 from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.declaration import declarations
@@ -19,7 +19,7 @@ from captcha_ocr.system.signals import deferred
 @click.argument("folder", type=FOLDER, required=False)
 @takes(AuditOptions)
 @takes(ReportOptions)
-def audit(folder: Path | None, options: AuditOptions, output: ReportOptions) -> None:
+def audit(folder: Path | None, given: Given) -> None:
     """Measure how long a captcha would hold: labels, cost and attempts of a solver that is trained
     for it.
 
@@ -34,7 +34,8 @@ def audit(folder: Path | None, options: AuditOptions, output: ReportOptions) -> 
         from captcha_ocr.audit.page.report import key_figures, render_page
         from captcha_ocr.audit.verdict import KINDS
 
-    results = run_audit(folder, options, output.quiet)
+    options = given[AuditOptions]
+    results = run_audit(folder, options, given[ReportOptions].quiet)
     words = given_words(*declarations(AuditOptions))
     if folder is not None:
         words.insert(0, str(folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import DeclaredCommand, takes
+from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.cli.wording import report
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
@@ -42,7 +42,7 @@ def design() -> None:
 @takes(_PreviewCommand)
 @takes(DrawingOptions, "lengths", "charset", "fonts", "seed")
 @takes(ReportOptions, "as_json")
-def preview(name: str, options: _PreviewCommand, drawing: DrawingOptions) -> None:
+def preview(name: str, given: Given) -> None:
     """Draw a contact sheet: images of a design, with their texts below.
 
     Example: captcha-ocr design preview mine.toml --count 60
@@ -52,7 +52,8 @@ def preview(name: str, options: _PreviewCommand, drawing: DrawingOptions) -> Non
         from captcha_ocr.generation.plan import plan_drawing
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
-    plan = plan_drawing(replace(drawing, design=name, count=options.count))
+    options = given[_PreviewCommand]
+    plan = plan_drawing(replace(given[DrawingOptions], design=name, count=options.count))
     drawer = Drawer(plan)
     captchas = [drawer.draw(index) for index in range(options.count)]
     tiles = [Tile(image.image, f"{number}", image.text) for number, image in enumerate(captchas)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUNNING, takes
+from captcha_ocr.cli.options import FOLDER, RUNNING, Given, takes
 from captcha_ocr.cli.printing import (
     Printer,
     Result,
@@ -88,9 +88,7 @@ class _ExportCommand(Options):
 @takes(ReadingOptions, "min_confidence", "max_bytes", section=_READING)
 @takes(ReadingOptions, "engine", "device", "threads", section=_COMPUTING)
 @takes(ReportOptions, "quiet", section=_COMPUTING)
-def evaluate(
-    paths: tuple[str, ...], options: _EvalCommand, reading: ReadingOptions, output: ReportOptions
-) -> None:
+def evaluate(paths: tuple[str, ...], given: Given) -> None:
     """Read captchas from files, folders, globs, or - for one image on standard input.
 
     Prints path, text and confidence, separated by tabs. Without PATH it asks for paths on a
@@ -98,6 +96,7 @@ def evaluate(
 
     Example: captcha-ocr eval data/samples --json
     """
+    options, reading, output = given[_EvalCommand], given[ReadingOptions], given[ReportOptions]
     labels, out = options.labels, options.out
     as_csv = options.as_csv or out is not None
     is_table = not (as_csv and (output.as_json or labels is not None))
@@ -299,7 +298,7 @@ def _score_files(
 @takes(_ExportCommand)
 @takes(ReadingOptions, "max_bytes", "threads", section=RUNNING)
 @takes(ReportOptions, "as_json", section=RUNNING)
-def export(images: Path, options: _ExportCommand, reading: ReadingOptions) -> None:
+def export(images: Path, given: Given) -> None:
     """Write a model as an ONNX file, with which eval starts faster and needs no torch.
 
     Read up to 1,000 labelled IMAGES with the model and with the exported network. Keep the file
@@ -312,6 +311,7 @@ def export(images: Path, options: _ExportCommand, reading: ReadingOptions) -> No
         from captcha_ocr.network.device import set_threads
         from captcha_ocr.network.onnx_export import export_onnx
 
+    options, reading = given[_ExportCommand], given[ReadingOptions]
     set_threads(reading.threads)
     labels = find_labels(images, options.labels).check().labels
     folder = find_model_folder(options.model_folder)

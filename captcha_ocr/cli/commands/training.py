@@ -88,7 +88,7 @@ def _takes_preset_options(command: Function) -> Function:
     *(name for name in declarations(DrawOptions) if name not in ("designs", "images")),
     section=_DRAWING,
 )
-def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
+def train(given: Given) -> None:
     """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test
     set at the end.
 
@@ -102,6 +102,7 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
         from captcha_ocr.training import train as training
         from captcha_ocr.training.run.folder import BEST
 
+    options, how = given[_TrainCommand], given[TrainOptions]
     out, data = options.out, options.data or (SHARDS,)
     if options.cross_validate:
         is_one = len(data) == 1 and rank_and_world_size()[1] == 1
@@ -109,7 +110,7 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
         check(is_one and how.resume in ("auto", "never"), refusal)
     drawing = _draw_options(given)
     shards = cross_validation.find_folds(data[0])[:1] if options.cross_validate else data
-    values = given.for_class(TrainConfig)
+    values = given.values(TrainConfig)
     if drawing is not None:
         values.pop("images", None)  # of an epoch, and not the first so many
     config = choose_config(drawing or shards, how.init, values)
@@ -137,7 +138,7 @@ def train(options: _TrainCommand, how: TrainOptions, given: Given) -> None:
 
 def _draw_options(given: Given) -> DrawOptions | None:
     """Return the options of --draw; None without it. UsageError for options that do not fit."""
-    values = given.for_class(DrawOptions)
+    values = given.values(DrawOptions)
     if "designs" not in values:
         refusal = "is for images that --draw draws; add --draw, or leave it out"
         for name in values:
@@ -189,7 +190,7 @@ def choose_config(
 @takes(TrainConfig, "seed")
 @takes(TrainOptions, "device", "threads", "force", "quiet", section=_RUNNING)
 @takes(ReportOptions, "as_json", section=_RUNNING)
-def curve(data: Path, options: _CurveCommand, how: TrainOptions, given: Given) -> None:
+def curve(data: Path, given: Given) -> None:
     """Train on more and more images of DATA, and print how the accuracy grows.
 
     Example: captcha-ocr curve data/shards --images 100,300,1000
@@ -197,7 +198,8 @@ def curve(data: Path, options: _CurveCommand, how: TrainOptions, given: Given) -
     with deferred():
         from captcha_ocr.experiments import learning_curve as curves
 
-    values = given.for_class(TrainConfig)
+    options, how = given[_CurveCommand], given[TrainOptions]
+    values = given.values(TrainConfig)
 
     def config_for(number: int) -> TrainConfig:
         return choose_config([data], how.init, {**values, "images": number})

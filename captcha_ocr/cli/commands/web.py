@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, takes
+from captcha_ocr.cli.options import FOLDER, Given, takes
 from captcha_ocr.cli.wording import note, word_command
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
@@ -21,7 +21,7 @@ from captcha_ocr.system.signals import deferred
 @main.command()
 @takes(ReadingOptions, "model_folder")
 @takes(ServeOptions)
-def serve(reading: ReadingOptions, how: ServeOptions) -> None:
+def serve(given: Given) -> None:
     """Read images that are sent by HTTP, and offer a page for it.
 
     Prints a JSON line for each request. SIGTERM or Ctrl-C ends it; requests in work are finished
@@ -29,7 +29,8 @@ def serve(reading: ReadingOptions, how: ServeOptions) -> None:
 
     Example: captcha-ocr serve --port 8000
     """
-    folder = find_model_folder(reading.model_folder or default_model(RUN))
+    how = given[ServeOptions]
+    folder = find_model_folder(given[ReadingOptions].model_folder or default_model(RUN))
     with deferred():
         _need_web("serve")
         from captcha_ocr.web.reading_service import guard_reading, open_service
@@ -46,7 +47,7 @@ def serve(reading: ReadingOptions, how: ServeOptions) -> None:
 @click.argument("folder", type=FOLDER)
 @takes(ReadingOptions, "model_folder", shown="as for eval")
 @takes(LabelOptions)
-def label(folder: Path, reading: ReadingOptions, how: LabelOptions) -> None:
+def label(folder: Path, given: Given) -> None:
     """Label the images of a FOLDER in the browser, with the guesses of a model that learns
     meanwhile.
 
@@ -56,13 +57,14 @@ def label(folder: Path, reading: ReadingOptions, how: LabelOptions) -> None:
 
     Example: captcha-ocr label my-captchas
     """
+    how = given[LabelOptions]
     with deferred():
         _need_web("label")
         from captcha_ocr.web.label.service import guard_labelling
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
 
-    model_folder = find_model_folder(reading.model_folder or default_model(RUN))
+    model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model(RUN))
     with writing_to(folder):
         session = LabelSession(folder, model_folder, how)
         listener, address = listen("127.0.0.1", how.port, "new")
