@@ -179,18 +179,16 @@ def _find_first_labels(
 
 def _correct(found: Found, corrected: list[Label], refused: Problems, table: str) -> Found:
     """Replace labels by those of a table; they keep their splits."""
-    old = {label.file: label for label in found.labels}
-    new = {label.file: replace(label, split=None) for label in corrected}
-    replaced = old.keys() & new.keys()
-    changed = sum(old[file].text != new[file].text for file in replaced)
-    for file in replaced:
-        new[file] = replace(new[file], split=old[file].split)
+    splits = {label.file: label.split for label in found.labels}
+    new = {label.file: replace(label, split=splits.get(label.file)) for label in corrected}
+    replaced = [label for label in found.labels if label.file in new]
+    changed = sum(label.text != new[label.file].text for label in replaced)
     name = f"{table} (changes {changed:,} of {len(replaced):,} labels)" if replaced else table
-    labels = [label for label in found.labels if label.file not in new | refused]
+    kept = [label for label in found.labels if label.file not in new | refused]
     problems = {file: reason for file, reason in found.problems.items() if file not in new}
     return replace(
         found,
-        labels=labels + list(new.values()),
+        labels=[*kept, *new.values()],
         problems=problems | refused,
         sources={**found.sources, name: len(new)},
     )
@@ -220,23 +218,20 @@ def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> 
     """Read the tables of a folder; an image without a row has no label."""
     labels: list[Label] = []
     problems: Problems = {}
-    sources, used = dict[str, int](), {OPTIONS_FILE}
+    sources: dict[str, int] = {}
     all_files = {*files.images, *files.others}
     for table in tables:
         rows, refused = _read_own_labels(table, images, files)
-        problems |= refused
-        count = len(labels)
-        for label in rows:
-            if label.file in all_files:
-                labels.append(label)
-            else:
-                problems[label.file] = f"{table.name} names it, but there is no such image"
-        name = in_folder(images, table)
-        sources[name or table.name] = len(labels) - count
-        used.add(name or "")
+        present = [label for label in rows if label.file in all_files]
+        gone = [label.file for label in rows if label.file not in all_files]
+        reason = f"{table.name} names it, but there is no such image"
+        labels += present
+        problems |= refused | dict.fromkeys(gone, reason)
+        sources[in_folder(images, table) or table.name] = len(present)
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")
-    return Found(files.images, labels, problems, sources, frozenset(used), has_table=True)
+    used = frozenset({OPTIONS_FILE, *sources})
+    return Found(files.images, labels, problems, sources, used, has_table=True)
 
 
 def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list[Label], Problems]:
@@ -297,8 +292,11 @@ def split_named(name: str) -> Split | None:
 
 
 def _label_each(
-    files: Iterable[str], find_text: Callable[[str], str]
-) -> tuple[list[Label], Problems]:
+    files: list[str],
+    find_text: Callable[[str], str],
+    source: str,
+    used: frozenset[str] = frozenset(),
+) -> Found:
     """Return the labels of files, and the reasons for those where `find_text` raises an error."""
     labels: list[Label] = []
     problems: Problems = {}
@@ -307,7 +305,7 @@ def _label_each(
             labels.append(Label(file, standard_form(find_text(file))))
         except CaptchaOcrError as error:
             problems[file] = str(error)
-    return labels, problems
+    return Found(files, labels, problems, {source: len(labels)}, used)
 
 
 def labels_from_pattern(files: list[str], pattern: str) -> Found:
@@ -332,8 +330,7 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
         check(bool(text), "`label_pattern` finds no text in its name", LabelError)
         return text
 
-    labels, problems = _label_each(files, find_text)
-    return Found(files, labels, problems, {"`label_pattern`": len(labels)})
+    return _label_each(files, find_text, "`label_pattern`")
 
 
 def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
@@ -346,9 +343,8 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     for image in files.images:
         stem = without_extension(image)
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
-        for name in (f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt", f"{elsewhere}.txt"):
-            if name in other_files:
-                text_of.setdefault(image, name)
+        names = (f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
+        text_of.update((image, name) for name in names if name in other_files)  # the last counts
     if not text_of:
         return None
     owners = Counter(text_of.values())
@@ -357,15 +353,12 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
         check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
         lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
-        number = owners[name]
-        check(number == 1, f"{name} may belong to any of {number} images", LabelError)
+        check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
         check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
         check(not _BOX.fullmatch(lines[0]), f"{name} holds a box instead of a text", LabelError)
         return lines[0]
 
-    labels, problems = _label_each(files.images, find_text)
-    used = frozenset(text_of.values())
-    return Found(files.images, labels, problems, {"text files": len(labels)}, used)
+    return _label_each(files.images, find_text, "text files", frozenset(owners))
 
 
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:
@@ -381,8 +374,7 @@ def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Foun
         ways[f"file names, {describe_place(stems[file], text)}"] += 1
         return text
 
-    labels, problems = _label_each(files, find_text)
-    return Found(files, labels, problems, dict(ways))
+    return replace(_label_each(files, find_text, ""), sources=dict(ways))
 
 
 def _make_fit_test(config: PrepareConfig) -> TextTest | None:
@@ -392,18 +384,15 @@ def _make_fit_test(config: PrepareConfig) -> TextTest | None:
     """
     if config.charset is None and config.lengths is None:
         return None
-    known: set[str] | None = None
-    if config.charset is not None:
-        characters = resolve_alphabet(config.charset)
-        if not config.case_sensitive:
-            characters += characters.lower() + characters.upper()
-        known = set(split_characters(characters))
+    alphabet = resolve_alphabet(config.charset or "")
+    if not config.case_sensitive:
+        alphabet += alphabet.lower() + alphabet.upper()
+    known = set(split_characters(alphabet))
 
     def fits(text: str) -> bool:
         characters = split_characters(standard_form(text))
-        return (config.lengths is None or len(characters) in config.lengths) and (
-            known is None or known.issuperset(characters)
-        )
+        is_known = config.charset is None or known.issuperset(characters)
+        return is_known and (config.lengths is None or len(characters) in config.lengths)
 
     return fits
 
@@ -426,8 +415,7 @@ def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> F
     are_certain = all(map(allowed or (lambda text: len(text) == 1), distinct))
     if not are_certain and len(files) > _IMAGES_OF_A_TEXT * len(distinct):
         return None
-    labels, _ = _label_each(files, lambda file: PurePosixPath(file).parent.name)
-    return Found(files, labels, {}, {"folder names": len(files)})
+    return _label_each(files, lambda file: PurePosixPath(file).parent.name, "folder names")
 
 
 def _split_by_folders(labels: list[Label]) -> list[Label]:

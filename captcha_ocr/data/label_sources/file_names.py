@@ -23,36 +23,30 @@ class FileNames:
     def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
         self.folder, self.files = folder, set(files)
         self.beside = None if beside == "." else beside
-        self.composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        counts = Counter(map(without_extension, self.composed))
-        self.by_stem = {
-            without_extension(name): file
-            for name, file in self.composed.items()
-            if counts[without_extension(name)] == 1
-        }
+        composed = {unicodedata.normalize("NFC", file): file for file in self.files}
+        stems = list(map(without_extension, composed))
+        by_stem = dict(zip(stems, composed.values(), strict=True))
+        unique = {stem: by_stem[stem] for stem, count in Counter(stems).items() if count == 1}
+        self.file_of = unique | composed
 
     def find(self, name: str) -> str:
         """Return the file that a name means; the name, with slashes, if there is none.
 
         An absolute name, or one from the current folder, may lead into the folder.
         """
-        if self.beside is None and name in self.files:
-            return name
-        name = PurePosixPath(name.replace("\\", "/")).as_posix()
-        for path in [name] if self.beside is None else [f"{self.beside}/{name}", name]:
+        plain = PurePosixPath(name.replace("\\", "/")).as_posix()
+        for path in (name if self.beside is None else f"{self.beside}/{plain}", plain):
             composed = unicodedata.normalize("NFC", path)
-            file = path if path in self.files else self.composed.get(composed)
-            file = file or self.by_stem.get(composed)
-            if file is not None:
-                return file
-        if self.folder is None or "\0" in name:
-            return name
-        is_inside = not os.path.isabs(name) and ".." not in PurePosixPath(name).parts
-        if is_inside and os.path.exists(self.folder / name):
-            return name
-        inside = in_folder(self.folder, Path(name))
+            if path in self.files or composed in self.file_of:
+                return path if path in self.files else self.file_of[composed]
+        if self.folder is None:
+            return plain
+        is_inside = not os.path.isabs(plain) and ".." not in PurePosixPath(plain).parts
+        if is_inside and os.path.exists(self.folder / plain):
+            return plain
+        inside = in_folder(self.folder, Path(plain))
         # `exists` comes last, so that nothing outside the folder is looked for.
-        return name if inside is None or not os.path.exists(name) else inside
+        return plain if inside is None or not os.path.exists(plain) else inside
 
 
 def without_extension(file: str) -> str:
