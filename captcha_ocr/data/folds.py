@@ -1,14 +1,13 @@
 """Shards for a K-fold cross-validation."""
 
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 
-from captcha_ocr.data.prepare import Prepared, PrepareOptions, clear, prepare
-from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
-from captcha_ocr.errors import CaptchaOcrError, check
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.data.prepare import Prepared, ProgressCallback, clear, prepare
+from captcha_ocr.data.shards import MANIFEST_FILE
+from captcha_ocr.errors import check
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.system.files import writing_to
 
 
@@ -18,6 +17,7 @@ def prepare_folds(
     folds: int,
     config: PrepareConfig,
     options: PrepareOptions = PrepareOptions(),
+    progress: ProgressCallback = lambda done, total: None,
 ) -> list[Prepared]:
     """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold.
 
@@ -28,19 +28,15 @@ def prepare_folds(
         f"{out} holds shards that are no folds; choose another `out`",
     )
     present = list_folds(out)
-    are_same = len(present) <= folds
-    for number, folder in enumerate(present, 1):
-        with suppress(CaptchaOcrError):  # `prepare` completes it, or reports that it is damaged
-            are_same = are_same and read_manifest(folder).options.get("fold") == [number, folds]
     check(
-        options.force or are_same,
+        options.force or len(present) <= folds,
         f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
     )
     with writing_to(out):
-        prepared = [
-            prepare(images, out / f"fold-{fold}", replace(config, fold=(fold, folds)), options)
-            for fold in range(1, folds + 1)
-        ]
+        prepared = []
+        for fold in range(1, folds + 1):
+            of_fold = replace(config, fold=(fold, folds))
+            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, options, progress))
         for folder in present[folds:]:
             with writing_to(folder):
                 clear(folder)

@@ -7,7 +7,7 @@ import numpy as np
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
 from captcha_ocr.data.labels import Label, Problems
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import check
 from captcha_ocr.options.model import MAX_LENGTH, Lengths
 from captcha_ocr.options.preparation import RARE, SPLITS, PrepareConfig, Split
 from captcha_ocr.system.console import counted
@@ -31,25 +31,19 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     """
     counts = Counter(len(split_characters(label.text)) for label in labels)
     lengths = config.lengths or _find_usual_lengths(counts)
-    problems: Problems = {}
-    for label in labels:
-        reason = _explain_unfit(label.text, lengths, config)
-        if reason is not None:
-            problems[label.file] = reason
+    reasons = {label.file: _explain_unfit(label.text, lengths, config) for label in labels}
+    problems = {file: reason for file, reason in reasons.items() if reason is not None}
     fit = [label for label in labels if label.file not in problems]
-    if not fit:
-        raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
+    file = labels[0].file
+    check(bool(fit), f"no label can be learnt; {file}: {problems.get(file)}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
     for label in fit:
-        unknown = charset.unknown_characters(label.text)
-        if unknown:
-            problems[label.file] = (
-                f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-            )
+        if unknown := charset.unknown_characters(label.text):
+            reason = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
+            problems[label.file] = reason
     selected = [label for label in fit if label.file not in problems]
-    if not selected:
-        first = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset}; {first}: {problems[first]}")
+    file = fit[0].file
+    check(bool(selected), f"no label fits the alphabet {charset}; {file}: {problems.get(file)}")
     check(
         len(selected) == 1 or len({charset.normalize(label.text) for label in selected}) > 1,
         f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
@@ -92,9 +86,9 @@ def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | 
 
 
 def drop_copies(
-    labels: list[Label], hashes: list[str | None], charset: Charset
+    labels: list[Label], hashes: list[str | None], unreadable: Problems, charset: Charset
 ) -> tuple[list[int], int, Problems]:
-    """Keep one of each group of byte-identical images; a row without a hash cannot be read.
+    """Keep one of each group of byte-identical images, and none of the unreadable.
 
     Return the rows to keep, the number of copies, and the reason for each file that is left out.
 
@@ -102,9 +96,9 @@ def drop_copies(
     preferred to one in the validation set, and that to one in the training set. Copies with
     different texts are all left out, since the correct text is unknown.
     """
-    rows_of: dict[str, list[int]] = {}
+    rows_of: dict[str | None, list[int]] = {}
     for row, file_sha256 in enumerate(hashes):
-        if file_sha256 is not None:
+        if labels[row].file not in unreadable:
             rows_of.setdefault(file_sha256, []).append(row)
     kept: list[int] = []
     copies, problems = 0, dict[str, str]()

@@ -116,13 +116,9 @@ class Manifest:
         """The manifest without what is only for people, which does not distinguish shards."""
         return replace(self, source="", labels="", corrections=None, reasons=(), copies=0)
 
-    def of_split(self, split: Split) -> tuple[Shard, ...]:
-        """Return the shards of one split, in order."""
-        return tuple(shard for shard in self.shards if shard.split == split)
-
     def count(self, split: Split) -> int:
         """Return the number of samples in one split."""
-        return sum(shard.count for shard in self.of_split(split))
+        return sum(shard.count for shard in self.shards if shard.split == split)
 
 
 class ShardRef(NamedTuple):
@@ -183,13 +179,15 @@ class Dataset:
         """The folders, for people."""
         return ", ".join(map(str, self.folders))
 
+    @property
+    def refs(self) -> list[ShardRef]:
+        """All shards, folder by folder."""
+        parts = list(zip(self.folders, self.manifests, strict=True))
+        return [ShardRef(*part, shard) for part in parts for shard in part[1].shards]
+
     def of_split(self, split: Split) -> list[ShardRef]:
         """Return the shards of one split, folder by folder."""
-        return [
-            ShardRef(folder, manifest, shard)
-            for folder, manifest in zip(self.folders, self.manifests, strict=True)
-            for shard in manifest.of_split(split)
-        ]
+        return [ref for ref in self.refs if ref.shard.split == split]
 
     def count(self, split: Split) -> int:
         """Return the number of samples in one split."""
@@ -297,13 +295,7 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     return images, labels
 
 
-def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
-    """Raise DamagedError unless each of these shard files has the sha256 of the manifest."""
-    for shard in shards:
-        read_checked(folder / shard.file, shard.sha256, shard.max_bytes)
-
-
-def check_shard_refs(refs: Iterable[ShardRef]) -> None:
-    """Raise DamagedError unless each of these shards, of any folder, has its sha256."""
+def check_shards(refs: Iterable[ShardRef]) -> None:
+    """Raise DamagedError unless each of these shard files has the sha256 of its manifest."""
     for folder, _, shard in refs:
-        check_shards(folder, [shard])
+        read_checked(folder / shard.file, shard.sha256, shard.max_bytes)

@@ -1,6 +1,7 @@
 """The options of prepare."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from captcha_ocr.errors import check, is_int
@@ -8,6 +9,7 @@ from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.running import (
+    WorkOptions,
     charset_option,
     lengths_option,
     max_bytes_option,
@@ -20,6 +22,18 @@ Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
+
+
+@dataclass(frozen=True)
+class PrepareOptions(WorkOptions):
+    """Where labels are, if not in the folder of the images, and how a preparation works."""
+
+    labels: Path | None = option(
+        None, "CSV with filename,text[,split].", shown="labels.csv in the folder", path="file"
+    )
+    corrections: Path | None = option(
+        None, "CSV with filename,text whose rows replace other labels.", path="file"
+    )
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label, read_labels
-from captcha_ocr.data.prepare import STAGING, prepare_command, set_preset
+from captcha_ocr.data.prepare import prepare_command, set_preset
 from captcha_ocr.data.selection import Selection
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.preparation import SPLITS, PrepareConfig
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig, PrepareOptions
 from captcha_ocr.system.documents import seal, to_json
-from captcha_ocr.system.files import writing_to
+from captcha_ocr.system.files import TEMPORARY, writing_to
 
 from .conftest import SMALL, counts, draw, labelled, numbered, prepare, samples, tiny
 
@@ -57,7 +57,9 @@ def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path
         captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25
     )  # all 60 at once would be left to one process
     told = []
-    prepare(images, tmp_path, workers=2, progress=lambda done, total: told.append((done, total)))
+    captcha_ocr.data.prepare.prepare(
+        images, tmp_path, tiny(), PrepareOptions(workers=2), lambda *done: told.append(done)
+    )
     assert contents(tmp_path) == contents(shards)
     assert told[-1] == (60, 60)
 
@@ -120,7 +122,7 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
     (own / "labels.csv").write_text("".join([header, *rows[::-1]]))
     reversed_rows = prepare(own, tmp_path / "reversed")
     elsewhere = Path(shutil.move(own / "labels.csv", tmp_path / "mine.csv"))
-    from_elsewhere = prepare(own, tmp_path / "elsewhere", labels_file=elsewhere)
+    from_elsewhere = prepare(own, tmp_path / "elsewhere", labels=elsewhere)
     from_names = prepare(own, tmp_path / "names")
     for prepared in (reversed_rows, from_elsewhere, from_names):
         assert prepared.manifest.shards == read_manifest(shards).shards
@@ -258,9 +260,10 @@ def test_force_replaces_shards_of_other_options_and_leaves_the_files_of_others(
 def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
     (done / MANIFEST_FILE).unlink()
     (done / "val-00000.safetensors.gz").unlink()
-    (done / STAGING).mkdir()
-    (done / "test-00000.safetensors.gz").rename(done / STAGING / "test-00000.safetensors.gz")
-    (done / STAGING / "pixels").write_bytes(b"half")
+    staging = done / f"new{TEMPORARY}"  # as a killed process leaves it
+    staging.mkdir()
+    (done / "test-00000.safetensors.gz").rename(staging / "test-00000.safetensors.gz")
+    (staging / "pixels.npy").write_bytes(b"half")
     assert not prepare(images, done).already_there
     assert contents(done) == contents(shards)
 
@@ -310,7 +313,7 @@ def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
     fixed = Path("my fix.csv")
     options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
     shutil.copy(images / "labels.csv", fixed)
-    prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
+    prepare(images, tmp_path / "out", options, labels=images / "labels.csv", corrections=fixed)
     command = prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed")
     assert word_command(command) == (
         f"captcha-ocr prepare {images.as_posix()} --out out --preset seed "

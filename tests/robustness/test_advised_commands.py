@@ -11,10 +11,10 @@ from conftest import QUIET, invoke
 
 from captcha_ocr.cli.advice import Origin, advice
 from captcha_ocr.cli.commands.training import choose_config
-from captcha_ocr.data.prepare import PrepareOptions, prepare
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.run.folder import Finished
 from captcha_ocr.training.run.spec import RunSpec
@@ -266,7 +266,7 @@ RUNS = [
 def test_advice_knows_what_the_run_was_and_its_commands_work(
     raw, kind, options, epochs, named, unnamed, is_run
 ):
-    labels = PrepareOptions(labels_file=Path("x y.csv"), workers=1)
+    labels = PrepareOptions(labels=Path("x y.csv"), workers=1)
     prepare(raw, Path("my shards"), PrepareConfig(size=(48, 16), channels=1), labels)
     options = dict(options)
     init = options.pop("init", None)

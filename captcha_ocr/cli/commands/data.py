@@ -22,13 +22,13 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.drawing import CLASSIC_WARP, DEFAULT_DESIGN, WARPS, DrawingOptions
-from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig
+from captcha_ocr.options.preparation import MAX_FOLDS, SPLITS, PrepareConfig, PrepareOptions
 from captcha_ocr.options.running import ReadingOptions, ReportOptions, WorkOptions
 from captcha_ocr.options.training import FEWEST, PRESETS, preset_for
 from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
-    from captcha_ocr.data.prepare import Prepared, PrepareOptions
+    from captcha_ocr.data.prepare import Prepared
     from captcha_ocr.data.shards import Manifest
     from captcha_ocr.diagnostics.inspection import Inspection
     from captcha_ocr.recognizer import Recognizer
@@ -48,18 +48,6 @@ class _GenerateCommand(Options):
     )
     warp: Literal["package", "classic"] = option(
         "package", "Warp of the captcha package, or the stronger one of its versions before 0.7.1."
-    )
-
-
-@dataclass(frozen=True)
-class _LabelFiles(Options):
-    """Where labels are, if not in the folder of the images."""
-
-    labels: Path | None = option(
-        None, "CSV with filename,text[,split].", shown="labels.csv in the folder", path="file"
-    )
-    corrections: Path | None = option(
-        None, "CSV with filename,text whose rows replace other labels.", path="file"
     )
 
 
@@ -189,7 +177,7 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 @main.command()
 @click.argument("images", type=FOLDER, default=IMAGES)
 @takes(_PrepareCommand, "out")
-@takes(_LabelFiles, section=_LABELS)
+@takes(PrepareOptions, "labels", "corrections", section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(PrepareConfig, "preset", type=click.Choice(list(PRESETS)), section=_SHARDS)
 @takes(PrepareConfig, "size", "channels", "split", section=_SHARDS)
@@ -215,11 +203,11 @@ def prepare(images: Path, given: Given) -> None:
     options, output = given.of(_PrepareCommand), given.of(ReportOptions)
     config = given.of(PrepareConfig)
     with ProgressBar("prepare", output.quiet) as bar:
-        how = _preparation_options(given, bar.show)
+        how = config, given.of(PrepareOptions), bar.show
         if options.folds is None:
-            prepared = first = preparation.prepare(images, options.out, config, how)
+            prepared = first = preparation.prepare(images, options.out, *how)
         else:
-            all_folds = folds_of.prepare_folds(images, options.out, options.folds, config, how)
+            all_folds = folds_of.prepare_folds(images, options.out, options.folds, *how)
             first = all_folds[0]
             # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)
@@ -229,13 +217,6 @@ def prepare(images: Path, given: Given) -> None:
     _report_shards(images, options, replace(prepared, manifest=first.manifest), output.as_json)
     if options.strict and first.manifest.left_out:
         sys.exit(1)
-
-
-def _preparation_options(given: Given, progress: Any) -> "PrepareOptions":
-    from captcha_ocr.data.prepare import PrepareOptions
-
-    files, work = given.of(_LabelFiles), given.of(WorkOptions)
-    return PrepareOptions(files.labels, files.corrections, work.workers, work.force, progress)
 
 
 def _rows_of_preparation(prepared: "Prepared") -> list[tuple[str, str]]:
@@ -298,7 +279,7 @@ def _report_shards(
 @main.command(name="inspect")
 @click.argument("folder", type=FOLDER, default=IMAGES)
 @takes(_InspectCommand)
-@takes(_LabelFiles, section=_LABELS)
+@takes(PrepareOptions, "labels", "corrections", section=_LABELS)
 @takes(PrepareConfig, *_LABEL_FIELDS, section=_LABELS)
 @takes(ReadingOptions, "device", section=RUNNING)
 @takes(WorkOptions, "workers", section=RUNNING)
@@ -324,7 +305,7 @@ def inspect_images(folder: Path, given: Given) -> None:
     is_apart = not out.resolve().is_relative_to(folder.resolve())
     check(is_apart, f"{out} lies in {folder}; choose another `out`")
     with ProgressBar("inspect", output.quiet) as bar:
-        found = inspection.inspect(folder, config, _preparation_options(given, bar.show))
+        found = inspection.inspect(folder, config, given.of(PrepareOptions), bar.show)
     recognizer = None
     if options.model_folder is not None:
         device = given.of(ReadingOptions).device
