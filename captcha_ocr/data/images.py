@@ -33,7 +33,7 @@ from captcha_ocr.data.sanitize import (
     read_orientation,
 )
 from captcha_ocr.errors import ImageError, check
-from captcha_ocr.input_size import ImageKind, InputSize
+from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.values import MAX_AREA, MAX_BYTES
 from captcha_ocr.system.files import open_regular, walk_files
 
@@ -104,10 +104,7 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     image = flatten(image, "L" if size.channels == 1 else "RGB")
     sides = size.width_of(*image.size), size.height
-    if image.size != sides:
-        with _translate_errors():
-            image = image.resize(sides, Image.Resampling.BILINEAR)
-    pixels = np.asarray(image)
+    pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
@@ -118,10 +115,10 @@ def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
     return np.stack(list(map(np.asarray, planes)))
 
 
-def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind | None:
+def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind:
     """Return the median size of some images, with 3 channels if grey loses contrast.
 
-    None if none can be read.
+    If none can be read, what generated images are like.
     """
     kinds = []
     for source in images:
@@ -129,7 +126,7 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
             image = open_image(source, max_bytes)
             kinds.append((*image.size, _measure_grey_contrast(image)))
     if not kinds:
-        return None
+        return GENERATED
     widths, heights, kept = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES

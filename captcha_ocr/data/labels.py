@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -98,12 +99,14 @@ class Found:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
-        kinds_of: dict[str, Mapping[str, int]] = {"labels from": self.sources}
-        if self.readings:
-            kinds_of["among them"] = {"a model's readings, to be checked": self.readings}
         splits = Counter[str](label.split for label in self.labels if label.split is not None)
-        kinds_of |= {"splits given": splits, "other files": self.others}
-        rows = [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
+        counts: dict[str, Mapping[str, int]] = {
+            "labels from": self.sources,
+            "among them": {"a model's readings, to be checked": self.readings},
+            "splits given": splits,
+            "other files": self.others,
+        }
+        rows = [(name, count_kinds(kinds)) for name, kinds in counts.items() if any(kinds.values())]
         if self.labels:  # else the hints are part of the advice
             rows += [("not read", hint) for hint in self.hints]
         return rows
@@ -239,8 +242,7 @@ def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list
     labels, refused = read_labels(table, images, files.images)
     named = [label.file for label in labels] + list(refused)
     if named and set(files.images).isdisjoint(named):
-        alike = (file for file in files.images if look_alike(named[0], file))
-        nearest = next(alike, files.images[0])
+        nearest = next(filter(partial(look_alike, named[0]), files.images), files.images[0])
         raise UsageError(
             f"no row of {table} names an image below {images}: the first row names {named[0]!r}, "
             f"and the folder has {nearest!r}{how_they_differ(named[0], nearest)}"
@@ -321,14 +323,13 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
             f"`label_pattern` {excerpt(pattern)!r} is no regular expression: {error}"
         ) from None
 
+    group = "text" if "text" in compiled.groupindex else min(1, compiled.groups)
+
     def find_text(file: str) -> str:
         match = compiled.search(file if "/" in pattern else PurePosixPath(file).name)
-        if match is None:
-            raise LabelError("`label_pattern` does not match its name")
-        group = "text" if "text" in compiled.groupindex else min(1, compiled.groups)
-        text = match[group] or ""
-        check(bool(text), "`label_pattern` finds no text in its name", LabelError)
-        return text
+        if match is None or not match[group]:
+            raise LabelError("`label_pattern` finds no text in its name")
+        return match[group]
 
     return _label_each(files, find_text, "`label_pattern`")
 

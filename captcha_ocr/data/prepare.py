@@ -43,6 +43,7 @@ from captcha_ocr.errors import (
     in_one_line,
 )
 from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
+from captcha_ocr.options.declaration import change
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions, Split
 from captcha_ocr.options.training import ANY_DESIGN, FEWEST
 from captcha_ocr.options.values import MAX_BYTES
@@ -206,12 +207,9 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
 
 
 def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
-    """Return what a sample of the labelled images is like.
-
-    If none can be read, what generated images are like.
-    """
+    """Return what a sample of the labelled images is like."""
     sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
-    return survey(sample, max_bytes) or GENERATED
+    return survey(sample, max_bytes)
 
 
 def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
@@ -281,12 +279,15 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    defaults, given = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}, {}
-    for name in names:
-        value = manifest.options.get(name, defaults[name])
-        if value != defaults[name]:
-            given[name] = "/".join(map(str, value)) if isinstance(value, list) else value
-    return given
+    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}
+    options = defaults | manifest.options
+    changed = [name for name in names if options[name] != defaults[name]]
+    return {name: _as_given(options[name]) for name in changed}
+
+
+def _as_given(value: object) -> object:
+    """Return an option's value in a manifest as it is given to prepare."""
+    return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _hash_files(plan: _Plan) -> list[str | None]:
@@ -318,7 +319,7 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
     changed = []
     for name, (old, new) in changes.items():
         if old != new:
-            changed.append(f"{name}: {_show_value(old)} -> {_show_value(new)}")
+            changed.append(f"{name}: {change(_as_given(old), _as_given(new))}")
     # Other options choose other labels
     if before == after and existing.inputs_sha256 != planned.inputs_sha256:
         changed.append("the images or labels differ")
@@ -326,15 +327,6 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
         "choose another `out`, or replace them with `force`"
     )
-
-
-def _show_value(value: object) -> str:
-    """Return an option's value in a manifest as it is given to prepare."""
-    if isinstance(value, list):
-        return "/".join(map(str, value))
-    if value is None or isinstance(value, bool):
-        return "set" if value else "unset"
-    return str(value)
 
 
 def clear(out: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, product
 from os.path import commonprefix
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -132,15 +132,10 @@ class NameReader:
         if self.fits is None:
             return []
         fitting, last = dict[str, None](), -1
-        for start in places:
-            end = start
-            while end + 1 in places:
-                end += 1
-            while last < start <= end:
-                text = parts.text(start, end)
-                if self.fits(text):
-                    fitting[text], last = None, end
-                end -= 1
+        for start, end in product(places, places[::-1]):
+            are_new = last < start <= end and set(range(start, end + 1)).issubset(places)
+            if are_new and self.fits(parts.text(start, end)):
+                fitting[parts.text(start, end)], last = None, end
         return list(fitting)
 
 
