@@ -17,7 +17,6 @@ from captcha_ocr.charset import (
     standard_form,
 )
 from captcha_ocr.data.images import ImageFiles, find_images
-from captcha_ocr.data.label_sources.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.label_sources.names import (
     HINT,
     NO_TEXT,
@@ -26,7 +25,14 @@ from captcha_ocr.data.label_sources.names import (
     describe_place,
     recur_in_folders,
 )
-from captcha_ocr.data.label_sources.tables import Row, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import (
+    FileNames,
+    Row,
+    excerpt,
+    in_folder,
+    read_table,
+    without_extension,
+)
 from captcha_ocr.errors import Advice, CaptchaOcrError, Command, LabelError, UsageError, check
 from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.system.console import count_kinds

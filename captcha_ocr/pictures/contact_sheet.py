@@ -88,9 +88,7 @@ def draw_sheet(
         x, y = GAP + number % COLUMNS * (TILE[0] + GAP), tops[number // COLUMNS]
         canvas.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
         with suppress(ImageError):
-            image = tile.image
-            if isinstance(image, Path):
-                image = flatten(open_image(image, max_bytes), "RGB")
+            image = flatten(open_image(tile.image, max_bytes), "RGB")
             scale = min(TILE[0] / image.width, TILE[1] / image.height)
             size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
             image = image.resize(size)
@@ -105,10 +103,8 @@ def draw_sheet(
 
 def find_fonts(tiles: Sequence[Tile]) -> Fonts:
     """Return a font for each character below these tiles that a font has."""
-    characters = {*"confidence 0.123456789"}
-    for tile in tiles:
-        characters |= {*tile.name, *tile.text, *(tile.read or "")}
-    return fonts_for(characters)
+    texts = (tile.name + tile.text + (tile.read or "") for tile in tiles)
+    return fonts_for("".join(["confidence 0.123456789", *texts]))
 
 
 def lay_out_texts(tile: Tile, fonts: Fonts) -> list[TextBlock]:
