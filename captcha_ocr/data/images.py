@@ -193,13 +193,11 @@ def _read_stream(stream: Readable, most: int) -> bytes:
             data += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
-    if not data:
-        with suppress(AttributeError, OSError, TypeError, ValueError):  # a pipe cannot tell
-            check(
-                int(stream.tell()) == 0,  # type: ignore[attr-defined]
-                "the file was read to its end before; rewind it with seek(0)",
-                ImageError,
-            )
+    check(
+        bool(data),
+        "an empty file, or it was read to its end before; rewind it with seek(0)",
+        ImageError,
+    )
     return bytes(data)
 
 
@@ -273,7 +271,6 @@ def name_source(source: ImageSource) -> str:
 
 def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `max_bytes`."""
-    check(bool(os.fspath(source)), "no path", ImageError)  # Path("") is the current folder
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
@@ -349,7 +346,6 @@ def _load_pixels(image: Image.Image, orientation: int = 1) -> Image.Image:
 
 @contextmanager
 def _translate_errors(what: str = "damaged image") -> Iterator[None]:
-    """Turn what Pillow raises for damaged data into ImageError."""
     try:
         yield
     except _DECODING_ERRORS as error:

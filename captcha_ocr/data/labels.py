@@ -233,9 +233,10 @@ def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> 
         rows, refused = _read_own_labels(table, images, files)
         present = [label for label in rows if label.file in all_files]
         gone = [label.file for label in rows if label.file not in all_files]
-        reason = f"{table.name} names it, but there is no such image"
         labels += present
-        problems |= refused | dict.fromkeys(gone, reason)
+        problems |= refused | dict.fromkeys(
+            gone, f"{table.name} names it, but there is no such image"
+        )
         sources[in_folder(images, table) or table.name] = len(present)
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")

@@ -68,6 +68,8 @@ _MAX_REASONS, _MAX_REASON = 20, 300  # lines, and characters of one, that the ma
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 _PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
 _MIN_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
+# Of what the manifest has as its size
+_SIZE_OPTIONS = ("preset", "size", "channels", "lengths")
 # An image that would be scaled by a factor between this and its inverse keeps its size
 _MIN_RESIZING = 0.85
 
@@ -147,20 +149,26 @@ def prepare(
         left_out=0,
         corrections=paths.get("corrections"),
     )
-    problems = found.problems | selected.problems
-    plan = _Plan(images, found, selected.labels, problems, config, manifest)
+    plan = _Plan(
+        images=images,
+        found=found,
+        labels=selected.labels,
+        problems=found.problems | selected.problems,
+        config=config,
+        manifest=manifest,
+    )
     with writing_to(out):
         if (out / MANIFEST_FILE).exists():
             planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
             try:
-                existing = _find_finished(out, planned)
-                return Prepared(existing, found, {}, already_there=True)
+                return Prepared(_find_finished(out, planned), found, {}, already_there=True)
             except CaptchaOcrError:
                 if not options.force:
                     raise
-                is_ours_to_replace = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
-                refusal = f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`"
-                check(is_ours_to_replace, refusal)
+                check(
+                    is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
+                    f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+                )
         return _carry_out(plan, out, options.workers, progress)
 
 
@@ -184,10 +192,9 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, plan.config)
         if not rows_of["train"]:
-            usable = counted(len(kept), "usable image")
-            few = f"{usable}, too few for training, validation and test sets"
+            few = counted(len(kept), "usable image") + ", too few for training, validation and test"
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
-            raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
+            raise UsageError(f"{few} sets ({'; '.join(examples)})" if examples else f"{few} sets")
         lines = [line[:_MAX_REASON] for line in in_groups(problems)[:_MAX_REASONS]]
         manifest = replace(
             manifest,
@@ -219,12 +226,11 @@ def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> P
     """
     if config.preset is not None:
         return config
-    learnt = sum(label.split != "test" for label in selected.labels)
+    are_few = sum(label.split != "test" for label in selected.labels) < FEWEST
     is_free = config.size is None and config.channels is None
     width = ANY_DESIGN.width_of(kind.width, kind.height)
     is_wide = width >= _MIN_WIDTH_PER_CHARACTER * selected.lengths.longest
-    are_few = learnt < FEWEST and is_free and is_wide
-    return replace(config, preset="finetune" if are_few else "default")
+    return replace(config, preset="finetune" if are_few and is_free and is_wide else "default")
 
 
 def derive_size(images: ImageKind, longest: int) -> ImageKind:
@@ -238,8 +244,8 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
-    sides = np.clip([round(images.height * scale), width], MIN_INPUT_SIDE, MAX_INPUT_SIDE)
-    height, width = sides.tolist()
+    sides = [round(images.height * scale), width]
+    height, width = np.clip(sides, MIN_INPUT_SIDE, MAX_INPUT_SIDE).tolist()
     return ImageKind(height, width, images.channels)
 
 
@@ -255,9 +261,7 @@ def _collect_options(config: PrepareConfig) -> dict[str, object]:
         "split": list(config.split),
         "fold": config.fold and list(config.fold),
     }
-    # The manifest has the size itself.
-    of_size = ("preset", "size", "channels", "lengths")
-    return {name: value for name, value in options.items() if name not in of_size}
+    return {name: value for name, value in options.items() if name not in _SIZE_OPTIONS}
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:

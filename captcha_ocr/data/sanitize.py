@@ -135,8 +135,9 @@ def _keep_png(data: bytes) -> _Kept:
         elif intact:
             first.setdefault(kind, chunk)
         place = end
-    kinds = (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf")
-    header, palette, transparency, animation, exif = (first.get(kind, b"") for kind in kinds)
+    header, palette, transparency, animation, exif = (
+        first.get(kind, b"") for kind in (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf")
+    )
     if len(transparency) - 12 not in _PNG_TRANSPARENCY.get(header[17], ()):
         transparency = b""
     if not _is_animation(header, animation, [part for part in pixels if part[4:8] in _PNG_FRAMES]):
@@ -282,8 +283,8 @@ def _keep_tiff(data: bytes) -> _Kept:
     (count,) = struct.unpack_from(f"{order}H", data, place)
     _check_parts(count, _MOST_TAGS)
     entries = data[place + 2 : place + 2 + 12 * count]
-    tags = struct.iter_unpack(f"{order}HHII", entries[: len(entries) // 12 * 12])
-    kept = [tag for tag in tags if tag[0] in _TIFF_PIXELS]
+    entries = entries[: len(entries) // 12 * 12]
+    kept = [tag for tag in struct.iter_unpack(f"{order}HHII", entries) if tag[0] in _TIFF_PIXELS]
     tile: list[int] = []
     for number, kind, values, start in kept:
         _check_parts(values)  # strips of pixels
@@ -298,8 +299,7 @@ def _keep_tiff(data: bytes) -> _Kept:
         check_sides(*tile)
     body = b"".join(struct.pack(f"{order}HHII", *tag) for tag in kept) + bytes(4)
     body = struct.pack(f"{order}H", len(kept)) + body
-    orientation = data[:4] + struct.pack(f"{order}IH", 8, count) + entries
-    return [data[:place] + body + data[place + len(body) :]], orientation
+    return [data[:place] + body + data[place + len(body) :]], data
 
 
 def read_orientation(exif: bytes) -> int:

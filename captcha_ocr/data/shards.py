@@ -143,8 +143,10 @@ class Dataset:
             # By the hash of the inputs, which may be split in two ways, or of a shard
             for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
                 other = number_of.setdefault(content, number)
-                same = f"{folder} holds the same images as {self.folders[other]}; name one of them"
-                check(other == number, same)
+                check(
+                    other == number,
+                    f"{folder} holds the same images as {self.folders[other]}; name one of them",
+                )
 
     @property
     def sha256(self) -> str:
@@ -194,8 +196,8 @@ def read_dataset(folders: Iterable[Path]) -> Dataset:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json, which makes the folder a finished one."""
-    head = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION}
-    write_atomic(folder / MANIFEST_FILE, sealed(head | manifest.to_dict()))
+    document = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION, **manifest.to_dict()}
+    write_atomic(folder / MANIFEST_FILE, sealed(document))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -265,10 +267,11 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
     except (SafetensorError, KeyError, ValueError) as error:  # ValueError: of a shape, by numpy
         raise DamagedError(f"{path} does not hold images and labels ({error})") from None
     size, lengths, end = manifest.size, manifest.lengths, len(manifest.charset)
-    shapes = images.shape, labels.shape
     expected = (shard.count, size.channels, size.height, size.width), (shard.count, lengths.longest)
     check(
-        shapes == expected and images.dtype == np.uint8 and labels.dtype == np.int16,
+        (images.shape, labels.shape) == expected
+        and images.dtype == np.uint8
+        and labels.dtype == np.int16,
         f"{path} does not hold the arrays that the manifest names",
         DamagedError,
     )

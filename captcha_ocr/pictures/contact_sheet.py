@@ -92,8 +92,8 @@ def draw_sheet(
             scale = min(TILE[0] / image.width, TILE[1] / image.height)
             size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
             image = image.resize(size)
-            place = (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
-            sheet.paste(image, place)
+            left, top = (TILE[0] - image.width) // 2, (TILE[1] - image.height) // 2
+            sheet.paste(image, (x + left, y + top))
         y += TILE[1] + 2
         for block in texts[number]:
             _write(canvas, x, y, block, fonts)
@@ -188,8 +188,9 @@ def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts:
         canvas.text((x, baseline), word, fill=_GREY, font=font, anchor="ls")
     if len(baselines) == 1:
         # Characters of many scripts are joined, or run from right to left: write them together.
-        texts = chain.from_iterable(columns)
-        runs = groupby(texts, key=lambda text: _choose_font(text, block.size, fonts))
+        runs = groupby(
+            chain.from_iterable(columns), lambda text: _choose_font(text, block.size, fonts)
+        )
         columns = [("".join(run),) for _, run in runs]
     left = float(x + block.indent)
     for column in columns:

@@ -396,7 +396,7 @@ def halved(image_format):
         ("aGVsbG8g" * 100, ImageError, "path.*base64"),
         *((b"hello", ImageError, "not a PNG"), (b"\x89PNG\r\n\x1a\n", ImageError, "truncated")),
         *(
-            ("", ImageError, "no path"),
+            ("", ImageError, "No such file"),
             ("a\0b.png", ImageError, "null"),
             ("x" * 5000, ImageError, "path"),
         ),
