@@ -70,7 +70,7 @@ def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
         if isinstance(data, dict):
             dataset = DrawnData.of(DrawOptions.from_dict(data), spec.training)
         else:
-            dataset = read_dataset(map(Path, data))
+            dataset = read_dataset(list(map(Path, data)))
         init = given.pop("init")
         options = TrainOptions(init=None if init is None else resolve_model_name(init), **given)
         if dataset.sha256 == spec.data:

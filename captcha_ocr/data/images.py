@@ -176,7 +176,7 @@ def read_source(
 
 
 def is_file(source: object) -> TypeGuard[Readable]:
-    """Tell whether `source` is an open file."""
+    """Tell whether `source` is an open file, or an object that hands its attributes on."""
     return hasattr(source, "read")
 
 

@@ -1,6 +1,7 @@
 """The labels of a folder's images: from tables, text files, a pattern, file or folder names."""
 
 import json
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +32,6 @@ from captcha_ocr.data.label_sources.tables import (
     excerpt,
     in_folder,
     read_table,
-    without_extension,
 )
 from captcha_ocr.errors import Advice, CaptchaOcrError, Command, LabelError, UsageError, check
 from captcha_ocr.options.preparation import PrepareConfig, Split
@@ -349,7 +349,7 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """
     other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
-        stem = without_extension(image)
+        stem = posixpath.splitext(image)[0]
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
         names = (f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
         text_of.update((image, name) for name in names if name in other_files)  # the last counts
@@ -372,12 +372,11 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:
     """Return the label in each file's name, and the reason why others have none."""
     stems = {file: PurePosixPath(file).stem for file in files}
-    if recur_in_folders(files, list(stems.values())):
-        reason = f"names recur in the folders, so they hold no texts; {HINT}"
-        return Found(files, [], dict.fromkeys(files, reason), {})
+    recur = recur_in_folders(files, list(stems.values()))
     reader, ways = NameReader(list(stems.values()), allowed), Counter[str]()
 
     def find_text(file: str) -> str:
+        check(not recur, f"names recur in the folders, so they hold no texts; {HINT}", LabelError)
         text = reader.find_text(stems[file])
         ways[f"file names, {describe_place(stems[file], text)}"] += 1
         return text

@@ -1,4 +1,4 @@
-"""Turn a folder of images and their labels into split, shuffled shards.
+"""Turn a folder of images and their labels into split, shuffled shards, or into those of folds.
 
 The workers decode each image once, into one temporary file of pixels. Only then is it known which
 images can be read and which are copies, so the images are split and written to shards after that.
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -211,6 +211,47 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
         sync_folder(out)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
     return Prepared(manifest, plan.found, problems, oddities)
+
+
+def prepare_folds(
+    images: Path,
+    out: Path,
+    folds: int,
+    config: PrepareConfig,
+    options: PrepareOptions = PrepareOptions(),
+    progress: ProgressCallback = lambda done, total: None,
+) -> list[Prepared]:
+    """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold.
+
+    Errors as `prepare`.
+    """
+    check(
+        not (out / MANIFEST_FILE).exists(),
+        f"{out} holds shards that are no folds; choose another `out`",
+    )
+    present = list_folds(out)
+    check(
+        options.force or len(present) <= folds,
+        f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
+    )
+    with writing_to(out):
+        prepared = []
+        for fold in range(1, folds + 1):
+            of_fold = replace(config, fold=(fold, folds))
+            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, options, progress))
+        for folder in present[folds:]:
+            with writing_to(folder):
+                clear(folder)
+            check(
+                not folder.exists(),
+                f"{folder} holds files that prepare did not write; move them elsewhere",
+            )
+    return prepared
+
+
+def list_folds(folder: Path) -> list[Path]:
+    """Return the folders of the folds in a folder, in order."""
+    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in count(1))))
 
 
 def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:

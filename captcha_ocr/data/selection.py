@@ -70,7 +70,6 @@ def _find_usual_lengths(counts: Counter[int]) -> Lengths:
 
 
 def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
-    """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     characters = split_characters(text)
     unreadable = "".join(dict.fromkeys(c for c in characters if not can_be_read(c)))
     if unreadable:
@@ -97,22 +96,22 @@ def drop_copies(
     different texts are all left out, since the correct text is unknown.
     """
     rows_of: dict[str | None, list[int]] = {}
-    for row, file_sha256 in enumerate(hashes):
-        if labels[row].file not in unreadable:
-            rows_of.setdefault(file_sha256, []).append(row)
+    readable = [row for row, label in enumerate(labels) if label.file not in unreadable]
+    for row in readable:
+        rows_of.setdefault(hashes[row], []).append(row)
     kept: list[int] = []
-    copies, problems = 0, dict[str, str]()
+    problems: Problems = {}
     for rows in rows_of.values():
         files = [labels[row].file for row in rows]
-        if len({charset.normalize(labels[row].text) for row in rows}) == 1:
+        if len({charset.normalize(labels[row].text) for row in rows}) > 1:
+            names = " and ".join(files[:_MAX_NAMED])
+            names += " and others" if len(files) > _MAX_NAMED else ""
+            problems |= dict.fromkeys(
+                files, f"{names} are byte-identical, but labelled differently"
+            )
+        else:
             kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
-            copies += len(rows) - 1
-            continue
-        names = " and ".join(files[:_MAX_NAMED])
-        if len(files) > _MAX_NAMED:
-            names += " and others"
-        problems |= dict.fromkeys(files, f"{names} are byte-identical, but labelled differently")
-    return sorted(kept), copies, problems
+    return sorted(kept), len(readable) - len(problems) - len(kept), problems
 
 
 def split_rows(

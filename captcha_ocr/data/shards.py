@@ -7,7 +7,7 @@ manifest is written last, so a folder without one is unfinished.
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -185,13 +185,12 @@ class Dataset:
         return sum(manifest.count(split) for manifest in self.manifests)
 
 
-def read_dataset(folders: Iterable[Path]) -> Dataset:
+def read_dataset(folders: Sequence[Path]) -> Dataset:
     """Read the manifests of some folders.
 
     Errors as `read_manifest`, and UsageError if the folders do not match.
     """
-    folders = tuple(folders)
-    return Dataset(folders, tuple(read_manifest(folder) for folder in folders))
+    return Dataset(tuple(folders), tuple(map(read_manifest, folders)))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -196,7 +196,6 @@ def prepare(images: Path, given: Given) -> None:
     Example: captcha-ocr prepare my-captchas --label-pattern '_(.+)\\.png$'
     """
     with deferred():
-        from captcha_ocr.data import folds as folds_of
         from captcha_ocr.data import prepare as preparation
         from captcha_ocr.system.console import ProgressBar
 
@@ -207,7 +206,7 @@ def prepare(images: Path, given: Given) -> None:
         if options.folds is None:
             prepared = first = preparation.prepare(images, options.out, *how)
         else:
-            all_folds = folds_of.prepare_folds(images, options.out, options.folds, *how)
+            all_folds = preparation.prepare_folds(images, options.out, options.folds, *how)
             first = all_folds[0]
             # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)

@@ -223,7 +223,7 @@ class FileNames:
         self.folder, self.files = folder, set(files)
         self.beside = None if beside == "." else beside
         composed = {unicodedata.normalize("NFC", file): file for file in self.files}
-        stems = list(map(without_extension, composed))
+        stems = [posixpath.splitext(name)[0] for name in composed]
         by_stem = dict(zip(stems, composed.values(), strict=True))
         unique = {stem: by_stem[stem] for stem, count in Counter(stems).items() if count == 1}
         self.file_of = unique | composed
@@ -246,8 +246,3 @@ class FileNames:
         inside = in_folder(self.folder, Path(plain))
         # `exists` comes last, so that nothing outside the folder is looked for.
         return plain if inside is None or not os.path.exists(plain) else inside
-
-
-def without_extension(file: str) -> str:
-    """Return a file's path without its extension."""
-    return posixpath.splitext(file)[0]
