@@ -353,7 +353,6 @@ def _translate_errors(what: str = "damaged image") -> Iterator[None]:
 
 
 def _convert_array(pixels: np.ndarray) -> Image.Image:
-    """Return the PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     has_shape = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))

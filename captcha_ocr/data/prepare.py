@@ -51,6 +51,7 @@ from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (
     TEMPORARY,
+    printable,
     remove_files,
     room_for,
     sha256,
@@ -288,11 +289,6 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     sides = [round(images.height * scale), width]
     height, width = np.clip(sides, MIN_INPUT_SIDE, MAX_INPUT_SIDE).tolist()
     return ImageKind(height, width, images.channels)
-
-
-def printable(path: Path) -> str:
-    """Return a path as text that every file and terminal can hold."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _collect_options(config: PrepareConfig) -> dict[str, object]:

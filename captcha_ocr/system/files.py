@@ -204,6 +204,11 @@ def read_checked(path: Path, expected_sha256: str, max_bytes: int = _MAX_FILE_BY
     return data
 
 
+def printable(path: Path) -> str:
+    """Return a path as text that every file and terminal can hold."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
 def walk_files(folder: Path) -> Iterator[str]:
     """Yield the files below a folder, also through links, as POSIX paths relative to it.
 

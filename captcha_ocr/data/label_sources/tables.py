@@ -37,7 +37,7 @@ _WEAK_NAMES = {"id", "name"}  # of a column of numbers, beside one of file names
 _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
 _EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
-_EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')
+_EXCEL_TEXT = re.compile(r'\A(?:="(.*)"|\'(?=[\d=+-])(.*))\Z')
 _MAX_EXCERPT = 100  # characters of foreign text in a message
 
 
@@ -163,7 +163,7 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
 
 def mark_text(text: str) -> str:
     """Return a text as a field of CSV that `read_table` returns unchanged."""
-    return f'="{text}"' if _EXCEL_TEXT.fullmatch(text) else text
+    return f'="{text}"' if _EXCEL_TEXT.match(text) else text
 
 
 def _read_csv(text: str) -> Iterator[Row]:
@@ -202,8 +202,7 @@ def _read_csv(text: str) -> Iterator[Row]:
         else:
             fields += [""] * (len(head) - len(fields))
             values = {column: fields[place] for column, place in columns.items()}
-            if marked := _EXCEL_TEXT.fullmatch(values["text"]):
-                values["text"] = marked[1] or marked[2] or ""
+            values["text"] = _EXCEL_TEXT.sub(r"\1\2", values["text"])
             yield _make_row(number, values)
 
 

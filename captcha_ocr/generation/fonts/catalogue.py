@@ -16,7 +16,7 @@ from pathlib import Path
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.generation.fonts.cache import FaceCache
 from captcha_ocr.generation.fonts.survey import Glyphs, examine
-from captcha_ocr.system.files import open_regular, sha256, walk_files
+from captcha_ocr.system.files import open_regular, printable, sha256, walk_files
 
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
@@ -168,7 +168,7 @@ def _read_face(path: str, cache: FaceCache) -> Face:
         look_alikes=tuple(pairs.split()),
         framed=framed,
         path=path,
-        name=_file_name(path),
+        name=printable(Path(os.path.basename(path))),
         sha256=digest,
     )
 
@@ -205,9 +205,4 @@ def _installed_fonts() -> list[str]:
 
 
 def _suffixed(face: Face) -> str:
-    return f"{_file_name(face.path)}#{face.sha256[:8]}"
-
-
-def _file_name(path: str) -> str:
-    """Return the name of a file as text for a document; bytes that are no UTF-8 become \\xff."""
-    return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")
+    return f"{printable(Path(os.path.basename(face.path)))}#{face.sha256[:8]}"
