@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
@@ -383,7 +384,7 @@ def _decode_all(
     size, total = plan.manifest.size, len(plan.labels)
     shape = total, size.channels, size.height, size.width
     with room_for(pixels, math.prod(shape)):
-        np.lib.format.open_memmap(pixels, "w+", np.uint8, shape)
+        open_memmap(pixels, "w+", np.uint8, shape)
         with open(pixels, "rb+") as stream:
             if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
                 os.posix_fallocate(stream.fileno(), 0, pixels.stat().st_size)
@@ -401,7 +402,7 @@ def _decode_job(
     images: Path, max_bytes: int, pixels: Path, size: InputSize, job: tuple[int, list[Label]]
 ) -> list[_DecodedImage]:
     first, labels = job
-    rows = np.load(pixels, mmap_mode="r+")
+    rows = open_memmap(pixels, "r+")
     results = []
     for row, label in enumerate(labels, first):
         file_sha256 = None
@@ -431,4 +432,4 @@ def _write_shards(
 
 def _shard_job(job: tuple[Path, Split, list[int], np.ndarray]) -> Shard:
     path, split, rows, labels = job
-    return write_shard(path, split, np.load(path.with_name(_PIXELS), mmap_mode="r")[rows], labels)
+    return write_shard(path, split, open_memmap(path.with_name(_PIXELS), "r")[rows], labels)

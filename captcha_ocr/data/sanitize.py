@@ -45,7 +45,7 @@ _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)
 _JPEG_PIXELS = {*range(0xC0, 0xD0), 0xDB, 0xDD, 0xE0, 0xEE}
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
-_GIF_FRAME, _GIF_CONTROL, _GIF_END = b",\xf9;"
+_GIF_FRAME, _GIF_CONTROL = b",\xf9"
 _GIF_HEADS = {0x21: 2, _GIF_FRAME: 11}  # bytes before the blocks of an extension, of a frame
 _GIF_SHORT = 128  # bytes of a block; of longer ones a file cannot have many
 _BMP_RUN_LENGTHS = (1, 2)
@@ -216,13 +216,13 @@ def _keep_gif(data: bytes) -> _Kept:
 
 
 def _list_gif_parts(data: bytes, place: int) -> Iterator[bytes]:
-    """Yield the frames and graphic control extensions of a GIF, up to its end or a cut."""
+    """Yield the frames and graphic control extensions of a GIF, up to a cut or what is neither: for
+    browsers, too, the file ends there.
+    """
     parts = _count_parts()
-    while place + 10 < len(data) and data[place] != _GIF_END:
+    while place + 10 < len(data) and data[place] in _GIF_HEADS:
         next(parts)
-        start, place = place, place + _GIF_HEADS.get(data[place], 1)
-        if data[start] not in _GIF_HEADS:
-            continue
+        start, place = place, place + _GIF_HEADS[data[place]]
         if data[start] == _GIF_FRAME:
             place += _measure_colours(data[start + 9])
         while place < len(data) and data[place]:

@@ -239,9 +239,6 @@ class FileNames:
                 return path if path in self.files else self.file_of[composed]
         if self.folder is None:
             return plain
-        is_inside = not os.path.isabs(plain) and ".." not in PurePosixPath(plain).parts
-        if is_inside and os.path.exists(self.folder / plain):
-            return plain
         inside = in_folder(self.folder, Path(plain))
         # `exists` comes last, so that nothing outside the folder is looked for.
         return plain if inside is None or not os.path.exists(plain) else inside
