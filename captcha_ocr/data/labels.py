@@ -105,11 +105,10 @@ class Found:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
-        splits = Counter[str](label.split for label in self.labels if label.split is not None)
         counts: dict[str, Mapping[str, int]] = {
             "labels from": self.sources,
             "among them": {"a model's readings, to be checked": self.readings},
-            "splits given": splits,
+            "splits given": Counter(label.split for label in self.labels if label.split),
             "other files": self.others,
         }
         rows = [(name, count_kinds(kinds)) for name, kinds in counts.items() if any(kinds.values())]

@@ -194,9 +194,12 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, plan.config)
         if not rows_of["train"]:
-            few = counted(len(kept), "usable image") + ", too few for training, validation and test"
+            few = (
+                f"{counted(len(kept), 'usable image')}, too few for "
+                "training, validation and test sets"
+            )
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
-            raise UsageError(f"{few} sets ({'; '.join(examples)})" if examples else f"{few} sets")
+            raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
         lines = [line[:_MAX_REASON] for line in in_groups(problems)[:_MAX_REASONS]]
         manifest = replace(
             manifest,
@@ -237,10 +240,10 @@ def prepare_folds(
         f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
     )
     with writing_to(out):
-        prepared = []
-        for fold in range(1, folds + 1):
-            of_fold = replace(config, fold=(fold, folds))
-            prepared.append(prepare(images, out / f"fold-{fold}", of_fold, options, progress))
+        prepared = [
+            prepare(images, out / f"fold-{n}", replace(config, fold=(n, folds)), options, progress)
+            for n in range(1, folds + 1)
+        ]
         for folder in present[folds:]:
             with writing_to(folder):
                 clear(folder)
@@ -358,10 +361,11 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
     before, after = existing.options, planned.options
     changes = {f"`{name}`": (before.get(name), after.get(name)) for name in before | after}
     changes["input size"] = existing.size, planned.size
-    changed = []
-    for name, (old, new) in changes.items():
-        if old != new:
-            changed.append(f"{name}: {change(_as_given(old), _as_given(new))}")
+    changed = [
+        f"{name}: {change(_as_given(old), _as_given(new))}"
+        for name, (old, new) in changes.items()
+        if old != new
+    ]
     # Other options choose other labels
     if before == after and existing.inputs_sha256 != planned.inputs_sha256:
         changed.append("the images or labels differ")
@@ -373,8 +377,8 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
 
 def clear(out: Path) -> None:
     """Remove the manifest and all shards in `out`."""
-    leftovers = [path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name)]
-    remove_files([out / MANIFEST_FILE, *leftovers])
+    shards = (path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name))
+    remove_files([out / MANIFEST_FILE, *shards])
 
 
 def _decode_all(

@@ -9,6 +9,7 @@ import io
 import re
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -258,19 +259,18 @@ def _keep_bmp(data: bytes) -> _Kept:
 
 def _keep_webp(data: bytes) -> _Kept:
     """Keep the first whole chunk of each kind that makes pixels, and all frames of an animation."""
-    kept, exif, place = dict[bytes, list[bytes]](), b"", 12
+    kept, place = defaultdict[bytes, list[bytes]](list), 12
     parts = _count_parts()
     while place < len(data):
         next(parts)
         kind = data[place : place + 4]
         end = place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
-        if kind == b"EXIF":
-            exif = exif or data[place + 8 : end]
-        elif kind in _WEBP_PIXELS and end <= len(data) and (kind == b"ANMF" or kind not in kept):
-            kept.setdefault(kind, []).append(data[place:end] + bytes((end - place) % 2))
+        if end <= len(data) and (kind == b"ANMF" or kind not in kept):
+            kept[kind].append(data[place:end] + bytes((end - place) % 2))
         place = end + (end - place) % 2
-    body = data[8:12] + b"".join(chain.from_iterable(kept.values()))
-    return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
+    chunks = chain.from_iterable(kept[kind] for kind in _WEBP_PIXELS)
+    body = b"".join([data[8:12], *chunks])
+    return [b"RIFF" + struct.pack("<I", len(body)) + body], b"".join(kept[b"EXIF"])[8:]
 
 
 def _keep_tiff(data: bytes) -> _Kept:

@@ -37,10 +37,12 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
     file = labels[0].file
     check(bool(fit), f"no label can be learnt; {file}: {problems.get(file)}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    for label in fit:
-        if unknown := charset.unknown_characters(label.text):
-            reason = f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-            problems[label.file] = reason
+    unknown = {label: charset.unknown_characters(label.text) for label in fit}
+    problems |= {
+        label.file: f"its text {label.text!r} has {characters!r}, which the alphabet lacks"
+        for label, characters in unknown.items()
+        if characters
+    }
     selected = [label for label in fit if label.file not in problems]
     file = fit[0].file
     check(bool(selected), f"no label fits the alphabet {charset}; {file}: {problems.get(file)}")
@@ -49,9 +51,8 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
         f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
         "to learn; name the texts with `label_pattern` or labels.csv",
     )
-    if config.lengths is None:
-        used = {len(split_characters(label.text)) for label in selected}
-        lengths = Lengths(min(used), max(used))
+    used = {len(split_characters(label.text)) for label in selected}
+    lengths = config.lengths or Lengths(min(used), max(used))
     return Selection(selected, charset, lengths, problems)
 
 

@@ -137,9 +137,12 @@ class Dataset:
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
             for name, word in _COMMON.items():
                 first, here = getattr(self, name), getattr(manifest, name)
-                differ = f"the {word} is {first} in {self.folders[0]} and {here} in {folder}"
-                differ += how_they_differ(str(first), str(here))
-                check(first == here, f"{differ}; name folders in which it is the same")
+                check(
+                    first == here,
+                    f"the {word} is {first} in {self.folders[0]} and {here} in {folder}"
+                    f"{how_they_differ(str(first), str(here))}; "
+                    "name folders in which it is the same",
+                )
             # By the hash of the inputs, which may be split in two ways, or of a shard
             for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
                 other = number_of.setdefault(content, number)

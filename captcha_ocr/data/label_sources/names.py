@@ -110,9 +110,11 @@ class NameReader:
         if len(texts) == 1:
             return texts[0]
         ways = " or ".join(map(repr, dict.fromkeys([*texts, stem])))
-        way_out = "name the alphabet with `charset` or `lengths`, or "
-        if self.fits:
-            way_out = "neither `charset` nor `lengths` decides; "
+        way_out = (
+            "neither `charset` nor `lengths` decides; "
+            if self.fits
+            else "name the alphabet with `charset` or `lengths`, or "
+        )
         raise LabelError(f"its name can be read as {ways}; {way_out}{HINT}")
 
     def _find_fitting(self, pieces: list[str], places: Sequence[int]) -> list[str]:
