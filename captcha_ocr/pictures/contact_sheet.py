@@ -90,8 +90,9 @@ def draw_sheet(
             scale = min(TILE[0] / image.width, TILE[1] / image.height)
             size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
             image = image.resize(size)
-            left, top = (TILE[0] - image.width) // 2, (TILE[1] - image.height) // 2
-            sheet.paste(image, (x + left, y + top))
+            sheet.paste(
+                image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
+            )
         y += TILE[1] + 2
         for block in texts[number]:
             _write(canvas, x, y, block, fonts)
@@ -171,8 +172,8 @@ def measure_width(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
 
 def _choose_font(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    file = fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0])
-    return _load_font(file, size)
+    font = fonts.get(text[:1])
+    return _load_font(font.fname if font else findfont(OWN_FONTS[0]), size)
 
 
 _load_font = lru_cache(ImageFont.truetype)

@@ -28,6 +28,7 @@ _BARS_WIDTH = 4.5  # inches: all bars with their labels
 _LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
 # Exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest.
 _MOST_EXPECTED = 0.9998
+_Row = dict[str, Any]  # the metrics of an epoch
 _MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
 
 
@@ -38,7 +39,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomic(path, picture.getvalue())
 
 
-def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainConfig) -> Figure:
+def draw_curves(rows: Sequence[_Row], best_epoch: int, config: TrainConfig) -> Figure:
     """Draw loss and exact match over the epochs, in training and validation.
 
     rows: the metrics of the epochs.
@@ -46,10 +47,8 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     best = next(row for row in rows if row["epoch"] == best_epoch)
-    _draw_metric(left, rows, "loss", f"{best['validation_loss']:.3g}", best_epoch)
-    _draw_metric(right, rows, "exact", f"{best['validation_exact']:.2%}", best_epoch)
-    left.set_title("loss (log scale)")
-    right.set_title("exact match (log scale of the error)")
+    _draw_metric(left, rows, "loss", "loss (log scale)", best, ".3g")
+    _draw_metric(right, rows, "exact", "exact match (log scale of the error)", best, ".2%")
     # The loss of an alphabet of one character is 0.
     if any(row["training_loss"] > 0 for row in rows):
         left.set_yscale("log")
@@ -60,8 +59,9 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
             major_formatter="{x:g}",
             minor_locator=NullLocator(),
         )
-    names = ("training_exact", "validation_exact")
-    _scale_by_error(right, [row[name] for row in rows for name in names])
+    _scale_by_error(
+        right, [row[name] for row in rows for name in ("training_exact", "validation_exact")]
+    )
     if best["training_loss"] > best["validation_loss"]:
         # What only training images and labels go through.
         causes = {
@@ -71,13 +71,15 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
             "training loss is the mean over an epoch, and validation follows at its end": True,
         }
         reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)
-        note = f"Training loss is higher than validation loss: {reasons}."
-        figure.supxlabel(textwrap.fill(note, 130), fontsize=9)
+        figure.supxlabel(
+            textwrap.fill(f"Training loss is higher than validation loss: {reasons}.", 130),
+            fontsize=9,
+        )
     return figure
 
 
 def _draw_metric(
-    axes: Axes, rows: Sequence[dict[str, Any]], name: str, best: str, best_epoch: int
+    axes: Axes, rows: Sequence[_Row], name: str, title: str, best: _Row, number_format: str
 ) -> None:
     epochs = [row["epoch"] for row in rows]
     marker = "o" if len(rows) <= _MAX_MARKED else ""
@@ -92,8 +94,9 @@ def _draw_metric(
             marker=marker,
             markersize=size,
         )
-    axes.axvline(best_epoch, color=_GREY, linestyle=":", label=f"best epoch {best_epoch}: {best}")
-    axes.set(xlabel="epoch", xlim=(0.5, epochs[-1] + 0.5))
+    mark = f"best epoch {best['epoch']}: {best[f'validation_{name}']:{number_format}}"
+    axes.axvline(best["epoch"], color=_GREY, linestyle=":", label=mark)
+    axes.set(title=title, xlabel="epoch", xlim=(0.5, epochs[-1] + 0.5))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     axes.legend()
@@ -142,13 +145,15 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     labels = [f"\u200e{names[true]} → \u200e{names[read]}" for true, read in bars]
     _draw_bars(left, labels, list(bars.values()), families)
     cells = [wrong.get(pair, 0) for pair in product(rows, columns)]
-    matrix = np.array(cells).reshape(len(rows), len(columns))
+    matrix = np.reshape(cells, (len(rows), len(columns)))
     name = names.__getitem__
     _draw_matrix(right, matrix, list(map(name, rows)), list(map(name, columns)), families)
     misread = len({true for true, _ in wrong})
     part = f"{len(rows)} of " if len(rows) < misread else ""
-    errors = counted(int(matrix.sum()), "error")
-    right.set_title(f"{part}{counted(misread, 'misread character')}, {errors}", fontsize=10)
+    right.set_title(
+        f"{part}{counted(misread, 'misread character')}, {counted(sum(cells), 'error')}",
+        fontsize=10,
+    )
     return figure
 
 
