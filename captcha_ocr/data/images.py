@@ -185,11 +185,6 @@ def _read_stream(stream: Readable, most: int) -> bytes:
     data = bytearray()
     try:
         while len(data) < most and (part := stream.read(most - len(data))):
-            if not isinstance(part, (bytes, bytearray, memoryview)):
-                raise TypeError(
-                    "an image file is read in binary mode; "
-                    f"its read() returned {type(part).__name__}"
-                )
             data += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
@@ -290,8 +285,11 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
         images, orientation = open_sanitized(data)
         first = _choose_frame(next(images), orientation)
         for other in images:
-            difference = ImageChops.difference(first, _load_pixels(other, orientation))
-            check(difference.getbbox() is None, "damaged image: it is truncated", ImageError)
+            check(
+                ImageChops.difference(first, _load_pixels(other, orientation)).getbbox() is None,
+                "damaged image: it is truncated",
+                ImageError,
+            )
         return first
 
 

@@ -217,9 +217,8 @@ def _find_tables(images: Path, files: ImageFiles) -> list[Path]:
     """Return the tables with a usual name in a folder, else those in the folders below it."""
     tables = [file for file in files.others if PurePosixPath(file).name.lower() in TABLES]
     at_top = [file for file in tables if "/" not in file]
-    if at_top:
-        tables = [min(at_top, key=lambda file: TABLES.index(file.lower()))]
-    return [images / file for file in tables]
+    at_top.sort(key=lambda file: TABLES.index(file.lower()))
+    return [images / file for file in at_top[:1] or tables]
 
 
 def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> Found:
@@ -416,10 +415,9 @@ def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> F
         split_named(name) or NO_TEXT.fullmatch(name) or _NO_TEXT_FOLDER.fullmatch(name)
         for name in distinct
     )
-    if len(distinct) < 2 or "" in distinct or have_no_text:
-        return None
     are_certain = all(map(allowed or (lambda text: len(text) == 1), distinct))
-    if not are_certain and len(files) > _IMAGES_OF_A_TEXT * len(distinct):
+    are_likely = are_certain or len(files) <= _IMAGES_OF_A_TEXT * len(distinct)
+    if len(distinct) < 2 or "" in distinct or have_no_text or not are_likely:
         return None
     return _label_each(files, lambda file: PurePosixPath(file).parent.name, "folder names")
 

@@ -188,8 +188,11 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
         staging = Path(folder)
         decoded = _decode_all(plan, staging / _PIXELS, workers, progress)
         hashes = [image.sha256 for image in decoded]
-        pairs = zip(labels, decoded, strict=True)
-        unreadable = {label.file: image.reason for label, image in pairs if image.reason}
+        unreadable = {
+            label.file: image.reason
+            for label, image in zip(labels, decoded, strict=True)
+            if image.reason
+        }
         kept, copies, conflicts = drop_copies(labels, hashes, unreadable, manifest.charset)
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, plan.config)
@@ -200,13 +203,14 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
             )
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
-        lines = [line[:_MAX_REASON] for line in in_groups(problems)[:_MAX_REASONS]]
         manifest = replace(
             manifest,
             inputs_sha256=plan.fingerprint(hashes),
             left_out=len(problems),
             shards=tuple(_write_shards(staging, rows_of, plan, workers)),
-            reasons=tuple(map(in_one_line, lines)),
+            reasons=tuple(
+                in_one_line(line[:_MAX_REASON]) for line in in_groups(problems)[:_MAX_REASONS]
+            ),
             copies=copies,
         )
         write_manifest(staging, manifest)
@@ -392,8 +396,10 @@ def _decode_all(
         with open(pixels, "rb+") as stream:
             if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
                 os.posix_fallocate(stream.fileno(), 0, pixels.stat().st_size)
-    starts = range(0, total, IMAGES_PER_JOB)
-    jobs = [(first, plan.labels[first : first + IMAGES_PER_JOB]) for first in starts]
+    jobs = [
+        (first, plan.labels[first : first + IMAGES_PER_JOB])
+        for first in range(0, total, IMAGES_PER_JOB)
+    ]
     decode_job = partial(_decode_job, plan.images, plan.config.max_bytes, pixels, size)
     results = workers.start(decode_job, jobs).finish(
         lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)

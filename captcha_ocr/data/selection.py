@@ -29,8 +29,9 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
 
     UsageError if there is nothing to learn.
     """
-    counts = Counter(len(split_characters(label.text)) for label in labels)
-    lengths = config.lengths or _find_usual_lengths(counts)
+    lengths = config.lengths or _find_usual_lengths(
+        Counter(len(split_characters(label.text)) for label in labels)
+    )
     reasons = {label.file: _explain_unfit(label.text, lengths, config) for label in labels}
     problems = {file: reason for file, reason in reasons.items() if reason is not None}
     fit = [label for label in labels if label.file not in problems]
