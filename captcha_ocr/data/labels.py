@@ -332,8 +332,9 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
 
     def find_text(file: str) -> str:
         match = compiled.search(file if "/" in pattern else PurePosixPath(file).name)
-        if match is None or not match[group]:
-            raise LabelError("`label_pattern` finds no text in its name")
+        if match is None:
+            raise LabelError("`label_pattern` does not match its name")
+        check(bool(match[group]), "`label_pattern` finds no text in its name", LabelError)
         return match[group]
 
     return _label_each(files, find_text, "`label_pattern`")

@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
@@ -239,8 +240,12 @@ def prepare_folds(
         f"{out} holds shards that are no folds; choose another `out`",
     )
     present = list_folds(out)
+    are_same = len(present) <= folds
+    for number, folder in enumerate(present, 1):
+        with suppress(CaptchaOcrError):  # `prepare` completes it, or reports that it is damaged
+            are_same = are_same and read_manifest(folder).options.get("fold") == [number, folds]
     check(
-        options.force or len(present) <= folds,
+        options.force or are_same,
         f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
     )
     with writing_to(out):
@@ -360,13 +365,14 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
             check_shards(Dataset((out,), (existing,)).refs)
             return existing
     except DamagedError as error:
-        way_out = "choose another `out`, or make the shards again with `force`"
+        is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
+        way_out = "make the shards again with `force`" if is_shards else "choose another `out`"
         raise DamagedError(f"{error}; {way_out}") from None
     before, after = existing.options, planned.options
     changes = {f"`{name}`": (before.get(name), after.get(name)) for name in before | after}
     changes["input size"] = existing.size, planned.size
     changed = [
-        f"{name}: {change(_as_given(old), _as_given(new))}"
+        f"{name}: {change(_show_value(old), _show_value(new))}"
         for name, (old, new) in changes.items()
         if old != new
     ]
@@ -377,6 +383,12 @@ def _find_finished(out: Path, planned: Manifest) -> Manifest:
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
         "choose another `out`, or replace them with `force`"
     )
+
+
+def _show_value(value: object) -> object:
+    if isinstance(value, bool):
+        return "set" if value else None
+    return _as_given(value)
 
 
 def clear(out: Path) -> None:
