@@ -181,10 +181,10 @@ def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallb
     They replace those in `out` once all are complete.
     """
     labels, manifest = plan.labels, plan.manifest
-    processes = processes_for(-(-len(labels) // IMAGES_PER_JOB), most)
+    others = processes_for(-(-len(labels) // IMAGES_PER_JOB), most) - 1  # this one works, too
     with (
         TemporaryDirectory(suffix=TEMPORARY, dir=out) as folder,
-        Workers(max(0, processes - 1)) as workers,  # this process works, too
+        Workers(max(0, others)) as workers,
     ):
         staging = Path(folder)
         decoded = _decode_all(plan, staging / _PIXELS, workers, progress)
@@ -299,8 +299,9 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
-    sides = [round(images.height * scale), width]
-    height, width = np.clip(sides, MIN_INPUT_SIDE, MAX_INPUT_SIDE).tolist()
+    height, width = np.clip(
+        [round(images.height * scale), width], MIN_INPUT_SIDE, MAX_INPUT_SIDE
+    ).tolist()
     return ImageKind(height, width, images.channels)
 
 
@@ -446,8 +447,9 @@ def _write_shards(
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
             part = rows[first : first + SAMPLES_PER_SHARD]
-            texts = [plan.labels[row].text for row in part]
-            ids = plan.manifest.charset.encode(texts, plan.manifest.lengths.longest)
+            ids = plan.manifest.charset.encode(
+                [plan.labels[row].text for row in part], plan.manifest.lengths.longest
+            )
             jobs.append((staging / f"{split}-{number:05d}.safetensors.gz", split, part, ids))
     return workers.start(_shard_job, jobs).finish()
 

@@ -176,8 +176,11 @@ class Dataset:
     @property
     def refs(self) -> list[ShardRef]:
         """All shards, folder by folder."""
-        parts = list(zip(self.folders, self.manifests, strict=True))
-        return [ShardRef(*part, shard) for part in parts for shard in part[1].shards]
+        return [
+            ShardRef(folder, manifest, shard)
+            for folder, manifest in zip(self.folders, self.manifests, strict=True)
+            for shard in manifest.shards
+        ]
 
     def of_split(self, split: Split) -> list[ShardRef]:
         """Return the shards of one split, folder by folder."""

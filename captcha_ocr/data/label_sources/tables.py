@@ -92,14 +92,14 @@ def _read_json(text: str) -> Iterator[Row]:
         lists = [value for value in content.values() if isinstance(value, list)]
         if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
             documents = lists[0]  # {"images": [{…}, {…}]}
-        elif not _find_columns(content):
+        elif not _find_columns(list(content)):
             content.pop("summary", None)
             documents = [{"filename": name, "text": text} for name, text in content.items()]
     for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise ValueError(f"item {number} is no JSON object")
         fields = list(document.values())
-        values = {column: fields[place] for column, place in _find_columns(document).items()}
+        values = {column: fields[place] for column, place in _find_columns(list(document)).items()}
         if not {"error", "summary"} & document.keys() and values.get("text", "") is not None:
             yield _make_row(number, values)
 
@@ -116,13 +116,12 @@ def _refuse_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _find_columns(names: Iterable[str]) -> dict[str, int]:
+def _find_columns(names: Sequence[str]) -> dict[str, int]:
     """Return the place of each column whose name is known.
 
     ValueError if two of them mean the same.
     """
     columns: dict[str, int] = {}
-    names = list(names)
     words = [re.sub(r"[\s_-]", "", name.lower()) for name in names]
     for column, known in _COLUMN_NAMES.items():
         places = [place for place, word in enumerate(words) if word in known]
