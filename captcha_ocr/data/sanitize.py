@@ -206,6 +206,7 @@ def _keep_gif(data: bytes) -> _Kept:
         kept.append(part)
         if part[0] == _GIF_FRAME:
             break
+    check(kept[-1][0] == _GIF_FRAME, "damaged image: it is truncated", ImageError)
     right, bottom = map(max, struct.unpack_from("<2H", data, 6), _measure_gif_frame(kept[-1]))
     check_sides(right, bottom)
     with suppress(ImageError):  # too many parts after the first frame are left out
