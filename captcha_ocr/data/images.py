@@ -351,11 +351,11 @@ def _translate_errors(what: str = "damaged image") -> Iterator[None]:
 
 
 def _convert_array(pixels: np.ndarray) -> Image.Image:
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
+    if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
-    has_shape = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    has_sides = pixels.ndim > 1 and 0 not in pixels.shape
     check(
-        pixels.dtype == np.uint8 and has_shape and 0 not in pixels.shape,
+        has_sides and pixels.shape[2:] in ((), (3,), (4,)) and pixels.dtype == np.uint8,
         f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}",
         ImageError,
     )

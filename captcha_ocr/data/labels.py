@@ -238,8 +238,14 @@ def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> 
         sources[in_folder(images, table) or table.name] = len(present)
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")
-    used = frozenset({OPTIONS_FILE, *sources})
-    return Found(files.images, labels, problems, sources, used, has_table=True)
+    return Found(
+        images=files.images,
+        labels=labels,
+        problems=problems,
+        sources=sources,
+        used=frozenset({OPTIONS_FILE, *sources}),
+        has_table=True,
+    )
 
 
 def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list[Label], Problems]:

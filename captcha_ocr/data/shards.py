@@ -201,8 +201,8 @@ def read_dataset(folders: Sequence[Path]) -> Dataset:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write manifest.json, which makes the folder a finished one."""
-    document = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION, **manifest.to_dict()}
-    write_atomic(folder / MANIFEST_FILE, sealed(document))
+    head = {"format": MANIFEST_FORMAT, "version": _MANIFEST_VERSION}
+    write_atomic(folder / MANIFEST_FILE, sealed(head | manifest.to_dict()))
 
 
 def read_manifest(folder: Path) -> Manifest:
