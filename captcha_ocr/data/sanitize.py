@@ -158,9 +158,8 @@ def _is_animation(header: bytes, animation: bytes, frames: list[bytes]) -> bool:
 
     has_count = len(animation) == 20 and 0 < int.from_bytes(animation[8:12]) <= MOST_PARTS
     numbers = [int.from_bytes(part[8:12]) for part in frames]
-    are_in_order = bool(frames) and numbers == list(range(len(frames)))
-    controls = filter(lambda part: part[4:8] == b"fcTL", frames)
-    return has_count and are_in_order and all(map(fits, controls))
+    has_frames = bool(frames) and numbers == list(range(len(frames)))
+    return has_count and has_frames and all(fits(part) for part in frames if part[4:8] == b"fcTL")
 
 
 def _keep_jpeg(data: bytes) -> _Kept:
