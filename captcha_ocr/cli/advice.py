@@ -72,7 +72,7 @@ def read_origin(folder: Path, spec: RunSpec) -> Origin | None:
         dataset: TrainingData = (
             DrawnData.of(DrawOptions.from_dict(data), spec.training)
             if isinstance(data, dict)
-            else read_dataset(map(Path, data))
+            else read_dataset(list(map(Path, data)))
         )
         if given["device"] == "auto":
             del given["device"]

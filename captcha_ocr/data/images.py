@@ -6,6 +6,7 @@ as in training.
 
 import base64
 import errno
+import html
 import io
 import os
 import re
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeGuard
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 from PIL import Image, ImageChops, ImageStat
@@ -31,9 +33,9 @@ from captcha_ocr.data.sanitize import (
     read_orientation,
 )
 from captcha_ocr.errors import ImageError, check
-from captcha_ocr.input_size import ImageKind, InputSize
+from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.shared import MAX_AREA, MAX_BYTES
-from captcha_ocr.system.files import open_regular
+from captcha_ocr.system.files import open_regular, walk_files
 
 
 class Readable(Protocol):
@@ -58,12 +60,17 @@ _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA",
 _MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 _ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 _BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
-_BASE64_MARK = re.compile(rb".*?base64,\s*", re.DOTALL | re.IGNORECASE)
+_BASE64_MARK = re.compile(rb"\A.{,200}?base64,\s*", re.DOTALL | re.IGNORECASE)
 _FROM_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")  # the alphabet that URLs have
 _LONGEST_HEAD = 200  # characters before the image in a `data:` URI
-_ESCAPE = re.compile(rb"(?:\\+u00|%|&#[xX])([0-9a-fA-F]{2});?|&#([0-9]{1,3});|\\+([/nrt])")
+# Of JSON, and what they are in a URL or as they are
+_ESCAPES = {rb"\\+u00": b"%", rb"\\+[nrt]": b"\n", rb"\\+/": b"/"}
 _LEAST_BASE64 = 50  # characters; no image file is smaller
 _LONGEST_NAME = 200  # characters of a path in a message
+_UNREADABLE = {  # what is wrong, by the number of the error
+    errno.EISDIR: "a folder, not an image",
+    errno.ENAMETOOLONG: "neither a path nor base64 of an image",
+}
 _TURNS = {  # EXIF orientation -> the operation that turns the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -97,10 +104,7 @@ def fit_to_input(image: Image.Image, size: InputSize) -> np.ndarray:
     """Return an opened image as (C, H, W) uint8 of the given size."""
     image = flatten(image, "L" if size.channels == 1 else "RGB")
     sides = size.width_of(*image.size), size.height
-    if image.size != sides:
-        with _translate_errors():
-            image = image.resize(sides, Image.Resampling.BILINEAR)
-    pixels = np.asarray(image)
+    pixels = np.asarray(image.resize(sides, Image.Resampling.BILINEAR))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
@@ -111,10 +115,10 @@ def resize_width(pixels: np.ndarray, width: int) -> np.ndarray:
     return np.stack(list(map(np.asarray, planes)))
 
 
-def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind | None:
+def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKind:
     """Return the median size of some images, with 3 channels if grey loses contrast.
 
-    None if none can be read.
+    If none can be read, what generated images are like.
     """
     kinds = []
     for source in images:
@@ -122,7 +126,7 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
             image = open_image(source, max_bytes)
             kinds.append((*image.size, _measure_grey_contrast(image)))
     if not kinds:
-        return None
+        return GENERATED
     widths, heights, kept = map(sorted, zip(*kinds, strict=True))
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
@@ -159,8 +163,7 @@ def read_source(
 ) -> bytes:
     """Return the bytes of an image file, given as a path, an open file, bytes or base64."""
     if isinstance(source, (str, os.PathLike)):
-        encoded = decode_text(source, max_bytes)
-        return read_bytes(source, max_bytes) if encoded is None else encoded
+        return decode_text(source, max_bytes) or read_bytes(source, max_bytes)
     if is_file(source) and not isinstance(source, io.TextIOBase):
         source = _read_stream(source, 2 * max_bytes)  # it may be base64, which is a third longer
     if not isinstance(source, (bytes, bytearray, memoryview)):
@@ -169,32 +172,27 @@ def read_source(
             f"not {type(source).__name__}"
         )
     data = bytes(source)
-    encoded = from_base64(data, max_bytes)
-    return data if encoded is None else encoded
+    return from_base64(data, max_bytes) or data
 
 
 def is_file(source: object) -> TypeGuard[Readable]:
-    """Tell whether `source` is an open file."""
+    """Tell whether `source` is an open file, or an object that hands its attributes on."""
     return hasattr(source, "read")
 
 
 def _read_stream(stream: Readable, most: int) -> bytes:
     """Read at most `most` bytes of an open file; a raw file or a pipe returns a part at a time."""
-    data, position = bytearray(), 0
+    data = bytearray()
     try:
         while len(data) < most and (part := stream.read(most - len(data))):
-            if not isinstance(part, (bytes, bytearray, memoryview)):
-                raise TypeError(
-                    "an image file is read in binary mode; "
-                    f"its read() returned {type(part).__name__}"
-                )
             data += part
     except (OSError, ValueError) as error:  # such as a closed file
         raise ImageError(f"the file cannot be read: {error}") from None
-    if not data:
-        with suppress(AttributeError, OSError, TypeError, ValueError):  # a pipe cannot tell
-            position = int(stream.tell())  # type: ignore[attr-defined]
-    check(position == 0, "the file was read to its end before; rewind it with seek(0)", ImageError)
+    check(
+        bool(data),
+        "an empty file, or it was read to its end before; rewind it with seek(0)",
+        ImageError,
+    )
     return bytes(data)
 
 
@@ -220,12 +218,9 @@ def from_base64(text: bytes, max_bytes: int = MAX_BYTES) -> bytes | None:
     text = text.strip()
     # Of an image file, too: the whole would take long
     head = _unescape(text[:_LONGEST_HEAD]).lstrip(_BESIDE_BASE64)
-    mark = _BASE64_MARK.match(head)
-    start = mark.end() if mark else 0
-    if len(text) >= _LEAST_BASE64 and head[start:].translate(_FROM_URL_ALPHABET).startswith(
-        _BASE64_STARTS
-    ):
-        encoded = _unescape(text).strip(_BESIDE_BASE64)[start:]
+    start = _BASE64_MARK.sub(b"", head).translate(_FROM_URL_ALPHABET)
+    if len(text) >= _LEAST_BASE64 and start.startswith(_BASE64_STARTS):
+        encoded = _BASE64_MARK.sub(b"", _unescape(text).strip(_BESIDE_BASE64))
         check_size(len(encoded) // 2, max_bytes)
         encoded = _join_lines(encoded).translate(_FROM_URL_ALPHABET).rstrip(b"=")
         with suppress(ValueError):
@@ -237,15 +232,10 @@ def _unescape(text: bytes) -> bytes:
     """Undo the escapes of URLs (%2B), JSON (\\/, \\n, \\u002b) and HTML (&#43;, &#x2B;), also of an
     escaped text.
     """
-
-    def decode_escape(match: re.Match[bytes]) -> bytes:
-        in_hex, in_decimal, letter = match.groups()
-        if letter:
-            return b"/" if letter == b"/" else b"\n"
-        return bytes([int(in_hex, 16) if in_hex else int(in_decimal) % 256])
-
     for _ in range(2):
-        text = _ESCAPE.sub(decode_escape, text)
+        for escape, plain in _ESCAPES.items():
+            text = re.sub(escape, plain, text)
+        text = unquote_to_bytes(html.unescape(text.decode("latin-1")))
     return text
 
 
@@ -266,29 +256,24 @@ def _join_lines(encoded: bytes) -> bytes:
 
 def name_source(source: ImageSource) -> str:
     """Return the name of an image for a message: its path, or an empty text."""
-    if is_file(source):
-        source = str(getattr(source, "name", ""))
-    name = ""
+    path = getattr(source, "name", "") if is_file(source) else source
     with suppress(ImageError):  # base64 of too large an image
-        if isinstance(source, (str, os.PathLike)) and decode_text(source) is None:
-            name = str(source)
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+        if isinstance(path, (str, os.PathLike)) and decode_text(path) is None:
+            name = str(path)
+            return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+    return ""
 
 
 def read_bytes(source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `max_bytes`."""
-    check(bool(os.fspath(source)), "no path", ImageError)  # Path("") is the current folder
     try:
         with open_regular(source) as stream:
             check_size(os.fstat(stream.fileno()).st_size, max_bytes)
             # It may grow meanwhile; a file of the kernel may return None
             return stream.read(max_bytes + 1) or b""
-    except IsADirectoryError:
-        raise ImageError("a folder, not an image") from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise ImageError("neither a path nor base64 of an image") from None
-        raise ImageError(error.strerror or str(error)) from None
+        reason = _UNREADABLE.get(error.errno or 0, error.strerror)
+        raise ImageError(reason or str(error)) from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(str(error)) from None
 
@@ -300,8 +285,11 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Image.Image:
         images, orientation = open_sanitized(data)
         first = _choose_frame(next(images), orientation)
         for other in images:
-            difference = ImageChops.difference(first, _load_pixels(other, orientation))
-            check(difference.getbbox() is None, "damaged image: it is truncated", ImageError)
+            check(
+                ImageChops.difference(first, _load_pixels(other, orientation)).getbbox() is None,
+                "damaged image: it is truncated",
+                ImageError,
+            )
         return first
 
 
@@ -312,19 +300,19 @@ def _choose_frame(image: ImageFile, orientation: int) -> Image.Image:
     Its `info` has the number of frames that were looked at: as many as have the area of the largest
     image.
     """
-    best, frames = _load_pixels(image, orientation), 1
-    if image.format in _ANIMATED and (not isinstance(image, PngImageFile) or image.is_animated):
-        best = best.copy()  # which also frees a decoder's memory
-        # EOFError after the last frame; a damaged one ends it, too
-        with suppress(*_DECODING_ERRORS, ImageError):
-            contrast = _measure_contrast(best)
-            while frames < _MAX_FRAMES and (frames + 1) * image.width * image.height <= MAX_AREA:
-                image.seek(frames)
-                frame = _load_pixels(image, orientation)
-                frames += 1
-                if (ink := _measure_contrast(frame)) > contrast:
-                    best, contrast = frame.copy(), ink
-    best.info["frames"] = frames
+    first = _load_pixels(image, orientation)
+    is_plain_png = isinstance(image, PngImageFile) and not image.is_animated
+    if image.format not in _ANIMATED or is_plain_png:
+        return first
+    frames = [first.copy()]  # which also frees a decoder's memory
+    most = min(_MAX_FRAMES, MAX_AREA // (image.width * image.height))
+    # EOFError after the last frame; a damaged one ends it, too
+    with suppress(*_DECODING_ERRORS, ImageError):
+        for number in range(1, most):
+            image.seek(number)
+            frames.append(_load_pixels(image, orientation).copy())
+    best = max(frames, key=_measure_contrast)
+    best.info["frames"] = len(frames)
     return best
 
 
@@ -356,7 +344,6 @@ def _load_pixels(image: Image.Image, orientation: int = 1) -> Image.Image:
 
 @contextmanager
 def _translate_errors(what: str = "damaged image") -> Iterator[None]:
-    """Turn what Pillow raises for damaged data into ImageError."""
     try:
         yield
     except _DECODING_ERRORS as error:
@@ -364,12 +351,11 @@ def _translate_errors(what: str = "damaged image") -> Iterator[None]:
 
 
 def _convert_array(pixels: np.ndarray) -> Image.Image:
-    """Return the PIL image of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) uint8 array."""
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
+    if pixels.shape[2:] == (1,):
         pixels = pixels[:, :, 0]
-    has_shape = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    has_sides = pixels.ndim > 1 and 0 not in pixels.shape
     check(
-        pixels.dtype == np.uint8 and has_shape and 0 not in pixels.shape,
+        has_sides and pixels.shape[2:] in ((), (3,), (4,)) and pixels.dtype == np.uint8,
         f"an array must be (H, W), (H, W, 3) or (H, W, 4) uint8, not {pixels.shape} {pixels.dtype}",
         ImageError,
     )
@@ -408,8 +394,6 @@ def _choose_background(image: Image.Image) -> str:
     step = 1 + image.width * image.height // _MAX_SAMPLED
     sides = -(-image.width // step), image.height
     image = image.resize(sides, Image.Resampling.NEAREST).convert("RGBA")
-    if image.getchannel("A").getextrema()[0] == 255:  # nothing is transparent
-        return "white"
     grounds = [Image.new("RGBA", sides, colour) for colour in ("white", "black")]
     on_white, on_black = (
         _measure_contrast(Image.alpha_composite(ground, image).convert("L")) for ground in grounds
@@ -438,31 +422,14 @@ def find_images(folder: Path) -> ImageFiles:
 
     Hidden files and folders are passed over.
     """
-    images: list[str] = []
-    others: list[str] = []
-    seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(parent)
-        if real in seen:  # a link to a folder that was searched, or to one around it
-            folders.clear()
-            continue
-        seen.add(real)
-        # Links come last: what lies behind them may be found without them.
-        folders[:] = sorted(
-            (name for name in folders if not name.startswith(".")),
-            key=lambda name: (os.path.islink(os.path.join(parent, name)), name),
-        )
-        below = Path(parent).relative_to(folder)
-        prefix = "" if below == Path() else below.as_posix() + "/"
-        for name in names:
-            if not name.startswith("."):
-                is_image = name.lower().endswith(_IMAGE_EXTENSIONS)
-                is_image = is_image or _starts_as_image(os.path.join(parent, name))
-                (images if is_image else others).append(prefix + name)
-    return ImageFiles(sorted(images), sorted(others))
+    files = ImageFiles([], [])
+    for file in sorted(walk_files(folder)):
+        is_image = file.lower().endswith(_IMAGE_EXTENSIONS) or _starts_as_image(folder / file)
+        (files.images if is_image else files.others).append(file)
+    return files
 
 
-def _starts_as_image(path: str) -> bool:
+def _starts_as_image(path: Path) -> bool:
     with suppress(OSError), open_regular(path) as stream:
         return is_image(stream.read(START) or b"")
     return False

@@ -1,10 +1,12 @@
 """The labels of a folder's images: from tables, text files, a pattern, file or folder names."""
 
 import json
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +18,6 @@ from captcha_ocr.charset import (
     standard_form,
 )
 from captcha_ocr.data.images import ImageFiles, find_images
-from captcha_ocr.data.label_sources.file_names import FileNames, in_folder, without_extension
 from captcha_ocr.data.label_sources.names import (
     HINT,
     NO_TEXT,
@@ -25,7 +26,13 @@ from captcha_ocr.data.label_sources.names import (
     describe_place,
     recur_in_folders,
 )
-from captcha_ocr.data.label_sources.tables import Row, excerpt, read_table
+from captcha_ocr.data.label_sources.tables import (
+    FileNames,
+    Row,
+    excerpt,
+    in_folder,
+    read_table,
+)
 from captcha_ocr.errors import Advice, CaptchaOcrError, Command, LabelError, UsageError, check
 from captcha_ocr.options.preparation import PrepareConfig, Split
 from captcha_ocr.system.console import count_kinds
@@ -98,12 +105,13 @@ class Found:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
-        kinds_of: dict[str, Mapping[str, int]] = {"labels from": self.sources}
-        if self.readings:
-            kinds_of["among them"] = {"a model's readings, to be checked": self.readings}
-        splits = Counter[str](label.split for label in self.labels if label.split is not None)
-        kinds_of |= {"splits given": splits, "other files": self.others}
-        rows = [(name, count_kinds(kinds)) for name, kinds in kinds_of.items() if kinds]
+        counts: dict[str, Mapping[str, int]] = {
+            "labels from": self.sources,
+            "among them": {"a model's readings, to be checked": self.readings},
+            "splits given": Counter(label.split for label in self.labels if label.split),
+            "other files": self.others,
+        }
+        rows = [(name, count_kinds(kinds)) for name, kinds in counts.items() if any(kinds.values())]
         if self.labels:  # else the hints are part of the advice
             rows += [("not read", hint) for hint in self.hints]
         return rows
@@ -179,18 +187,16 @@ def _find_first_labels(
 
 def _correct(found: Found, corrected: list[Label], refused: Problems, table: str) -> Found:
     """Replace labels by those of a table; they keep their splits."""
-    old = {label.file: label for label in found.labels}
-    new = {label.file: replace(label, split=None) for label in corrected}
-    replaced = old.keys() & new.keys()
-    changed = sum(old[file].text != new[file].text for file in replaced)
-    for file in replaced:
-        new[file] = replace(new[file], split=old[file].split)
+    splits = {label.file: label.split for label in found.labels}
+    new = {label.file: replace(label, split=splits.get(label.file)) for label in corrected}
+    replaced = [label for label in found.labels if label.file in new]
+    changed = sum(label.text != new[label.file].text for label in replaced)
     name = f"{table} (changes {changed:,} of {len(replaced):,} labels)" if replaced else table
-    labels = [label for label in found.labels if label.file not in new | refused]
+    kept = [label for label in found.labels if label.file not in new | refused]
     problems = {file: reason for file, reason in found.problems.items() if file not in new}
     return replace(
         found,
-        labels=labels + list(new.values()),
+        labels=[*kept, *new.values()],
         problems=problems | refused,
         sources={**found.sources, name: len(new)},
     )
@@ -211,32 +217,35 @@ def _find_tables(images: Path, files: ImageFiles) -> list[Path]:
     """Return the tables with a usual name in a folder, else those in the folders below it."""
     tables = [file for file in files.others if PurePosixPath(file).name.lower() in TABLES]
     at_top = [file for file in tables if "/" not in file]
-    if at_top:
-        tables = [min(at_top, key=lambda file: TABLES.index(file.lower()))]
-    return [images / file for file in tables]
+    at_top.sort(key=lambda file: TABLES.index(file.lower()))
+    return [images / file for file in at_top[:1] or tables]
 
 
 def _labels_from_tables(images: Path, files: ImageFiles, tables: list[Path]) -> Found:
     """Read the tables of a folder; an image without a row has no label."""
     labels: list[Label] = []
     problems: Problems = {}
-    sources, used = dict[str, int](), {OPTIONS_FILE}
+    sources: dict[str, int] = {}
     all_files = {*files.images, *files.others}
     for table in tables:
         rows, refused = _read_own_labels(table, images, files)
-        problems |= refused
-        count = len(labels)
-        for label in rows:
-            if label.file in all_files:
-                labels.append(label)
-            else:
-                problems[label.file] = f"{table.name} names it, but there is no such image"
-        name = in_folder(images, table)
-        sources[name or table.name] = len(labels) - count
-        used.add(name or "")
+        present = [label for label in rows if label.file in all_files]
+        gone = [label.file for label in rows if label.file not in all_files]
+        labels += present
+        problems |= refused | dict.fromkeys(
+            gone, f"{table.name} names it, but there is no such image"
+        )
+        sources[in_folder(images, table) or table.name] = len(present)
     missing = set(files.images).difference(problems, (label.file for label in labels))
     problems |= dict.fromkeys(sorted(missing), f"{tables[0].name} has no row for it")
-    return Found(files.images, labels, problems, sources, frozenset(used), has_table=True)
+    return Found(
+        images=files.images,
+        labels=labels,
+        problems=problems,
+        sources=sources,
+        used=frozenset({OPTIONS_FILE, *sources}),
+        has_table=True,
+    )
 
 
 def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list[Label], Problems]:
@@ -244,8 +253,7 @@ def _read_own_labels(table: Path, images: Path, files: ImageFiles) -> tuple[list
     labels, refused = read_labels(table, images, files.images)
     named = [label.file for label in labels] + list(refused)
     if named and set(files.images).isdisjoint(named):
-        alike = (file for file in files.images if look_alike(named[0], file))
-        nearest = next(alike, files.images[0])
+        nearest = next(filter(partial(look_alike, named[0]), files.images), files.images[0])
         raise UsageError(
             f"no row of {table} names an image below {images}: the first row names {named[0]!r}, "
             f"and the folder has {nearest!r}{how_they_differ(named[0], nearest)}"
@@ -297,8 +305,11 @@ def split_named(name: str) -> Split | None:
 
 
 def _label_each(
-    files: Iterable[str], find_text: Callable[[str], str]
-) -> tuple[list[Label], Problems]:
+    files: list[str],
+    find_text: Callable[[str], str],
+    source: str,
+    used: frozenset[str] = frozenset(),
+) -> Found:
     """Return the labels of files, and the reasons for those where `find_text` raises an error."""
     labels: list[Label] = []
     problems: Problems = {}
@@ -307,7 +318,7 @@ def _label_each(
             labels.append(Label(file, standard_form(find_text(file))))
         except CaptchaOcrError as error:
             problems[file] = str(error)
-    return labels, problems
+    return Found(files, labels, problems, {source: len(labels)}, used)
 
 
 def labels_from_pattern(files: list[str], pattern: str) -> Found:
@@ -323,17 +334,16 @@ def labels_from_pattern(files: list[str], pattern: str) -> Found:
             f"`label_pattern` {excerpt(pattern)!r} is no regular expression: {error}"
         ) from None
 
+    group = "text" if "text" in compiled.groupindex else min(1, compiled.groups)
+
     def find_text(file: str) -> str:
         match = compiled.search(file if "/" in pattern else PurePosixPath(file).name)
         if match is None:
             raise LabelError("`label_pattern` does not match its name")
-        group = "text" if "text" in compiled.groupindex else min(1, compiled.groups)
-        text = match[group] or ""
-        check(bool(text), "`label_pattern` finds no text in its name", LabelError)
-        return text
+        check(bool(match[group]), "`label_pattern` finds no text in its name", LabelError)
+        return match[group]
 
-    labels, problems = _label_each(files, find_text)
-    return Found(files, labels, problems, {"`label_pattern`": len(labels)})
+    return _label_each(files, find_text, "`label_pattern`")
 
 
 def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
@@ -344,11 +354,10 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
     """
     other_files, text_of = set(files.others), dict[str, str]()
     for image in files.images:
-        stem = without_extension(image)
+        stem = posixpath.splitext(image)[0]
         elsewhere = re.sub(r"(^|/)images/", r"\1labels/", stem)
-        for name in (f"{stem}.txt", f"{stem}.gt.txt", f"{image}.txt", f"{elsewhere}.txt"):
-            if name in other_files:
-                text_of.setdefault(image, name)
+        names = (f"{elsewhere}.txt", f"{image}.txt", f"{stem}.gt.txt", f"{stem}.txt")
+        text_of.update((image, name) for name in names if name in other_files)  # the last counts
     if not text_of:
         return None
     owners = Counter(text_of.values())
@@ -357,32 +366,27 @@ def _labels_from_text_files(images: Path, files: ImageFiles) -> Found | None:
         check(file in text_of, "it has no text file", LabelError)
         name = text_of[file]
         lines = list(filter(None, map(str.strip, read_text(images / name).splitlines())))
-        number = owners[name]
-        check(number == 1, f"{name} may belong to any of {number} images", LabelError)
+        check(owners[name] == 1, f"{name} may belong to any of {owners[name]} images", LabelError)
         check(len(lines) == 1, f"{name} has {len(lines)} lines instead of a text", LabelError)
         check(not _BOX.fullmatch(lines[0]), f"{name} holds a box instead of a text", LabelError)
         return lines[0]
 
-    labels, problems = _label_each(files.images, find_text)
-    used = frozenset(text_of.values())
-    return Found(files.images, labels, problems, {"text files": len(labels)}, used)
+    return _label_each(files.images, find_text, "text files", frozenset(owners))
 
 
 def labels_from_names(files: list[str], allowed: TextTest | None = None) -> Found:
     """Return the label in each file's name, and the reason why others have none."""
     stems = {file: PurePosixPath(file).stem for file in files}
-    if recur_in_folders(files, list(stems.values())):
-        reason = f"names recur in the folders, so they hold no texts; {HINT}"
-        return Found(files, [], dict.fromkeys(files, reason), {})
+    recur = recur_in_folders(files, list(stems.values()))
     reader, ways = NameReader(list(stems.values()), allowed), Counter[str]()
 
     def find_text(file: str) -> str:
+        check(not recur, f"names recur in the folders, so they hold no texts; {HINT}", LabelError)
         text = reader.find_text(stems[file])
         ways[f"file names, {describe_place(stems[file], text)}"] += 1
         return text
 
-    labels, problems = _label_each(files, find_text)
-    return Found(files, labels, problems, dict(ways))
+    return replace(_label_each(files, find_text, ""), sources=dict(ways))
 
 
 def _make_fit_test(config: PrepareConfig) -> TextTest | None:
@@ -392,18 +396,15 @@ def _make_fit_test(config: PrepareConfig) -> TextTest | None:
     """
     if config.charset is None and config.lengths is None:
         return None
-    known: set[str] | None = None
-    if config.charset is not None:
-        characters = resolve_alphabet(config.charset)
-        if not config.case_sensitive:
-            characters += characters.lower() + characters.upper()
-        known = set(split_characters(characters))
+    alphabet = resolve_alphabet(config.charset or "")
+    if not config.case_sensitive:
+        alphabet += alphabet.lower() + alphabet.upper()
+    known = set(split_characters(alphabet))
 
     def fits(text: str) -> bool:
         characters = split_characters(standard_form(text))
-        return (config.lengths is None or len(characters) in config.lengths) and (
-            known is None or known.issuperset(characters)
-        )
+        is_known = config.charset is None or known.issuperset(characters)
+        return is_known and (config.lengths is None or len(characters) in config.lengths)
 
     return fits
 
@@ -421,13 +422,11 @@ def _labels_from_folders(files: list[str], allowed: TextTest | None = None) -> F
         split_named(name) or NO_TEXT.fullmatch(name) or _NO_TEXT_FOLDER.fullmatch(name)
         for name in distinct
     )
-    if len(distinct) < 2 or "" in distinct or have_no_text:
-        return None
     are_certain = all(map(allowed or (lambda text: len(text) == 1), distinct))
-    if not are_certain and len(files) > _IMAGES_OF_A_TEXT * len(distinct):
+    are_likely = are_certain or len(files) <= _IMAGES_OF_A_TEXT * len(distinct)
+    if len(distinct) < 2 or "" in distinct or have_no_text or not are_likely:
         return None
-    labels, _ = _label_each(files, lambda file: PurePosixPath(file).parent.name)
-    return Found(files, labels, {}, {"folder names": len(files)})
+    return _label_each(files, lambda file: PurePosixPath(file).parent.name, "folder names")
 
 
 def _split_by_folders(labels: list[Label]) -> list[Label]:

@@ -1,4 +1,4 @@
-"""Turn a folder of images and their labels into split, shuffled shards.
+"""Turn a folder of images and their labels into split, shuffled shards, or into those of folds.
 
 The workers decode each image once, into one temporary file of pixels. Only then is it known which
 images can be read and which are copies, so the images are split and written to shards after that.
@@ -6,14 +6,18 @@ images can be read and which are copies, so the images are split and written to 
 
 import math
 import os
-import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from captcha_ocr.data.images import decode, describe_oddities, fit_to_input, read_bytes, survey
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
@@ -23,6 +27,7 @@ from captcha_ocr.data.shards import (
     MANIFEST_FORMAT,
     SAMPLES_PER_SHARD,
     SHARD_FILE,
+    Dataset,
     Manifest,
     Shard,
     check_shards,
@@ -30,20 +35,25 @@ from captcha_ocr.data.shards import (
     write_manifest,
     write_shard,
 )
-from captcha_ocr.errors import Command, DamagedError, ImageError, UsageError, check, in_one_line
-from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
-from captcha_ocr.options.preparation import (
-    PrepareConfig,
-    PrepareOptions,
-    ProgressCallback,
-    Split,
+from captcha_ocr.errors import (
+    CaptchaOcrError,
+    Command,
+    DamagedError,
+    ImageError,
+    UsageError,
+    check,
+    in_one_line,
 )
+from captcha_ocr.input_size import GENERATED, MAX_INPUT_SIDE, MIN_INPUT_SIDE, ImageKind, InputSize
+from captcha_ocr.options.declaration import change
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions, Split
 from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.options.training import ANY_DESIGN, FEWEST
 from captcha_ocr.system.console import counted, in_groups
 from captcha_ocr.system.documents import is_ours
 from captcha_ocr.system.files import (
     TEMPORARY,
+    printable,
     remove_files,
     room_for,
     sha256,
@@ -52,12 +62,17 @@ from captcha_ocr.system.files import (
 )
 from captcha_ocr.system.parallel import Workers, map_in_threads, processes_for
 
-STAGING = "new" + TEMPORARY  # a folder
+# Called with the number of decoded images and the total
+ProgressCallback = Callable[[int, int], None]
+
 IMAGES_PER_JOB = 250
+_PIXELS = "pixels.npy"  # the temporary file
 _MAX_REASONS, _MAX_REASON = 20, 300  # lines, and characters of one, that the manifest keeps
 MAX_SURVEYED = 300  # images whose size and colours are looked at
 _PIXELS_PER_CHARACTER = GENERATED.height * GENERATED.width // 4  # of a network's input
 _MIN_WIDTH_PER_CHARACTER = 16  # pixels: two columns of the network's last feature map
+# Of what the manifest has as its size
+_SIZE_OPTIONS = ("preset", "size", "channels", "lengths")
 # An image that would be scaled by a factor between this and its inverse keeps its size
 _MIN_RESIZING = 0.85
 
@@ -108,100 +123,95 @@ class _DecodedImage(NamedTuple):
     oddities: tuple[str, ...] = ()
 
 
-class _PixelsFile(NamedTuple):
-    """The temporary file of decoded images: (N, C, H, W) uint8, written by many processes."""
-
-    path: Path
-    images: int
-    size: InputSize
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return self.images, self.size.channels, self.size.height, self.size.width
-
-    def open(self, mode: Literal["r+", "r"]) -> np.ndarray:
-        """Map the file as an array, whose rows take less time than those of a memmap."""
-        return np.memmap(self.path, dtype=np.uint8, mode=mode, shape=self.shape).view(np.ndarray)
-
-
 def prepare(
-    images: Path, out: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
+    images: Path,
+    out: Path,
+    config: PrepareConfig,
+    options: PrepareOptions = PrepareOptions(),
+    progress: ProgressCallback = lambda done, total: None,
 ) -> Prepared:
     """Turn the labelled images below `images` into shards and a manifest in `out`.
 
     The result lists the files that cannot be read or have no label. A finished folder of the same
     images and options stays as it is; UsageError for a folder of others, unless `force` is set.
     """
-    found = find_labels(images, options.labels_file, options.corrections, config).check()
-    processes = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers)
-    with Workers(max(0, processes - 1)) as workers:  # this process works, too
-        if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
-            workers.start(_start_up, range(processes - 1))
-        selected = select_labels(found.labels, config)
-        kind = survey_labelled(images, selected.labels, config.max_bytes)
-        config = set_preset(config, selected, kind)
-        tables = {"labels": options.labels_file, "corrections": options.corrections}
-        paths = {name: printable(table) for name, table in tables.items() if table is not None}
-        manifest = Manifest(
-            charset=selected.charset,
-            lengths=selected.lengths,
-            size=config.input_size(derive_size(kind, selected.lengths.longest)),
-            source=printable(images),
-            labels=paths.get("labels"),
-            options=_collect_options(config),
-            inputs_sha256="",
-            left_out=0,
-            corrections=paths.get("corrections"),
-        )
-        plan = _Plan(
-            images=images,
-            found=found,
-            labels=selected.labels,
-            problems=found.problems | selected.problems,
-            config=config,
-            manifest=manifest,
-        )
-        with writing_to(out):
-            if (out / MANIFEST_FILE).exists():
-                planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
-                existing = _find_finished(out, planned, options.force)
-                if existing is not None:
-                    return Prepared(existing, found, {}, already_there=True)
-            return _carry_out(plan, out, workers, options.progress)
+    found = find_labels(images, options.labels, options.corrections, config).check()
+    selected = select_labels(found.labels, config)
+    kind = survey_labelled(images, selected.labels, config.max_bytes)
+    config = set_preset(config, selected, kind)
+    tables = {"labels": options.labels, "corrections": options.corrections}
+    paths = {name: printable(table) for name, table in tables.items() if table is not None}
+    manifest = Manifest(
+        charset=selected.charset,
+        lengths=selected.lengths,
+        size=config.input_size(derive_size(kind, selected.lengths.longest)),
+        source=printable(images),
+        labels=paths.get("labels"),
+        options=_collect_options(config),
+        inputs_sha256="",
+        left_out=0,
+        corrections=paths.get("corrections"),
+    )
+    plan = _Plan(
+        images=images,
+        found=found,
+        labels=selected.labels,
+        problems=found.problems | selected.problems,
+        config=config,
+        manifest=manifest,
+    )
+    with writing_to(out):
+        if (out / MANIFEST_FILE).exists():
+            planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
+            try:
+                return Prepared(_find_finished(out, planned), found, {}, already_there=True)
+            except CaptchaOcrError:
+                if not options.force:
+                    raise
+                check(
+                    is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
+                    f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+                )
+        return _carry_out(plan, out, options.workers, progress)
 
 
-def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallback) -> Prepared:
-    """Decode the images, split them and write the shards.
+def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallback) -> Prepared:
+    """Decode the images in at most so many processes, split them and write the shards.
 
     They replace those in `out` once all are complete.
     """
     labels, manifest = plan.labels, plan.manifest
-    staging = out / STAGING
-    staging.mkdir()
-    try:
-        pixels = _PixelsFile(staging / "pixels", len(labels), manifest.size)
-        decoded = _decode_all(plan, pixels, workers, progress)
-        unreadable: Problems = {}
-        readable: list[str | None] = []
-        for label, image in zip(labels, decoded, strict=True):
-            if image.reason:
-                unreadable[label.file] = image.reason
-            readable.append(None if image.reason else image.sha256)
-        kept, copies, conflicts = drop_copies(labels, readable, manifest.charset)
+    others = processes_for(-(-len(labels) // IMAGES_PER_JOB), most) - 1  # this one works, too
+    with (
+        TemporaryDirectory(suffix=TEMPORARY, dir=out) as folder,
+        Workers(max(0, others)) as workers,
+    ):
+        staging = Path(folder)
+        decoded = _decode_all(plan, staging / _PIXELS, workers, progress)
+        hashes = [image.sha256 for image in decoded]
+        unreadable = {
+            label.file: image.reason
+            for label, image in zip(labels, decoded, strict=True)
+            if image.reason
+        }
+        kept, copies, conflicts = drop_copies(labels, hashes, unreadable, manifest.charset)
         problems = plan.problems | unreadable | conflicts
         rows_of = split_rows(kept, labels, plan.config)
         if not rows_of["train"]:
-            usable = counted(len(kept), "usable image")
-            few = f"{usable}, too few for training, validation and test sets"
+            few = (
+                f"{counted(len(kept), 'usable image')}, too few for "
+                "training, validation and test sets"
+            )
             examples = [f"{file}: {reason}" for file, reason in list(problems.items())[:3]]
             raise UsageError(f"{few} ({'; '.join(examples)})" if examples else few)
-        lines = [line[:_MAX_REASON] for line in in_groups(problems)[:_MAX_REASONS]]
         manifest = replace(
             manifest,
-            inputs_sha256=plan.fingerprint([image.sha256 for image in decoded]),
+            inputs_sha256=plan.fingerprint(hashes),
             left_out=len(problems),
-            shards=tuple(_write_shards(staging, pixels, rows_of, plan, workers)),
-            reasons=tuple(map(in_one_line, lines)),
+            shards=tuple(_write_shards(staging, rows_of, plan, workers)),
+            reasons=tuple(
+                in_one_line(line[:_MAX_REASON]) for line in in_groups(problems)[:_MAX_REASONS]
+            ),
             copies=copies,
         )
         write_manifest(staging, manifest)
@@ -209,20 +219,59 @@ def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallb
         for file in (*(shard.file for shard in manifest.shards), MANIFEST_FILE):
             os.replace(staging / file, out / file)  # which needs no disk space
         sync_folder(out)
-    finally:
-        workers.close()  # after an error they may still write there
-        shutil.rmtree(staging)
     oddities = Counter(oddity for image in decoded for oddity in image.oddities)
     return Prepared(manifest, plan.found, problems, oddities)
 
 
-def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
-    """Return what a sample of the labelled images is like.
+def prepare_folds(
+    images: Path,
+    out: Path,
+    folds: int,
+    config: PrepareConfig,
+    options: PrepareOptions = PrepareOptions(),
+    progress: ProgressCallback = lambda done, total: None,
+) -> list[Prepared]:
+    """Prepare `out`/fold-1 and so on, so that every image is in the test set of one fold.
 
-    If none can be read, what generated images are like.
+    Errors as `prepare`.
     """
+    check(
+        not (out / MANIFEST_FILE).exists(),
+        f"{out} holds shards that are no folds; choose another `out`",
+    )
+    present = list_folds(out)
+    are_same = len(present) <= folds
+    for number, folder in enumerate(present, 1):
+        with suppress(CaptchaOcrError):  # `prepare` completes it, or reports that it is damaged
+            are_same = are_same and read_manifest(folder).options.get("fold") == [number, folds]
+    check(
+        options.force or are_same,
+        f"{out} holds {len(present)} folds; choose another `out`, or replace them with `force`",
+    )
+    with writing_to(out):
+        prepared = [
+            prepare(images, out / f"fold-{n}", replace(config, fold=(n, folds)), options, progress)
+            for n in range(1, folds + 1)
+        ]
+        for folder in present[folds:]:
+            with writing_to(folder):
+                clear(folder)
+            check(
+                not folder.exists(),
+                f"{folder} holds files that prepare did not write; move them elsewhere",
+            )
+    return prepared
+
+
+def list_folds(folder: Path) -> list[Path]:
+    """Return the folders of the folds in a folder, in order."""
+    return list(takewhile(Path.is_dir, (folder / f"fold-{fold}" for fold in count(1))))
+
+
+def survey_labelled(folder: Path, labels: list[Label], max_bytes: int) -> ImageKind:
+    """Return what a sample of the labelled images is like."""
     sample = (folder / label.file for label in labels[:: 1 + len(labels) // MAX_SURVEYED])
-    return survey(sample, max_bytes) or GENERATED
+    return survey(sample, max_bytes)
 
 
 def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> PrepareConfig:
@@ -232,12 +281,11 @@ def set_preset(config: PrepareConfig, selected: Selection, kind: ImageKind) -> P
     """
     if config.preset is not None:
         return config
-    learnt = sum(label.split != "test" for label in selected.labels)
+    are_few = sum(label.split != "test" for label in selected.labels) < FEWEST
     is_free = config.size is None and config.channels is None
     width = ANY_DESIGN.width_of(kind.width, kind.height)
     is_wide = width >= _MIN_WIDTH_PER_CHARACTER * selected.lengths.longest
-    are_few = learnt < FEWEST and is_free and is_wide
-    return replace(config, preset="finetune" if are_few else "default")
+    return replace(config, preset="finetune" if are_few and is_free and is_wide else "default")
 
 
 def derive_size(images: ImageKind, longest: int) -> ImageKind:
@@ -251,14 +299,10 @@ def derive_size(images: ImageKind, longest: int) -> ImageKind:
     if _MIN_RESIZING < scale < 1 / _MIN_RESIZING:
         scale = 1.0
     width = max(round(images.width * scale), _MIN_WIDTH_PER_CHARACTER * longest)
-    sides = np.clip([round(images.height * scale), width], MIN_INPUT_SIDE, MAX_INPUT_SIDE)
-    height, width = sides.tolist()
+    height, width = np.clip(
+        [round(images.height * scale), width], MIN_INPUT_SIDE, MAX_INPUT_SIDE
+    ).tolist()
     return ImageKind(height, width, images.channels)
-
-
-def printable(path: Path) -> str:
-    """Return a path as text that every file and terminal can hold."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _collect_options(config: PrepareConfig) -> dict[str, object]:
@@ -268,10 +312,7 @@ def _collect_options(config: PrepareConfig) -> dict[str, object]:
         "split": list(config.split),
         "fold": config.fold and list(config.fold),
     }
-    # The manifest has the size itself.
-    for name in ("preset", "size", "channels", "lengths"):
-        del options[name]
-    return options
+    return {name: value for name, value in options.items() if name not in _SIZE_OPTIONS}
 
 
 def prepare_command(manifest: Manifest, out: Path, preset: str) -> Command:
@@ -293,12 +334,15 @@ def label_options(manifest: Manifest) -> dict[str, object]:
 
 def _given_options(manifest: Manifest, names: Iterable[str]) -> dict[str, object]:
     """Return those of the named options that a preparation was given, as they were given."""
-    defaults, given = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}, {}
-    for name in names:
-        value = manifest.options.get(name, defaults[name])
-        if value != defaults[name]:
-            given[name] = "/".join(map(str, value)) if isinstance(value, list) else value
-    return given
+    defaults = {**_collect_options(PrepareConfig()), "max_bytes": MAX_BYTES}
+    options = defaults | manifest.options
+    changed = [name for name in names if options[name] != defaults[name]]
+    return {name: _as_given(options[name]) for name in changed}
+
+
+def _as_given(value: object) -> object:
+    """Return an option's value in a manifest as it is given to prepare."""
+    return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _hash_files(plan: _Plan) -> list[str | None]:
@@ -311,38 +355,30 @@ def _hash_files(plan: _Plan) -> list[str | None]:
     return list(map_in_threads(lambda part: [hash_file(label) for label in part], plan.labels))
 
 
-def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None:
+def _find_finished(out: Path, planned: Manifest) -> Manifest:
     """Return the manifest in `out` if it is of the same preparation and its shards are intact.
 
-    Otherwise return None with `force`; without it UsageError for another preparation, DamagedError
-    for damage.
+    UsageError for another preparation, DamagedError for damage.
     """
-    is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
-    check(
-        is_shards or not force,
-        f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
-    )
     try:
         existing = read_manifest(out)
         if replace(existing.content, shards=(), left_out=0) == planned.content:
-            check_shards(out, existing.shards)
+            check_shards(Dataset((out,), (existing,)).refs)
             return existing
     except DamagedError as error:
-        if force:
-            return None
+        is_shards = is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT)
         way_out = "make the shards again with `force`" if is_shards else "choose another `out`"
         raise DamagedError(f"{error}; {way_out}") from None
-    if force:
-        return None
-    changed = []
-    for name in existing.options | planned.options:
-        before, after = existing.options.get(name), planned.options.get(name)
-        if before != after:
-            changed.append(f"`{name}`: {_show_value(before)} -> {_show_value(after)}")
-    is_same = not changed  # else other options choose other labels
-    if existing.size != planned.size:
-        changed.append(f"input size: {existing.size} -> {planned.size}")
-    if is_same and existing.inputs_sha256 != planned.inputs_sha256:
+    before, after = existing.options, planned.options
+    changes = {f"`{name}`": (before.get(name), after.get(name)) for name in before | after}
+    changes["input size"] = existing.size, planned.size
+    changed = [
+        f"{name}: {change(_show_value(old), _show_value(new))}"
+        for name, (old, new) in changes.items()
+        if old != new
+    ]
+    # Other options choose other labels
+    if before == after and existing.inputs_sha256 != planned.inputs_sha256:
         changed.append("the images or labels differ")
     raise UsageError(
         f"{out} holds the shards of another preparation ({', '.join(changed)}); "
@@ -350,56 +386,54 @@ def _find_finished(out: Path, planned: Manifest, force: bool) -> Manifest | None
     )
 
 
-def _show_value(value: object) -> str:
-    """Return an option's value in a manifest as it is given to prepare."""
-    if isinstance(value, list):
-        return "/".join(map(str, value))
-    if value is None or isinstance(value, bool):
-        return "set" if value else "unset"
-    return str(value)
+def _show_value(value: object) -> object:
+    if isinstance(value, bool):
+        return "set" if value else None
+    return _as_given(value)
 
 
 def clear(out: Path) -> None:
     """Remove the manifest and all shards in `out`."""
-    leftovers = [path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name)]
-    remove_files([out / MANIFEST_FILE, *leftovers])
+    shards = (path for path in out.iterdir() if SHARD_FILE.fullmatch(path.name))
+    remove_files([out / MANIFEST_FILE, *shards])
 
 
 def _decode_all(
-    plan: _Plan, pixels: _PixelsFile, workers: Workers, progress: ProgressCallback
+    plan: _Plan, pixels: Path, workers: Workers, progress: ProgressCallback
 ) -> list[_DecodedImage]:
-    size = math.prod(pixels.shape)
-    with room_for(pixels.path, size), open(pixels.path, "wb") as stream:
-        stream.truncate(size)
-        if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
-            os.posix_fallocate(stream.fileno(), 0, size)
-    jobs = []
-    for first in range(0, len(plan.labels), IMAGES_PER_JOB):
-        files = [label.file for label in plan.labels[first : first + IMAGES_PER_JOB]]
-        jobs.append((plan.images, files, plan.config.max_bytes, pixels, first))
-    total = len(plan.labels)
-    results = workers.start(_decode_job, jobs).finish(
+    """Decode the images into a file of pixels, (N, C, H, W) uint8, that all processes write."""
+    size, total = plan.manifest.size, len(plan.labels)
+    shape = total, size.channels, size.height, size.width
+    with room_for(pixels, math.prod(shape)):
+        open_memmap(pixels, "w+", np.uint8, shape)
+        with open(pixels, "rb+") as stream:
+            if hasattr(os, "posix_fallocate"):  # a full disk would raise SIGBUS in a mapped file
+                os.posix_fallocate(stream.fileno(), 0, pixels.stat().st_size)
+    jobs = [
+        (first, plan.labels[first : first + IMAGES_PER_JOB])
+        for first in range(0, total, IMAGES_PER_JOB)
+    ]
+    decode_job = partial(_decode_job, plan.images, plan.config.max_bytes, pixels, size)
+    results = workers.start(decode_job, jobs).finish(
         lambda missing: progress(max(0, total - missing * IMAGES_PER_JOB), total)
     )
     progress(total, total)
-    return [image for part in results for image in part]
+    return list(chain.from_iterable(results))
 
 
-def _start_up(number: int) -> None:
-    """Do nothing: a worker that did it has imported what it needs, while labels are found."""
-
-
-def _decode_job(job: tuple[Path, list[str], int, _PixelsFile, int]) -> list[_DecodedImage]:
-    images, files, max_bytes, pixels, first = job
-    rows = pixels.open("r+")
+def _decode_job(
+    images: Path, max_bytes: int, pixels: Path, size: InputSize, job: tuple[int, list[Label]]
+) -> list[_DecodedImage]:
+    first, labels = job
+    rows = open_memmap(pixels, "r+")
     results = []
-    for row, file in enumerate(files, first):
+    for row, label in enumerate(labels, first):
         file_sha256 = None
         try:
-            data = read_bytes(os.path.join(images, file), max_bytes)
+            data = read_bytes(images / label.file, max_bytes)
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
-            rows[row] = fit_to_input(image, pixels.size)
+            rows[row] = fit_to_input(image, size)
             results.append(_DecodedImage(file_sha256, None, tuple(describe_oddities(image))))
         except ImageError as error:
             results.append(_DecodedImage(file_sha256, str(error)))
@@ -407,18 +441,19 @@ def _decode_job(job: tuple[Path, list[str], int, _PixelsFile, int]) -> list[_Dec
 
 
 def _write_shards(
-    out: Path, pixels: _PixelsFile, rows_of: dict[Split, list[int]], plan: _Plan, workers: Workers
+    staging: Path, rows_of: dict[Split, list[int]], plan: _Plan, workers: Workers
 ) -> list[Shard]:
     jobs = []
     for split, rows in rows_of.items():
         for number, first in enumerate(range(0, len(rows), SAMPLES_PER_SHARD)):
             part = rows[first : first + SAMPLES_PER_SHARD]
-            texts = [plan.labels[row].text for row in part]
-            ids = plan.manifest.charset.encode(texts, plan.manifest.lengths.longest)
-            jobs.append((out / f"{split}-{number:05d}.safetensors.gz", split, pixels, part, ids))
+            ids = plan.manifest.charset.encode(
+                [plan.labels[row].text for row in part], plan.manifest.lengths.longest
+            )
+            jobs.append((staging / f"{split}-{number:05d}.safetensors.gz", split, part, ids))
     return workers.start(_shard_job, jobs).finish()
 
 
-def _shard_job(job: tuple[Path, Split, _PixelsFile, list[int], np.ndarray]) -> Shard:
-    path, split, pixels, rows, labels = job
-    return write_shard(path, split, pixels.open("r")[rows], labels)
+def _shard_job(job: tuple[Path, Split, list[int], np.ndarray]) -> Shard:
+    path, split, rows, labels = job
+    return write_shard(path, split, open_memmap(path.with_name(_PIXELS), "r")[rows], labels)

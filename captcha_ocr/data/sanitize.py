@@ -9,8 +9,11 @@ import io
 import re
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
+from operator import gt
 from typing import Literal
 
 from PIL.BmpImagePlugin import BmpImageFile
@@ -33,6 +36,8 @@ MOST_SCANS = 32
 _MOST_RUNS = 300_000  # pixels plus bytes of a run-length BMP, which Pillow decodes in Python
 _MOST_TAGS = 100  # of a TIFF, or of EXIF data, in which the orientation is searched
 _ORIENTATION = 0x0112
+# What starts as a WebP or a BMP, and is none
+_OTHER_FILES = re.compile(rb"RIFF(?!....WEBP)|BM(?!....\0{4})", re.DOTALL)
 _PNG_TRANSPARENCY = {0: {2}, 2: {6}, 3: set(range(1, 257))}  # bytes of tRNS, by the colour type
 _PNG_FRAMES = (b"fcTL", b"fdAT")  # of an animation
 # Its marker and its length
@@ -41,6 +46,9 @@ _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xda-\xfe])(..)", re.DOTALL)
 _JPEG_PIXELS = {*range(0xC0, 0xD0), 0xDB, 0xDD, 0xE0, 0xEE}
 _JPEG_SCAN, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 _JPEG_FILLS = (b"\0" * 16, b"\x55" * 16, b"\xaa" * 16)  # a missing block looks different with each
+_GIF_FRAME, _GIF_CONTROL = b",\xf9"
+_GIF_HEADS = {0x21: 2, _GIF_FRAME: 11}  # bytes before the blocks of an extension, of a frame
+_GIF_SHORT = 128  # bytes of a block; of longer ones a file cannot have many
 _BMP_RUN_LENGTHS = (1, 2)
 _TIFF_PIXELS = {
     *(*range(256, 260), 262, 266, 273, 277, 278, 279, 284),
@@ -76,11 +84,8 @@ def open_sanitized(data: bytes) -> tuple[Iterator[ImageFile], int]:
 
 def is_image(start: bytes) -> bool:
     """Tell whether a file that starts with these `START` bytes is an image."""
-    if start.startswith(b"RIFF"):
-        return start[8:12] == b"WEBP"
-    if start.startswith(b"BM"):
-        return start[6:10] == bytes(4)
-    return len(start) == START and start.startswith(tuple(FORMATS))
+    is_known = len(start) == START and start.startswith(tuple(FORMATS))
+    return is_known and not _OTHER_FILES.match(start)
 
 
 def check_size(size: int, max_bytes: int) -> None:
@@ -101,14 +106,20 @@ def check_sides(width: int, height: int) -> None:
     )
 
 
-def _refuse_parts(most: int = MOST_PARTS) -> ImageError:
-    return ImageError(f"damaged image: it has more than {most:,} parts")
+def _check_parts(number: int, most: int = MOST_PARTS) -> None:
+    check(number <= most, f"damaged image: it has more than {most:,} parts", ImageError)
+
+
+def _count_parts(most: int = MOST_PARTS) -> Iterator[int]:
+    """Count the parts of a file while they are read; ImageError if there are more."""
+    yield from range(most)
+    _check_parts(most + 1, most)
 
 
 def _keep_png(data: bytes) -> _Kept:
     """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
-    first, pixels, place = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf"), b""), [], 8
-    for _ in range(MOST_PARTS):
+    first, pixels, place = dict[bytes, bytes](), list[bytes](), 8
+    for _ in _count_parts():
         end = place + 12 + int.from_bytes(data[place : place + 4])
         chunk = data[place:end]
         kind = chunk[4:8]
@@ -122,12 +133,12 @@ def _keep_png(data: bytes) -> _Kept:
         )
         if kind == b"IDAT" or (intact and kind in _PNG_FRAMES):
             pixels.append(chunk)
-        elif intact and kind in first and not first[kind]:
-            first[kind] = chunk
+        elif intact:
+            first.setdefault(kind, chunk)
         place = end
-    else:
-        raise _refuse_parts()
-    header, palette, transparency, animation, exif = first.values()
+    header, palette, transparency, animation, exif = (
+        first.get(kind, b"") for kind in (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf")
+    )
     if len(transparency) - 12 not in _PNG_TRANSPARENCY.get(header[17], ()):
         transparency = b""
     if not _is_animation(header, animation, [part for part in pixels if part[4:8] in _PNG_FRAMES]):
@@ -139,17 +150,16 @@ def _is_animation(header: bytes, animation: bytes, frames: list[bytes]) -> bool:
     """Tell whether these chunks of a PNG are an animation: Pillow warns of others, or refuses the
     whole image.
     """
-    if len(animation) != 20 or not 0 < int.from_bytes(animation[8:12]) <= MOST_PARTS:
-        return False
-    if [int.from_bytes(part[8:12]) for part in frames] != list(range(len(frames))):
-        return False
-    sides = struct.unpack_from(">2I", header, 8)
-    for part in frames:
-        if part[4:8] == b"fcTL":
-            width, height, x, y = struct.unpack_from(">4I", part, 12)
-            if len(part) != 38 or x + width > sides[0] or y + height > sides[1]:
-                return False
-    return bool(frames)
+    right, bottom = struct.unpack_from(">2I", header, 8)
+
+    def fits(control: bytes) -> bool:
+        width, height, x, y = struct.unpack_from(">4I", control, 12)
+        return len(control) == 38 and x + width <= right and y + height <= bottom
+
+    has_count = len(animation) == 20 and 0 < int.from_bytes(animation[8:12]) <= MOST_PARTS
+    numbers = [int.from_bytes(part[8:12]) for part in frames]
+    has_frames = bool(frames) and numbers == list(range(len(frames)))
+    return has_count and has_frames and all(fits(part) for part in frames if part[4:8] == b"fcTL")
 
 
 def _keep_jpeg(data: bytes) -> _Kept:
@@ -159,87 +169,80 @@ def _keep_jpeg(data: bytes) -> _Kept:
     Pillow refuses a file that lacks more than a block or two, and a progressive one.
     """
     kept, exif, place = [data[:2]], b"", 2
-    for _ in range(MOST_PARTS):
+    for _ in _count_parts():
         match = _JPEG_SEGMENT.search(data, place)
         if match is None:
             raise ImageError("damaged image: it has no pixels")
         place, marker = match.start(), match[1][0]
         if marker == _JPEG_SCAN[1]:
-            end = data.find(_JPEG_END, place)
-            pixels = data[place : end + 2] if end >= 0 else data[place:].rstrip(b"\xff")
-            fills = (b"",) if end >= 0 else _JPEG_FILLS
-            if pixels.count(_JPEG_SCAN) > MOST_SCANS:
-                raise _refuse_parts(MOST_SCANS)
-            check(
-                sum(map(len, kept)) <= MOST_TABLES,
-                f"damaged image: it has more than {MOST_TABLES:,} bytes of tables",
-                ImageError,
-            )
-            return [b"".join([*kept, pixels, fill]) for fill in fills], exif
+            break
         segment = data[place : place + 2 + int.from_bytes(match[2])]
         if segment[4:10] == b"Exif\0\0":
             exif = exif or segment[10:]
         elif marker in _JPEG_PIXELS:
             kept.append(segment)
         place += len(segment)
-    raise _refuse_parts()
+    end = data.find(_JPEG_END, place)
+    pixels = data[place : end + 2] if end >= 0 else data[place:].rstrip(b"\xff")
+    fills = (b"",) if end >= 0 else _JPEG_FILLS
+    _check_parts(pixels.count(_JPEG_SCAN), MOST_SCANS)
+    check(
+        sum(map(len, kept)) <= MOST_TABLES,
+        f"damaged image: it has more than {MOST_TABLES:,} bytes of tables",
+        ImageError,
+    )
+    return [b"".join([*kept, pixels, fill]) for fill in fills], exif
 
 
 def _keep_gif(data: bytes) -> _Kept:
-    """Keep the header, the last graphic control extension before the first frame, and the frames
-    within the screen.
+    """Keep the header, and the frames within the screen with their graphic control extensions.
+
+    For a frame beyond the screen of the first one, Pillow enlarges the image.
     """
-    place = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)  # after the colour table
-    header, control, start = data[:place], b"", 0
-    for _ in range(MOST_PARTS):
-        byte = data[place]
-        if start:  # in an extension: the length of its next block, of which the last is empty
-            place += 1 + byte
-            if byte == 0:
-                control = data[start:place] if data[start + 1] == 0xF9 else control
-                start = 0
-        elif byte == 0x21:
-            start, place = place, place + 2
-        elif byte == 0x2C:
-            x, y, width, height = struct.unpack_from("<4H", data, place + 1)
-            right = max(int.from_bytes(data[6:8], "little"), x + width)
-            bottom = max(int.from_bytes(data[8:10], "little"), y + height)
-            check_sides(right, bottom)
-            end = _find_end_of_frames(data, place, right, bottom)
-            return [header + control + data[place:end]], b""
-        else:
-            place += 1
-    raise _refuse_parts()
+    kept = [data[: 13 + _measure_colours(data[10])]]
+    parts = _list_gif_parts(data, len(kept[0]))
+    for part in parts:
+        kept.append(part)
+        if part[0] == _GIF_FRAME:
+            break
+    check(kept[-1][0] == _GIF_FRAME, "damaged image: it is truncated", ImageError)
+    right, bottom = map(max, struct.unpack_from("<2H", data, 6), _measure_gif_frame(kept[-1]))
+    check_sides(right, bottom)
+    with suppress(ImageError):  # too many parts after the first frame are left out
+        for part in parts:
+            if part[0] == _GIF_FRAME and any(map(gt, _measure_gif_frame(part), (right, bottom))):
+                break
+            kept.append(part)
+    return [b"".join(kept)], b""
 
 
-def _find_end_of_frames(data: bytes, first: int, right: int, bottom: int) -> int:
-    """Return where the frames of a GIF end that lie within its screen.
-
-    For a larger one, Pillow enlarges the image.
+def _list_gif_parts(data: bytes, place: int) -> Iterator[bytes]:
+    """Yield the frames and graphic control extensions of a GIF, up to a cut or what is neither: for
+    browsers, too, the file ends there.
     """
-    place = start = first  # start: of the latest frame or extension
-    in_blocks = False
-    for _ in range(MOST_PARTS + len(data) // 255):
-        if place + 10 >= len(data):
-            return len(data)
-        byte = data[place]
-        if in_blocks:
-            place, in_blocks = place + 1 + byte, byte != 0
-        elif byte == 0x21:
-            start, place, in_blocks = place, place + 2, True
-        elif byte == 0x2C:
-            x, y, width, height, flags = struct.unpack_from("<4HB", data, place + 1)
-            if x + width > right or y + height > bottom:
-                return place
-            start, in_blocks = place, True
-            place += 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
-        elif byte == 0x3B:
-            return place + 1
-        else:
-            place += 1
-    if in_blocks and start == first:
-        raise _refuse_parts()
-    return start if in_blocks else place
+    parts = _count_parts()
+    while place + 10 < len(data) and data[place] in _GIF_HEADS:
+        next(parts)
+        start, place = place, place + _GIF_HEADS[data[place]]
+        if data[start] == _GIF_FRAME:
+            place += _measure_colours(data[start + 9])
+        while place < len(data) and data[place]:
+            if data[place] < _GIF_SHORT:
+                next(parts)
+            place += 1 + data[place]
+        place += 1
+        if data[start] == _GIF_FRAME or data[start + 1] == _GIF_CONTROL:
+            yield data[start:place]
+
+
+def _measure_gif_frame(part: bytes) -> tuple[int, int]:
+    x, y, width, height = struct.unpack_from("<4H", part, 1)
+    return x + width, y + height
+
+
+def _measure_colours(flags: int) -> int:
+    """Return the bytes of the colour table that these flags announce in a GIF."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
 def _keep_bmp(data: bytes) -> _Kept:
@@ -256,19 +259,18 @@ def _keep_bmp(data: bytes) -> _Kept:
 
 def _keep_webp(data: bytes) -> _Kept:
     """Keep the first whole chunk of each kind that makes pixels, and all frames of an animation."""
-    kept, exif, place = dict[bytes, list[bytes]](), b"", 12
-    for _ in range(MOST_PARTS):
-        if place >= len(data):
-            body = data[8:12] + b"".join(chain.from_iterable(kept.values()))
-            return [b"RIFF" + struct.pack("<I", len(body)) + body], exif
+    kept, place = defaultdict[bytes, list[bytes]](list), 12
+    parts = _count_parts()
+    while place < len(data):
+        next(parts)
         kind = data[place : place + 4]
         end = place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
-        if kind == b"EXIF":
-            exif = exif or data[place + 8 : end]
-        elif kind in _WEBP_PIXELS and end <= len(data) and (kind == b"ANMF" or kind not in kept):
-            kept.setdefault(kind, []).append(data[place:end] + bytes((end - place) % 2))
+        if end <= len(data) and (kind == b"ANMF" or kind not in kept):
+            kept[kind].append(data[place:end] + bytes((end - place) % 2))
         place = end + (end - place) % 2
-    raise _refuse_parts()
+    chunks = chain.from_iterable(kept[kind] for kind in _WEBP_PIXELS)
+    body = b"".join([data[8:12], *chunks])
+    return [b"RIFF" + struct.pack("<I", len(body)) + body], b"".join(kept[b"EXIF"])[8:]
 
 
 def _keep_tiff(data: bytes) -> _Kept:
@@ -279,18 +281,17 @@ def _keep_tiff(data: bytes) -> _Kept:
     order: Literal["<", ">"] = "<" if data.startswith(b"II") else ">"
     (place,) = struct.unpack_from(f"{order}I", data, 4)
     (count,) = struct.unpack_from(f"{order}H", data, place)
-    if count > _MOST_TAGS:
-        raise _refuse_parts(_MOST_TAGS)
+    _check_parts(count, _MOST_TAGS)
     entries = data[place + 2 : place + 2 + 12 * count]
-    tags = struct.iter_unpack(f"{order}HHII", entries[: len(entries) // 12 * 12])
-    kept = [tag for tag in tags if tag[0] in _TIFF_PIXELS]
+    entries = entries[: len(entries) // 12 * 12]
+    kept = [tag for tag in struct.iter_unpack(f"{order}HHII", entries) if tag[0] in _TIFF_PIXELS]
     tile: list[int] = []
     for number, kind, values, start in kept:
-        if values > MOST_PARTS:  # strips of pixels
-            raise _refuse_parts()
+        _check_parts(values)  # strips of pixels
         size = _TIFF_BYTES.get(kind, 1) * values
-        if (size > 4 and start + size > len(data)) or (values != 1 and number in _TIFF_SINGLE):
-            raise ImageError("damaged image: its tags are damaged")  # Pillow warns
+        lies_inside = size <= 4 or start + size <= len(data)
+        is_whole = lies_inside and (values == 1 or number not in _TIFF_SINGLE)
+        check(is_whole, "damaged image: its tags are damaged", ImageError)  # Pillow warns
         if number in _TIFF_TILE:  # a number of 16 bits, at the beginning of the field, or of 32
             field = struct.pack(f"{order}I", start)
             tile += struct.unpack_from(f"{order}{'H' if kind == 3 else 'I'}", field)
@@ -298,8 +299,7 @@ def _keep_tiff(data: bytes) -> _Kept:
         check_sides(*tile)
     body = b"".join(struct.pack(f"{order}HHII", *tag) for tag in kept) + bytes(4)
     body = struct.pack(f"{order}H", len(kept)) + body
-    orientation = data[:4] + struct.pack(f"{order}IH", 8, count) + entries
-    return [data[:place] + body + data[place + len(body) :]], orientation
+    return [data[:place] + body + data[place + len(body) :]], data
 
 
 def read_orientation(exif: bytes) -> int:

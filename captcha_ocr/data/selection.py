@@ -7,7 +7,7 @@ import numpy as np
 
 from captcha_ocr.charset import UNREADABLE, Charset, can_be_read, find_charset, split_characters
 from captcha_ocr.data.labels import Label, Problems
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import check
 from captcha_ocr.options.model import MAX_LENGTH, Lengths
 from captcha_ocr.options.preparation import RARE, SPLITS, PrepareConfig, Split
 from captcha_ocr.system.console import counted
@@ -29,35 +29,31 @@ def select_labels(labels: list[Label], config: PrepareConfig) -> Selection:
 
     UsageError if there is nothing to learn.
     """
-    counts = Counter(len(split_characters(label.text)) for label in labels)
-    lengths = config.lengths or _find_usual_lengths(counts)
-    problems: Problems = {}
-    for label in labels:
-        reason = _explain_unfit(label.text, lengths, config)
-        if reason is not None:
-            problems[label.file] = reason
+    lengths = config.lengths or _find_usual_lengths(
+        Counter(len(split_characters(label.text)) for label in labels)
+    )
+    reasons = {label.file: _explain_unfit(label.text, lengths, config) for label in labels}
+    problems = {file: reason for file, reason in reasons.items() if reason is not None}
     fit = [label for label in labels if label.file not in problems]
-    if not fit:
-        raise UsageError(f"no label can be learnt; {labels[0].file}: {problems[labels[0].file]}")
+    first = labels[0].file
+    check(bool(fit), f"no label can be learnt; {first}: {problems.get(first)}")
     charset = find_charset((label.text for label in fit), config.charset, config.case_sensitive)
-    for label in fit:
-        unknown = charset.unknown_characters(label.text)
-        if unknown:
-            problems[label.file] = (
-                f"its text {label.text!r} has {unknown!r}, which the alphabet lacks"
-            )
+    unknown = {label: charset.unknown_characters(label.text) for label in fit}
+    problems |= {
+        label.file: f"its text {label.text!r} has {characters!r}, which the alphabet lacks"
+        for label, characters in unknown.items()
+        if characters
+    }
     selected = [label for label in fit if label.file not in problems]
-    if not selected:
-        first = fit[0].file
-        raise UsageError(f"no label fits the alphabet {charset}; {first}: {problems[first]}")
+    first = fit[0].file
+    check(bool(selected), f"no label fits the alphabet {charset}; {first}: {problems.get(first)}")
     check(
         len(selected) == 1 or len({charset.normalize(label.text) for label in selected}) > 1,
         f"all {len(selected):,} images are labelled {selected[0].text!r}, so there is nothing "
         "to learn; name the texts with `label_pattern` or labels.csv",
     )
-    if config.lengths is None:
-        used = {len(split_characters(label.text)) for label in selected}
-        lengths = Lengths(min(used), max(used))
+    used = {len(split_characters(label.text)) for label in selected}
+    lengths = config.lengths or Lengths(min(used), max(used))
     return Selection(selected, charset, lengths, problems)
 
 
@@ -76,7 +72,6 @@ def _find_usual_lengths(counts: Counter[int]) -> Lengths:
 
 
 def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | None:
-    """Return the reason why a text cannot be learnt with any alphabet; None if it can."""
     characters = split_characters(text)
     unreadable = "".join(dict.fromkeys(c for c in characters if not can_be_read(c)))
     if unreadable:
@@ -92,9 +87,9 @@ def _explain_unfit(text: str, lengths: Lengths, config: PrepareConfig) -> str | 
 
 
 def drop_copies(
-    labels: list[Label], hashes: list[str | None], charset: Charset
+    labels: list[Label], hashes: list[str | None], unreadable: Problems, charset: Charset
 ) -> tuple[list[int], int, Problems]:
-    """Keep one of each group of byte-identical images; a row without a hash cannot be read.
+    """Keep one of each group of byte-identical images, and none of the unreadable.
 
     Return the rows to keep, the number of copies, and the reason for each file that is left out.
 
@@ -102,23 +97,23 @@ def drop_copies(
     preferred to one in the validation set, and that to one in the training set. Copies with
     different texts are all left out, since the correct text is unknown.
     """
-    rows_of: dict[str, list[int]] = {}
-    for row, file_sha256 in enumerate(hashes):
-        if file_sha256 is not None:
-            rows_of.setdefault(file_sha256, []).append(row)
+    rows_of: dict[str | None, list[int]] = {}
+    readable = [row for row, label in enumerate(labels) if label.file not in unreadable]
+    for row in readable:
+        rows_of.setdefault(hashes[row], []).append(row)
     kept: list[int] = []
-    copies, problems = 0, dict[str, str]()
+    problems: Problems = {}
     for rows in rows_of.values():
         files = [labels[row].file for row in rows]
-        if len({charset.normalize(labels[row].text) for row in rows}) == 1:
+        if len({charset.normalize(labels[row].text) for row in rows}) > 1:
+            names = " and ".join(files[:_MAX_NAMED])
+            names += " and others" if len(files) > _MAX_NAMED else ""
+            problems |= dict.fromkeys(
+                files, f"{names} are byte-identical, but labelled differently"
+            )
+        else:
             kept.append(max(rows, key=lambda row: SPLITS.index(labels[row].split or "train")))
-            copies += len(rows) - 1
-            continue
-        names = " and ".join(files[:_MAX_NAMED])
-        if len(files) > _MAX_NAMED:
-            names += " and others"
-        problems |= dict.fromkeys(files, f"{names} are byte-identical, but labelled differently")
-    return sorted(kept), copies, problems
+    return sorted(kept), len(readable) - len(problems) - len(kept), problems
 
 
 def split_rows(

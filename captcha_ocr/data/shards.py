@@ -7,7 +7,7 @@ manifest is written last, so a folder without one is unfinished.
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,8 @@ SHARD_FILE = re.compile(r"(train|val|test)-\d{5,9}\.safetensors\.gz")
 _MAX_HEADER_BYTES = 10_000  # of a payload, in addition to its arrays
 MANIFEST_FORMAT, _MANIFEST_VERSION = "captcha-ocr shards", 2
 _NEWER_FIELDS = ("corrections", "reasons", "copies")  # of a manifest
+# What the folders of a data set have in common, in words
+_COMMON = {"charset": "alphabet", "lengths": "text length", "size": "input size"}
 _GZIP_LEVEL = 1  # level 9 takes 15 times as long for 6 % less
 
 
@@ -45,13 +47,9 @@ class Shard:
     payload_bytes: int
 
     def __post_init__(self) -> None:
-        check(self.split in SPLITS, f"unknown split {self.split!r}")
-        check(bool(SHARD_FILE.fullmatch(self.file)), f"{self.file!r} is not the name of a shard")
-        check(
-            is_int(self.count, 1, SAMPLES_PER_SHARD),
-            f"{self.file} cannot hold {self.count} samples",
-        )
-        check(isinstance(self.sha256, str), f"the sha256 of {self.file} must be a text")
+        has_name = SHARD_FILE.fullmatch(self.file) is not None and self.split in SPLITS
+        has_content = is_int(self.count, 1, SAMPLES_PER_SHARD) and isinstance(self.sha256, str)
+        check(has_name and has_content, f"{self.file!r} cannot be a shard as it is described")
 
     @property
     def max_bytes(self) -> int:
@@ -85,12 +83,9 @@ class Manifest:
     def __post_init__(self) -> None:
         texts = [self.source, self.inputs_sha256, self.labels or "", self.corrections or ""]
         are_texts = all(isinstance(text, str) for text in [*texts, *self.reasons])
-        check(are_texts, "what is written for people must be texts")
         are_counts = is_int(self.left_out, 0, 10**12) and is_int(self.copies, 0, 10**12)
-        check(
-            isinstance(self.options, dict) and are_counts,
-            "options, left_out or copies is malformed",
-        )
+        has_types = are_texts and are_counts and isinstance(self.options, dict)
+        check(has_types, "a text, a number or the options are malformed")
         # Bytes a sample
         size = self.size.channels * self.size.height * self.size.width + 2 * self.lengths.longest
         for shard in self.shards:
@@ -98,8 +93,6 @@ class Manifest:
                 is_int(shard.payload_bytes, 1, shard.count * size + _MAX_HEADER_BYTES),
                 f"{shard.file} cannot have {shard.payload_bytes} bytes",
             )
-        files = {shard.file for shard in self.shards}
-        check(len(files) == len(self.shards), "a shard is named twice")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON types.
@@ -116,13 +109,9 @@ class Manifest:
         """The manifest without what is only for people, which does not distinguish shards."""
         return replace(self, source="", labels="", corrections=None, reasons=(), copies=0)
 
-    def of_split(self, split: Split) -> tuple[Shard, ...]:
-        """Return the shards of one split, in order."""
-        return tuple(shard for shard in self.shards if shard.split == split)
-
     def count(self, split: Split) -> int:
         """Return the number of samples in one split."""
-        return sum(shard.count for shard in self.of_split(split))
+        return sum(shard.count for shard in self.shards if shard.split == split)
 
 
 class ShardRef(NamedTuple):
@@ -144,16 +133,17 @@ class Dataset:
     manifests: tuple[Manifest, ...]
 
     def __post_init__(self) -> None:
-        for folder, manifest in zip(self.folders[1:], self.manifests[1:], strict=True):
-            words = {"charset": "alphabet", "lengths": "text length", "size": "input size"}
-            for name, word in words.items():
-                first, other = getattr(self, name), getattr(manifest, name)
-                differ = f"the {word} is {first} in {self.folders[0]} and {other} in {folder}"
-                differ += how_they_differ(str(first), str(other))
-                check(first == other, f"{differ}; name folders in which it is the same")
-        # By the hash of the inputs, which may be split in two ways, or of a shard
         number_of: dict[str, int] = {}
         for number, (folder, manifest) in enumerate(zip(self.folders, self.manifests, strict=True)):
+            for name, word in _COMMON.items():
+                first, here = getattr(self, name), getattr(manifest, name)
+                check(
+                    first == here,
+                    f"the {word} is {first} in {self.folders[0]} and {here} in {folder}"
+                    f"{how_they_differ(str(first), str(here))}; "
+                    "name folders in which it is the same",
+                )
+            # By the hash of the inputs, which may be split in two ways, or of a shard
             for content in (manifest.inputs_sha256, *(shard.sha256 for shard in manifest.shards)):
                 other = number_of.setdefault(content, number)
                 check(
@@ -183,26 +173,30 @@ class Dataset:
         """The folders, for people."""
         return ", ".join(map(str, self.folders))
 
-    def of_split(self, split: Split) -> list[ShardRef]:
-        """Return the shards of one split, folder by folder."""
+    @property
+    def refs(self) -> list[ShardRef]:
+        """All shards, folder by folder."""
         return [
             ShardRef(folder, manifest, shard)
             for folder, manifest in zip(self.folders, self.manifests, strict=True)
-            for shard in manifest.of_split(split)
+            for shard in manifest.shards
         ]
+
+    def of_split(self, split: Split) -> list[ShardRef]:
+        """Return the shards of one split, folder by folder."""
+        return [ref for ref in self.refs if ref.shard.split == split]
 
     def count(self, split: Split) -> int:
         """Return the number of samples in one split."""
         return sum(manifest.count(split) for manifest in self.manifests)
 
 
-def read_dataset(folders: Iterable[Path]) -> Dataset:
+def read_dataset(folders: Sequence[Path]) -> Dataset:
     """Read the manifests of some folders.
 
     Errors as `read_manifest`, and UsageError if the folders do not match.
     """
-    folders = tuple(folders)
-    return Dataset(folders, tuple(read_manifest(folder) for folder in folders))
+    return Dataset(tuple(folders), tuple(map(read_manifest, folders)))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -277,33 +271,27 @@ def read_shard(folder: Path, manifest: Manifest, shard: Shard) -> tuple[np.ndarr
         raise DamagedError(f"{path} is not a gzip file ({error})") from None
     except (SafetensorError, KeyError, ValueError) as error:  # ValueError: of a shape, by numpy
         raise DamagedError(f"{path} does not hold images and labels ({error})") from None
-    size, lengths, characters = manifest.size, manifest.lengths, len(manifest.charset)
-    shapes = images.shape, labels.shape
+    size, lengths, end = manifest.size, manifest.lengths, len(manifest.charset)
     expected = (shard.count, size.channels, size.height, size.width), (shard.count, lengths.longest)
     check(
-        shapes == expected and images.dtype == np.uint8 and labels.dtype == np.int16,
+        (images.shape, labels.shape) == expected
+        and images.dtype == np.uint8
+        and labels.dtype == np.int16,
         f"{path} does not hold the arrays that the manifest names",
         DamagedError,
     )
-    is_known = labels.min() >= 0 and labels.max() <= characters
-    check(bool(is_known), f"{path} holds labels outside the alphabet", DamagedError)
-    is_character = labels < characters
-    gaps = is_character[:, 1:] & ~is_character[:, :-1]
+    # Nothing follows the end of a text, and every text has characters
+    has_texts = (labels[:, : lengths.shortest] < end).all() and (labels >= 0).all()
+    has_ends = (labels <= end).all() and (labels[:, 1:][labels[:, :-1] == end] == end).all()
     check(
-        not gaps.any() and bool(is_character.sum(1).min() >= lengths.shortest),
-        f"{path} holds texts that do not have {lengths} characters",
+        bool(has_texts and has_ends),
+        f"{path} holds texts that do not have {lengths} characters of the alphabet",
         DamagedError,
     )
     return images, labels
 
 
-def check_shards(folder: Path, shards: Iterable[Shard]) -> None:
-    """Raise DamagedError unless each of these shard files has the sha256 of the manifest."""
-    for shard in shards:
-        read_checked(folder / shard.file, shard.sha256, shard.max_bytes)
-
-
-def check_shard_refs(refs: Iterable[ShardRef]) -> None:
-    """Raise DamagedError unless each of these shards, of any folder, has its sha256."""
+def check_shards(refs: Iterable[ShardRef]) -> None:
+    """Raise DamagedError unless each of these shard files has the sha256 of its manifest."""
     for folder, _, shard in refs:
-        check_shards(folder, [shard])
+        read_checked(folder / shard.file, shard.sha256, shard.max_bytes)

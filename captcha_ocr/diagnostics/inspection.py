@@ -15,6 +15,7 @@ from captcha_ocr.data.images import describe_oddities, open_image, read_bytes
 from captcha_ocr.data.labels import Found, Label, Problems, find_labels
 from captcha_ocr.data.prepare import (
     IMAGES_PER_JOB,
+    ProgressCallback,
     derive_size,
     set_preset,
     survey_labelled,
@@ -162,13 +163,16 @@ class Inspection:
 
 
 def inspect(
-    folder: Path, config: PrepareConfig, options: PrepareOptions = PrepareOptions()
+    folder: Path,
+    config: PrepareConfig,
+    options: PrepareOptions = PrepareOptions(),
+    progress: ProgressCallback = lambda done, total: None,
 ) -> Inspection:
     """Read every labelled image below `folder`, or every image if none has a label.
 
     Copies are kept and counted. Errors are those of `prepare`, but for a folder without labels.
     """
-    contents = find_labels(folder, options.labels_file, options.corrections, config)
+    contents = find_labels(folder, options.labels, options.corrections, config)
     labels, problems, input_size = [Label(file, "") for file in contents.images], Problems(), ""
     if contents.labels:
         selected = select_labels(contents.labels, config)
@@ -182,7 +186,7 @@ def inspect(
     files: list[_File | ImageError] = []
     for results in map_jobs(_read_files, jobs, options.workers):
         files += results
-        options.progress(len(files), len(labels))
+        progress(len(files), len(labels))
     images: dict[Label, _File] = {}
     groups: dict[str, list[Label]] = {}
     for label, file in zip(labels, files, strict=True):

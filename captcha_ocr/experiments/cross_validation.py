@@ -4,8 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from captcha_ocr.data.folds import list_folds
-from captcha_ocr.data.prepare import prepare_command
+from captcha_ocr.data.prepare import list_folds, prepare_command
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import Advice, Command, UsageError
 from captcha_ocr.options.preparation import PrepareConfig

@@ -138,7 +138,7 @@ def words(options: Mapping[str, object]) -> list[str]:
 
 def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
     """Yield the name and the line `old -> new` of each field in which two dataclasses of one type
-    differ; it says how texts that look alike differ.
+    differ.
 
     Nested dataclasses are compared field by field.
     """
@@ -147,8 +147,13 @@ def differences(old: Any, new: Any) -> Iterator[tuple[str, str]]:
         if is_dataclass(before):
             yield from differences(before, after)
         elif before != after:
-            before, after = _show(before), _show(after)
-            yield item.name, f"{before} -> {after}{how_they_differ(before, after)}"
+            yield item.name, change(before, after)
+
+
+def change(old: object, new: object) -> str:
+    """Return a change of a value in words; it says how texts that look alike differ."""
+    before, after = _show(old), _show(new)
+    return f"{before} -> {after}{how_they_differ(before, after)}"
 
 
 def _show(value: object) -> str:

@@ -1,6 +1,5 @@
 """The options of prepare."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -10,22 +9,31 @@ from captcha_ocr.input_size import GENERATED, ImageKind, InputSize
 from captcha_ocr.options.declaration import Options, option
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import (
+    WorkOptions,
     charset_option,
-    force_option,
     lengths_option,
     max_bytes_option,
     parse_numbers,
     seed_option,
-    workers_option,
 )
 from captcha_ocr.options.training import FEWEST, preset_named
 
-# Called with the number of decoded images and the total
-ProgressCallback = Callable[[int, int], None]
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
+
+
+@dataclass(frozen=True)
+class PrepareOptions(WorkOptions):
+    """Where labels are, if not in the folder of the images, and how a preparation works."""
+
+    labels: Path | None = option(
+        None, "CSV with filename,text[,split].", shown="labels.csv in the folder", path="file"
+    )
+    corrections: Path | None = option(
+        None, "CSV with filename,text whose rows replace other labels.", path="file"
+    )
 
 
 @dataclass(frozen=True)
@@ -87,27 +95,3 @@ class PrepareConfig(Options):
             size = size.fixed(derived.width, derived.height)
         width, height = self.size or (size.width, size.height)
         return InputSize(height, width, self.channels or size.channels)
-
-
-@dataclass(frozen=True)
-class PrepareOptions(Options):
-    """Where else labels come from, and how to run a preparation.
-
-    labels_file: a table instead of labels.csv. corrections: a table whose rows replace other
-    labels. workers: processes; None takes one for each processor. force: replace shards of other
-    images or options.
-    """
-
-    labels_file: Path | None = option(
-        None,
-        "CSV with filename,text[,split].",
-        flag="--labels",
-        shown="labels.csv in the folder",
-        path="file",
-    )
-    corrections: Path | None = option(
-        None, "CSV with filename,text whose rows replace other labels.", path="file"
-    )
-    workers: int | None = workers_option()
-    force: bool = force_option()
-    progress: ProgressCallback = option(lambda done, total: None)

@@ -52,13 +52,11 @@ class Tile:
 class TextBlock:
     """Text below an image, in columns: each holds one character, or two below one another.
 
-    A column of two different characters is marked. before: a word before each line.
+    The characters of two lines are compared: a column of two different ones is marked.
     """
 
     columns: Sequence[tuple[str, ...]]
     size: int = _TEXT_SIZE
-    colour: str = "black"
-    before: tuple[str, ...] = ()
 
     @property
     def height(self) -> int:
@@ -68,7 +66,7 @@ class TextBlock:
     @property
     def indent(self) -> int:
         """The pixels before the first column."""
-        return _INDENT if self.before else 0
+        return _INDENT if len(self.columns[0]) > 1 else 0
 
 
 def draw_sheet(
@@ -88,14 +86,13 @@ def draw_sheet(
         x, y = GAP + number % COLUMNS * (TILE[0] + GAP), tops[number // COLUMNS]
         canvas.rectangle((x - 1, y - 1, x + TILE[0], y + TILE[1]), outline="lightgrey")
         with suppress(ImageError):
-            image = tile.image
-            if isinstance(image, Path):
-                image = flatten(open_image(image, max_bytes), "RGB")
+            image = flatten(open_image(tile.image, max_bytes), "RGB")
             scale = min(TILE[0] / image.width, TILE[1] / image.height)
             size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
             image = image.resize(size)
-            place = (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
-            sheet.paste(image, place)
+            sheet.paste(
+                image, (x + (TILE[0] - image.width) // 2, y + (TILE[1] - image.height) // 2)
+            )
         y += TILE[1] + 2
         for block in texts[number]:
             _write(canvas, x, y, block, fonts)
@@ -105,10 +102,8 @@ def draw_sheet(
 
 def find_fonts(tiles: Sequence[Tile]) -> Fonts:
     """Return a font for each character below these tiles that a font has."""
-    characters = {*"confidence 0.123456789"}
-    for tile in tiles:
-        characters |= {*tile.name, *tile.text, *(tile.read or "")}
-    return fonts_for(characters)
+    texts = (tile.name + tile.text + (tile.read or "") for tile in tiles)
+    return fonts_for("".join(["confidence 0.123456789", *texts]))
 
 
 def lay_out_texts(tile: Tile, fonts: Fonts) -> list[TextBlock]:
@@ -116,17 +111,17 @@ def lay_out_texts(tile: Tile, fonts: Fonts) -> list[TextBlock]:
 
     That is its name and its text, or its name, its label above what was read, and the confidence.
     """
-    blocks = [_make_line(tile.name, _NAME_SIZE, _GREY)]
+    blocks = [_make_line(tile.name, _NAME_SIZE)]
     if tile.read is None:
-        blocks.append(_make_line(tile.text, _TEXT_SIZE, "black"))
+        blocks.append(_make_line(tile.text, _TEXT_SIZE))
     else:
-        blocks.append(TextBlock(align(tile.text, tile.read), before=("label", "read")))
-        blocks.append(_make_line(f"confidence {tile.confidence:.2f}", _NAME_SIZE, _GREY))
+        blocks.append(TextBlock(align(tile.text, tile.read)))
+        blocks.append(_make_line(f"confidence {tile.confidence:.2f}", _NAME_SIZE))
     return [piece for block in blocks for piece in _wrap(block, fonts)]
 
 
-def _make_line(text: str, size: int, colour: str) -> TextBlock:
-    return TextBlock([(cluster,) for cluster in split_characters(text)], size, colour)
+def _make_line(text: str, size: int) -> TextBlock:
+    return TextBlock([(cluster,) for cluster in split_characters(text)], size)
 
 
 def align(label: str, read: str) -> list[tuple[str, str]]:
@@ -135,12 +130,13 @@ def align(label: str, read: str) -> list[tuple[str, str]]:
     Where a text has none, it is empty. Texts of one length are compared position by position.
     """
     labelled, predicted = split_characters(label), split_characters(read)
-    pairs = [*zip_longest(labelled, predicted, fillvalue="")]
+    pairs = list(zip(labelled, predicted, strict=False))
     if len(labelled) != len(predicted):
-        pairs = []
         steps = SequenceMatcher(None, labelled, predicted, autojunk=False).get_opcodes()
-        for _, a, b, c, d in steps:
-            pairs += zip_longest(labelled[a:b], predicted[c:d], fillvalue="")
+        parts = (
+            zip_longest(labelled[a:b], predicted[c:d], fillvalue="") for _, a, b, c, d in steps
+        )
+        pairs = list(chain.from_iterable(parts))
     # What stands in a column: of two characters the one from right to left, if there is one.
     columns = [max(filter(None, pair), key=has_right_to_left) for pair in pairs]
     return [pairs[number] for number in visual_order(columns)]
@@ -176,8 +172,8 @@ def measure_width(column: tuple[str, ...], size: int, fonts: Fonts) -> float:
 
 def _choose_font(text: str, size: int, fonts: Fonts) -> ImageFont.FreeTypeFont:
     """Return the font of a text whose characters are all in one."""
-    file = fonts[text[0]].fname if text and text[0] in fonts else findfont(OWN_FONTS[0])
-    return _load_font(file, size)
+    font = fonts.get(text[:1])
+    return _load_font(font.fname if font else findfont(OWN_FONTS[0]), size)
 
 
 _load_font = lru_cache(ImageFont.truetype)
@@ -187,13 +183,16 @@ def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts:
     columns = block.columns
     line = round(_LEADING * block.size)
     baselines = [y + number * line + round(0.75 * line) for number in range(len(columns[0]))]
-    for word, baseline in zip(block.before, baselines, strict=False):
-        font = _choose_font(word, _NAME_SIZE, fonts)
-        canvas.text((x, baseline), word, fill=_GREY, font=font, anchor="ls")
-    if len(baselines) == 1:
+    colour = _GREY if block.size == _NAME_SIZE else "black"
+    if len(baselines) > 1:
+        font = _choose_font("label", _NAME_SIZE, fonts)
+        for word, baseline in zip(("label", "read"), baselines, strict=True):
+            canvas.text((x, baseline), word, fill=_GREY, font=font, anchor="ls")
+    else:
         # Characters of many scripts are joined, or run from right to left: write them together.
-        texts = chain.from_iterable(columns)
-        runs = groupby(texts, key=lambda text: _choose_font(text, block.size, fonts))
+        runs = groupby(
+            chain.from_iterable(columns), lambda text: _choose_font(text, block.size, fonts)
+        )
         columns = [("".join(run),) for _, run in runs]
     left = float(x + block.indent)
     for column in columns:
@@ -204,7 +203,7 @@ def _write(canvas: ImageDraw.ImageDraw, x: int, y: int, block: TextBlock, fonts:
         for text, baseline in zip(column, baselines, strict=True):
             font = _choose_font(text, block.size, fonts)
             start = left + (width - font.getlength(text)) / 2
-            canvas.text((start, baseline), text, fill=block.colour, font=font, anchor="ls")
+            canvas.text((start, baseline), text, fill=colour, font=font, anchor="ls")
             if differs:
                 canvas.line((left, baseline + 3, right, baseline + 3), fill="black", width=2)
         left += width

@@ -3,7 +3,7 @@
 import io
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ _BARS_WIDTH = 4.5  # inches: all bars with their labels
 _LEAST_ERROR = 0.005  # where 100 % stands on an axis of exact match, unless an error is smaller
 # Exact match to which an extrapolation stretches the axis; a steep one would squeeze the rest.
 _MOST_EXPECTED = 0.9998
+_Row = dict[str, Any]  # the metrics of an epoch
 _MIN_BETWEEN_TICKS = 0.08  # of the width of a log axis, for labels of six digits
 
 
@@ -38,7 +39,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomic(path, picture.getvalue())
 
 
-def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainConfig) -> Figure:
+def draw_curves(rows: Sequence[_Row], best_epoch: int, config: TrainConfig) -> Figure:
     """Draw loss and exact match over the epochs, in training and validation.
 
     rows: the metrics of the epochs.
@@ -46,21 +47,21 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     best = next(row for row in rows if row["epoch"] == best_epoch)
-    loss, exact = f"{best['validation_loss']:.3g}", f"{best['validation_exact']:.2%}"
-    _draw_metric(left, rows, "loss", f"best epoch {best_epoch}: {loss}", best_epoch)
-    _draw_metric(right, rows, "exact", f"best epoch {best_epoch}: {exact}", best_epoch)
-    left.set_title("loss (log scale)")
-    right.set_title("exact match (log scale of the error)")
+    _draw_metric(left, rows, "loss", "loss (log scale)", best, ".3g")
+    _draw_metric(right, rows, "exact", "exact match (log scale of the error)", best, ".2%")
     # The loss of an alphabet of one character is 0.
     if any(row["training_loss"] > 0 for row in rows):
         left.set_yscale("log")
         low, high = left.get_ylim()
         subs = (1, 2, 5) if high > 10 * low else range(1, 10)
-        left.yaxis.set_major_locator(LogLocator(subs=subs) if high > 4 * low else AutoLocator())
-        left.yaxis.set_major_formatter("{x:g}")
-        left.yaxis.set_minor_locator(NullLocator())
-    matches = [(row["training_exact"], row["validation_exact"]) for row in rows]
-    _scale_by_error(right, chain.from_iterable(matches))
+        left.yaxis.set(
+            major_locator=LogLocator(subs=subs) if high > 4 * low else AutoLocator(),
+            major_formatter="{x:g}",
+            minor_locator=NullLocator(),
+        )
+    _scale_by_error(
+        right, [row[name] for row in rows for name in ("training_exact", "validation_exact")]
+    )
     if best["training_loss"] > best["validation_loss"]:
         # What only training images and labels go through.
         causes = {
@@ -70,13 +71,15 @@ def draw_curves(rows: Sequence[dict[str, Any]], best_epoch: int, config: TrainCo
             "training loss is the mean over an epoch, and validation follows at its end": True,
         }
         reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)
-        note = f"Training loss is higher than validation loss: {reasons}."
-        figure.supxlabel(textwrap.fill(note, 130), fontsize=9)
+        figure.supxlabel(
+            textwrap.fill(f"Training loss is higher than validation loss: {reasons}.", 130),
+            fontsize=9,
+        )
     return figure
 
 
 def _draw_metric(
-    axes: Axes, rows: Sequence[dict[str, Any]], name: str, best: str, best_epoch: int
+    axes: Axes, rows: Sequence[_Row], name: str, title: str, best: _Row, number_format: str
 ) -> None:
     epochs = [row["epoch"] for row in rows]
     marker = "o" if len(rows) <= _MAX_MARKED else ""
@@ -91,8 +94,9 @@ def _draw_metric(
             marker=marker,
             markersize=size,
         )
-    axes.axvline(best_epoch, color=_GREY, linestyle=":", label=best)
-    axes.set(xlabel="epoch", xlim=(0.5, epochs[-1] + 0.5))
+    mark = f"best epoch {best['epoch']}: {best[f'validation_{name}']:{number_format}}"
+    axes.axvline(best["epoch"], color=_GREY, linestyle=":", label=mark)
+    axes.set(title=title, xlabel="epoch", xlim=(0.5, epochs[-1] + 0.5))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     axes.legend()
@@ -126,9 +130,9 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
         figure = Figure(figsize=(6, 1))
         figure.text(0.5, 0.5, title, ha="center", va="center", fontsize=12)
         return figure
-    rows, columns = _choose_cells(list(wrong))
+    rows, columns = _choose_cells(list(wrong), characters)
     bars = dict(islice(wrong.items(), MAX_BARS))
-    shown = rows | columns | {*chain.from_iterable(bars)}
+    shown = {*rows, *columns, *chain.from_iterable(bars)}
     fonts = fonts_for(shown - {""})
     names = {character: visible(character, fonts) for character in shown} | {"": "nothing"}
     families = [*dict.fromkeys(font.name for font in fonts.values()), *OWN_FONTS]
@@ -140,36 +144,39 @@ def draw_confusions(scores: Scores, characters: Sequence[str]) -> Figure:
     # The marks (U+200E) keep true before read between characters of scripts from right to left.
     labels = [f"\u200e{names[true]} → \u200e{names[read]}" for true, read in bars]
     _draw_bars(left, labels, list(bars.values()), families)
-    down = list(filter(rows.__contains__, characters))
-    across = list(filter(columns.__contains__, characters))
-    cells = [wrong.get((true, read), 0) for true in down for read in across]
-    matrix = np.array(cells).reshape(len(down), len(across))
-    shown_names = names.__getitem__
-    _draw_matrix(right, matrix, [*map(shown_names, down)], [*map(shown_names, across)], families)
+    cells = [wrong.get(pair, 0) for pair in product(rows, columns)]
+    matrix = np.reshape(cells, (len(rows), len(columns)))
+    name = names.__getitem__
+    _draw_matrix(right, matrix, list(map(name, rows)), list(map(name, columns)), families)
     misread = len({true for true, _ in wrong})
     part = f"{len(rows)} of " if len(rows) < misread else ""
-    errors = counted(int(matrix.sum()), "error")
-    right.set_title(f"{part}{counted(misread, 'misread character')}, {errors}", fontsize=10)
+    right.set_title(
+        f"{part}{counted(misread, 'misread character')}, {counted(sum(cells), 'error')}",
+        fontsize=10,
+    )
     return figure
 
 
-def _choose_cells(confusions: Sequence[tuple[str, str]]) -> tuple[set[str], set[str]]:
-    """Return the rows and the columns of a matrix that holds the first of these confusions."""
+def _choose_cells(
+    confusions: Sequence[tuple[str, str]], characters: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the rows and the columns, in the order of the alphabet, of a matrix that holds the
+    first of these confusions.
+    """
     rows, columns = set[str](), set[str]()
     for true, read in confusions:
         if max(len(rows | {true}), len(columns | {read})) <= MAX_CELLS:
             rows.add(true)
             columns.add(read)
-    return rows, columns
+    return [*filter(rows.__contains__, characters)], [*filter(columns.__contains__, characters)]
 
 
 def _draw_bars(axes: Axes, labels: list[str], counts: list[int], families: list[str]) -> None:
     bars = axes.barh(range(len(counts)), counts, color=_BLUE, height=0.7)
     axes.bar_label(bars, [f"{count:,}" for count in counts], padding=3, fontsize=9)
     axes.set_yticks(range(len(counts)), labels, fontsize=10, family=families)
-    axes.set_ylim(max(len(counts), _MIN_CELLS) - 0.5, -0.5)
+    axes.set(ylim=(max(len(counts), _MIN_CELLS) - 0.5, -0.5), xmargin=0.12)
     axes.set_title("most frequent confusions (true → read)", fontsize=10)
-    axes.margins(x=0.12)
     axes.xaxis.set_visible(False)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
@@ -184,8 +191,7 @@ def _draw_matrix(
     axes.set_aspect("equal", anchor="NW")
     axes.set(xlim=(0, max(len(columns), _MIN_CELLS)), ylim=(max(len(rows), _MIN_CELLS), 0))
     axes.spines[:].set_visible(False)
-    axes.xaxis.tick_top()
-    axes.xaxis.set_label_position("top")
+    axes.xaxis.set(ticks_position="top", label_position="top")
     axes.set_xlabel("read as", loc="left")
     axes.set_ylabel("true character", loc="top")
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize=9, family=families)
@@ -193,17 +199,17 @@ def _draw_matrix(
         label.set_rotation(90 if len(label.get_text()) > 2 else 0)
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=9, family=families)
     axes.tick_params(length=0)
-    for row, column in zip(*matrix.nonzero(), strict=True):
-        count = str(matrix[row, column])
-        axes.text(
-            column + 0.5,
-            row + 0.5,
-            count,
-            ha="center",
-            va="center",
-            fontsize=min(8, 24 / len(count)),
-            color="white" if matrix[row, column] > 0.8 * most else "black",
-        )
+    for (row, column), count in np.ndenumerate(matrix):
+        if count:
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                str(count),
+                ha="center",
+                va="center",
+                fontsize=min(8, 24 / len(str(count))),
+                color="white" if count > 0.8 * most else "black",
+            )
 
 
 def draw_learning_curve(
@@ -257,10 +263,8 @@ def draw_learning_curve(
             color=_GREY,
         )
     _scale_by_error(axes, shown)
-    axes.set_xscale("log")
-    axes.set_xticks(_place_ticks(images, end))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xscale="log", xticks=_place_ticks(images, end))
+    axes.xaxis.set(major_formatter="{x:,.0f}", minor_locator=NullLocator())
     axes.set(xlabel="training images", ylabel="exact match (log scale of the error)")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)

@@ -204,6 +204,30 @@ def read_checked(path: Path, expected_sha256: str, max_bytes: int = _MAX_FILE_BY
     return data
 
 
+def printable(path: Path) -> str:
+    """Return a path as text that every file and terminal can hold."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
+def walk_files(folder: Path) -> Iterator[str]:
+    """Yield the files below a folder, also through links, as POSIX paths relative to it.
+
+    Hidden files and folders are passed over. No folder is searched twice.
+    """
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:  # a link to a folder that was searched, or to one around it
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        # Links come last: what lies behind them may be found without them.
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))
+        below = Path(parent).relative_to(folder)
+        yield from ((below / name).as_posix() for name in names if not name.startswith("."))
+
+
 def remove_files(paths: Iterable[Path]) -> None:
     """Remove those of `paths` that exist."""
     for path in paths:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.data.shards import Dataset, check_shard_refs, read_dataset
+from captcha_ocr.data.shards import Dataset, check_shards, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import choose_device, enough_memory, set_threads
@@ -127,7 +127,7 @@ def _begin(run: Run, stack: contextlib.ExitStack) -> tuple[Batches, Batches, Tra
     )
     if isinstance(dataset, Dataset):
         test = slice_shards(dataset.of_split("test"), group.portion(dataset.count("test")))
-        check_shard_refs(part.ref for part in test)
+        check_shards(part.ref for part in test)
     keep_freed_memory()
     training = load_split(dataset, "train", group, partition.samples, options.stream)
     stack.callback(training.close)

@@ -7,7 +7,7 @@ from conftest import ONE_WORKER
 from PIL import Image
 
 import captcha_ocr.data.prepare
-from captcha_ocr.data.shards import read_manifest, read_shard
+from captcha_ocr.data.shards import read_dataset, read_manifest, read_shard
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 
 SMALL = PrepareConfig(size=(16, 8))
@@ -24,9 +24,8 @@ def tiny(**options):
 
 def prepare(images, out, config=None, **options):
     """Prepare a folder in this process, by default as the shards of conftest.py."""
-    return captcha_ocr.data.prepare.prepare(
-        images, out, config or tiny(), replace(ONE_WORKER, **options)
-    )
+    options = replace(ONE_WORKER, **options)
+    return captcha_ocr.data.prepare.prepare(images, out, config or tiny(), options)
 
 
 def counts(folder):
@@ -39,7 +38,7 @@ def samples(folder, split):
     """What the shards of one split hold: [(pixels as bytes, text)]."""
     manifest = read_manifest(folder)
     pairs = []
-    for shard in manifest.of_split(split):
+    for _, _, shard in read_dataset([folder]).of_split(split):
         images, labels = read_shard(folder, manifest, shard)
         pairs += zip(
             (image.tobytes() for image in images), manifest.charset.decode(labels), strict=True

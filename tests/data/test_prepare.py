@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import contents, naming
+from conftest import ONE_WORKER, contents, naming
 from PIL import Image
 
 import captcha_ocr.data.prepare
@@ -13,15 +13,15 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.cli.wording import word_command
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label, read_labels
-from captcha_ocr.data.prepare import STAGING, prepare_command, set_preset
+from captcha_ocr.data.prepare import list_folds, prepare_command, prepare_folds, set_preset
 from captcha_ocr.data.selection import Selection
 from captcha_ocr.data.shards import MANIFEST_FILE, read_manifest
 from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.options.preparation import SPLITS, PrepareConfig
+from captcha_ocr.options.preparation import SPLITS, PrepareConfig, PrepareOptions
 from captcha_ocr.system.documents import seal, to_json
-from captcha_ocr.system.files import writing_to
+from captcha_ocr.system.files import LOCK_FILE, TEMPORARY, writing_to
 
 from .conftest import SMALL, counts, draw, labelled, numbered, prepare, samples, tiny
 
@@ -57,7 +57,9 @@ def test_the_number_of_jobs_and_workers_changes_no_byte(images, shards, tmp_path
         captcha_ocr.data.prepare, "IMAGES_PER_JOB", 25
     )  # all 60 at once would be left to one process
     told = []
-    prepare(images, tmp_path, workers=2, progress=lambda done, total: told.append((done, total)))
+    captcha_ocr.data.prepare.prepare(
+        images, tmp_path, tiny(), PrepareOptions(workers=2), lambda *done: told.append(done)
+    )
     assert contents(tmp_path) == contents(shards)
     assert told[-1] == (60, 60)
 
@@ -120,7 +122,7 @@ def test_the_same_labels_give_the_same_shards_wherever_they_come_from(own, shard
     (own / "labels.csv").write_text("".join([header, *rows[::-1]]))
     reversed_rows = prepare(own, tmp_path / "reversed")
     elsewhere = Path(shutil.move(own / "labels.csv", tmp_path / "mine.csv"))
-    from_elsewhere = prepare(own, tmp_path / "elsewhere", labels_file=elsewhere)
+    from_elsewhere = prepare(own, tmp_path / "elsewhere", labels=elsewhere)
     from_names = prepare(own, tmp_path / "names")
     for prepared in (reversed_rows, from_elsewhere, from_names):
         assert prepared.manifest.shards == read_manifest(shards).shards
@@ -258,9 +260,10 @@ def test_force_replaces_shards_of_other_options_and_leaves_the_files_of_others(
 def test_an_unfinished_folder_goes_on_and_ends_the_same(images, done, shards):
     (done / MANIFEST_FILE).unlink()
     (done / "val-00000.safetensors.gz").unlink()
-    (done / STAGING).mkdir()
-    (done / "test-00000.safetensors.gz").rename(done / STAGING / "test-00000.safetensors.gz")
-    (done / STAGING / "pixels").write_bytes(b"half")
+    staging = done / f"new{TEMPORARY}"  # as a killed process leaves it
+    staging.mkdir()
+    (done / "test-00000.safetensors.gz").rename(staging / "test-00000.safetensors.gz")
+    (staging / "pixels.npy").write_bytes(b"half")
     assert not prepare(images, done).already_there
     assert contents(done) == contents(shards)
 
@@ -310,7 +313,7 @@ def test_the_command_that_makes_the_same_shards_again_repeats_every_option(
     fixed = Path("my fix.csv")
     options = tiny(charset="digits", case_sensitive=True, split=(60, 20, 20), seed=3)
     shutil.copy(images / "labels.csv", fixed)
-    prepare(images, tmp_path / "out", options, labels_file=images / "labels.csv", corrections=fixed)
+    prepare(images, tmp_path / "out", options, labels=images / "labels.csv", corrections=fixed)
     command = prepare_command(read_manifest(tmp_path / "out"), Path("out"), "seed")
     assert word_command(command) == (
         f"captcha-ocr prepare {images.as_posix()} --out out --preset seed "
@@ -327,3 +330,59 @@ def test_that_command_holds_no_words_of_a_forged_manifest(shards):
     words = shlex.split(word_command(prepare_command(manifest, Path("out"), "seed")))
     assert words[:6] == ["captcha-ocr", "prepare", "images", "--out", "out", "--preset"]
     assert words[7:] == ["--length", "{'a': []}", "--split", "1/2", "--seed", "7", "--force"]
+
+
+# --- folds ----------------------------------------------------------------------------------------
+
+
+def test_every_image_is_in_the_test_set_of_one_fold_and_in_no_other_split_of_it(images, tmp_path):
+    prepare_folds(images, tmp_path, 4, tiny(), ONE_WORKER)
+    tested = []
+    for folder in list_folds(tmp_path):
+        splits = [samples(folder, split) for split in SPLITS]
+        assert [len(split) for split in splits] == [41, 4, 15]
+        assert len({pixels for split in splits for pixels, _ in split}) == 60
+        tested += splits[2]
+    assert len(set(tested)) == 60
+
+
+def test_folds_ignore_given_splits_and_need_an_image_each(tmp_path):
+    images, out = labelled(tmp_path / "images", numbered(6, lambda _: "test")), tmp_path / "folds"
+    with pytest.raises(UsageError, match=naming(6, 7)):
+        prepare_folds(images, out, 7, SMALL, ONE_WORKER)
+    assert not (out / "fold-1").exists()
+    prepare_folds(images, out, 2, SMALL, ONE_WORKER)
+    assert [counts(folder) for folder in list_folds(out)] == [[2, 1, 3], [2, 1, 3]]
+
+
+def test_folds_are_not_made_among_shards_or_beside_files_of_others(images, done, tmp_path):
+    with pytest.raises(UsageError, match=naming(done, "`out`")):
+        prepare_folds(images, done, 2, tiny(), ONE_WORKER)
+    out = tmp_path / "folds"
+    prepare_folds(images, out, 3, tiny(), ONE_WORKER)
+    with pytest.raises(UsageError, match="`force`"):
+        prepare_folds(images, out, 2, tiny(), ONE_WORKER)
+    (out / "fold-3" / LOCK_FILE).touch()  # as a killed writer leaves it
+    prepare_folds(images, out, 2, tiny(), replace(ONE_WORKER, force=True))
+    assert sorted(out.iterdir()) == list_folds(out) == [out / "fold-1", out / "fold-2"]
+    (out / "fold-3").mkdir()
+    (out / "fold-3" / "mine").touch()
+    with pytest.raises(UsageError, match="fold-3"):
+        prepare_folds(images, out, 2, tiny(), replace(ONE_WORKER, force=True))
+    assert [path.name for path in (out / "fold-3").iterdir()] == ["mine"]
+
+
+def test_unfinished_folds_go_on_but_not_as_others(images, tmp_path):
+    out, whole = tmp_path / "folds", tmp_path / "whole"
+    prepare_folds(images, whole, 3, tiny(), ONE_WORKER)
+    shutil.copytree(whole, out)
+    shutil.rmtree(out / "fold-3")
+    (out / "fold-2" / MANIFEST_FILE).unlink()
+    with pytest.raises(UsageError, match="`force`"):
+        prepare_folds(images, out, 2, tiny(), ONE_WORKER)
+    prepared = prepare_folds(images, out, 3, tiny(), ONE_WORKER)
+    assert [fold.already_there for fold in prepared] == [True, False, False]
+    assert all(
+        contents(out / f"fold-{number}") == contents(whole / f"fold-{number}")
+        for number in (1, 2, 3)
+    )

@@ -123,11 +123,6 @@ def test_a_manifest_cannot_list_a_shard_that_cannot_be(manifest, change):
         replace(manifest, shards=(Shard(**document),))
 
 
-def test_a_manifest_cannot_list_a_shard_twice(manifest):
-    with pytest.raises(UsageError):
-        replace(manifest, shards=manifest.shards * 2)
-
-
 def test_a_manifest_of_an_older_version_is_read_and_what_is_for_people_changes_no_hash(
     manifest, tmp_path
 ):

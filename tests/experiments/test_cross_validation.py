@@ -8,7 +8,7 @@ import pytest
 from conftest import ONE_WORKER, QUIET
 
 from captcha_ocr.cli.wording import word_error
-from captcha_ocr.data.folds import prepare_folds
+from captcha_ocr.data.prepare import prepare_folds
 from captcha_ocr.errors import UsageError
 from captcha_ocr.experiments.cross_validation import RESULT_FILE, cross_validate
 from captcha_ocr.options.preparation import PrepareConfig

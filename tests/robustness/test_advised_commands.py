@@ -267,7 +267,7 @@ RUNS = [
 def test_advice_knows_what_the_run_was_and_its_commands_work(
     raw, kind, options, epochs, named, unnamed, is_run
 ):
-    labels = PrepareOptions(labels_file=Path("x y.csv"), workers=1)
+    labels = PrepareOptions(labels=Path("x y.csv"), workers=1)
     prepare(raw, Path("my shards"), PrepareConfig(size=(48, 16), channels=1), labels)
     options = dict(options)
     init = options.pop("init", None)

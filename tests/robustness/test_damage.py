@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save
 
 import captcha_ocr.training.run.checkpoint
 from captcha_ocr import Recognizer
-from captcha_ocr.data.shards import check_shards, read_manifest
+from captcha_ocr.data.shards import check_shards, read_dataset
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import sha256
@@ -32,7 +32,7 @@ def _list_loaders(whole: Path) -> dict[Path, list]:
     run, model, shards = (whole / name for name in ("run", "model", "shards"))
 
     def check_all_shards():
-        check_shards(shards, read_manifest(shards).shards)
+        check_shards(read_dataset([shards]).refs)
 
     def read_by_onnx():
         Recognizer(model, engine="onnx")

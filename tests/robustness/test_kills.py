@@ -21,7 +21,7 @@ import pytest
 from conftest import DRAWN_ALIKE, contents, invoke
 
 from captcha_ocr.data.label_sources.tables import read_table
-from captcha_ocr.data.shards import check_shards, read_manifest
+from captcha_ocr.data.shards import check_shards, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.system.files import TEMPORARY
@@ -126,7 +126,7 @@ def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(drawn, tmp_pa
         command = prepare(tmp_path / "ended", workers)
         assert command.end(sent, measured, chance)[0] == -signal.SIGKILL
         if (command.out / "manifest.json").exists():  # without it nobody takes them for shards
-            check_shards(command.out, read_manifest(command.out).shards)
+            check_shards(read_dataset([command.out]).refs)
         command.finish()
         assert contents(command.out) == contents(tmp_path / "whole")
     figure(

@@ -9,7 +9,7 @@ import pytest
 from conftest import ONE_WORKER, amend, flip_bit, invoke, naming
 from hostile import BOMBS
 
-from captcha_ocr.data.folds import prepare_folds
+from captcha_ocr.data.prepare import prepare_folds
 from captcha_ocr.options.preparation import PrepareConfig
 
 FOLDERS = {  # the images in them

@@ -290,6 +290,6 @@ def test_a_set_without_test_images_is_trained_and_not_scored(learn, images, tmp_
     (tmp_path / "labels.csv").write_text(
         "\n".join(["filename,text,split", *(f"{row},train" for row in rows)])
     )
-    options = replace(ONE_WORKER, labels_file=tmp_path / "labels.csv")
+    options = replace(ONE_WORKER, labels=tmp_path / "labels.csv")
     prepare(images, tmp_path / "shards", PrepareConfig(preset="tiny"), options)
     assert learn(tmp_path / "run", tmp_path / "shards", epochs=1).test is None

@@ -10,7 +10,7 @@ import click
 
 from captcha_ocr.charset import shorten
 from captcha_ocr.cli.app import main
-from captcha_ocr.cli.options import FOLDER, RUNNING, takes
+from captcha_ocr.cli.options import FOLDER, RUNNING, Given, takes
 from captcha_ocr.cli.wording import escape, given_words, note, place, report, with_flags
 from captcha_ocr.errors import CaptchaOcrError, check, in_one_line
 from captcha_ocr.inference.model_folder import (
@@ -81,7 +81,7 @@ class _InspectCommand(Options):
     out: Path = option(Path("runs/inspect"), "The folder for the pictures.", path="folder")
 
 
-_LABEL_FILES = ("labels_file", "corrections")
+_LABEL_FILES = ("labels", "corrections")
 _LABEL_FIELDS = ("label_pattern", "charset", "lengths", "case_sensitive", "max_bytes")
 _LABEL_OPTIONS = (*_LABEL_FILES, *_LABEL_FIELDS)
 
@@ -96,9 +96,7 @@ _LABEL_OPTIONS = (*_LABEL_FILES, *_LABEL_FIELDS)
 @takes(DrawingOptions, "renderer", "start", section=_DRAWN)
 @takes(WorkOptions, section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def generate(
-    options: _GenerateCommand, drawing: DrawingOptions, work: WorkOptions, output: ReportOptions
-) -> None:
+def generate(given: Given) -> None:
     """Draw labelled captchas: with the look of the captcha package, or of any design
     (docs/designs.md).
 
@@ -108,6 +106,8 @@ def generate(
         from captcha_ocr.generation import folder as images_folder
         from captcha_ocr.generation.plan import plan_drawing
 
+    options, drawing = given[_GenerateCommand], given[DrawingOptions]
+    work, output = given[WorkOptions], given[ReportOptions]
     if options.size is not None:
         width, height = options.size
         drawing = replace(drawing, width=width, height=height)
@@ -185,13 +185,7 @@ def _training_after(out: Path, manifest: "Manifest", folds: int | None) -> str:
 @takes(_PrepareCommand, "strict", section=RUNNING)
 @takes(PrepareOptions, "workers", "force", section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def prepare(
-    images: Path,
-    options: _PrepareCommand,
-    config: PrepareConfig,
-    how: PrepareOptions,
-    output: ReportOptions,
-) -> None:
+def prepare(images: Path, given: Given) -> None:
     """Turn a folder of labelled images into tensor shards.
 
     Labels come from labels.csv, from text files beside the images, or from the names of the files
@@ -202,14 +196,14 @@ def prepare(
     """
     with deferred():
         from captcha_ocr.data import prepare as preparation
-        from captcha_ocr.data.folds import prepare_folds
 
-    with ProgressBar("prepare", output.quiet) as bar:
-        how = replace(how, progress=bar.show)
+    options = given[_PrepareCommand]
+    with ProgressBar("prepare", given[ReportOptions].quiet) as bar:
+        how = given[PrepareConfig], given[PrepareOptions], bar.show
         if options.folds is None:
-            prepared = first = preparation.prepare(images, options.out, config, how)
+            prepared = first = preparation.prepare(images, options.out, *how)
         else:
-            all_folds = prepare_folds(images, options.out, options.folds, config, how)
+            all_folds = preparation.prepare_folds(images, options.out, options.folds, *how)
             first = all_folds[0]
             # Every fold leaves out the same files, but only one that was made now lists them all.
             prepared = next((fold for fold in all_folds if not fold.already_there), first)
@@ -280,14 +274,7 @@ def _report_shards(images: Path, options: _PrepareCommand, prepared: "Prepared")
 @takes(ReadingOptions, "device", section=RUNNING)
 @takes(PrepareOptions, "workers", section=RUNNING)
 @takes(ReportOptions, section=RUNNING)
-def inspect_images(
-    folder: Path,
-    options: _InspectCommand,
-    config: PrepareConfig,
-    how: PrepareOptions,
-    reading: ReadingOptions,
-    output: ReportOptions,
-) -> None:
+def inspect_images(folder: Path, given: Given) -> None:
     """Summarise a folder of images, with or without labels, and give advice for training on it.
 
     With --model, also list the images that the model reads differently from their labels, the most
@@ -301,14 +288,16 @@ def inspect_images(
         from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
         from captcha_ocr.recognizer import Recognizer
 
-    out = options.out
+    options, config = given[_InspectCommand], given[PrepareConfig]
+    out, quiet = options.out, given[ReportOptions].quiet
     is_apart = not out.resolve().is_relative_to(folder.resolve())
     check(is_apart, f"{out} lies in {folder}; choose another `out`")
-    with ProgressBar("inspect", output.quiet) as bar:
-        found = inspection.inspect(folder, config, replace(how, progress=bar.show))
+    with ProgressBar("inspect", quiet) as bar:
+        found = inspection.inspect(folder, config, given[PrepareOptions], bar.show)
     recognizer = None
     if options.model_folder is not None:
-        recognizer = Recognizer(options.model_folder, reading.device, max_bytes=config.max_bytes)
+        device = given[ReadingOptions].device
+        recognizer = Recognizer(options.model_folder, device, max_bytes=config.max_bytes)
     lines = [with_flags(str(found)), f"{'picture':14}{out / inspection.SHEET_FILE}"]
     facts = found.summary()
     facts["sources"] = {with_flags(name): count for name, count in facts["sources"].items()}
@@ -318,7 +307,7 @@ def inspect_images(
         tiles = [Tile(folder / label.file, label.file, label.text) for label in shown]
         draw_sheet(tiles, out / inspection.SHEET_FILE, config.max_bytes)
         if options.model_folder is not None and recognizer is not None and found.texts:
-            facts["wrong"], wrong_lines = _list_wrong(recognizer, found, out, output.quiet)
+            facts["wrong"], wrong_lines = _list_wrong(recognizer, found, out, quiet)
             lines += wrong_lines
             advice += inspection.advice_on_wrong(len(facts["wrong"]), len(found.labels))
             advice += advice_on_run(options.model_folder)

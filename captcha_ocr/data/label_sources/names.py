@@ -3,10 +3,9 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, product
 from os.path import commonprefix
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from captcha_ocr.errors import LabelError, check
 
@@ -52,18 +51,6 @@ _SEPARATOR = re.compile(r"(?<=[^-{0}])([-{0}]+)(?=[^-{0}])".format(re.escape(_AR
 HINT = "say which part is the text with `label_pattern`, or name the texts in a labels.csv"
 
 
-class _Parts(NamedTuple):
-    """A name's parts and what stands between them; a part that is a date or a UUID is empty."""
-
-    values: list[str]
-    separators: tuple[str, ...]
-
-    def text(self, first: int, last: int) -> str:
-        """Return the parts from one to another, with what stands between them."""
-        between = (*self.separators[first:last], "")
-        return "".join(map("".join, zip(self.values[first : last + 1], between, strict=True)))
-
-
 class NameReader:
     """Find the texts in the names of one folder's images.
 
@@ -76,8 +63,8 @@ class NameReader:
         self.fits = fits
         self.is_text = _make_text_test(stems, 10)
         names = defaultdict[tuple[str, ...], list[list[str]]](list)
-        for parts in map(_split_parts, stems):
-            names[parts.separators].append(parts.values)
+        for pieces in map(_split_name, stems):
+            names[tuple(pieces[1::2])].append(pieces[::2])
         self.rules = {
             separators: _PartRules(separators, values)
             for separators, values in names.items()
@@ -95,53 +82,53 @@ class NameReader:
             return self.find_text(copy[1] or copy[2] or copy[3])
         if generated := _GENERATED.fullmatch(stem):
             return generated[1]
-        parts = _split_parts(stem)
+        pieces = _split_name(stem)
+        values, separators = pieces[::2], tuple(pieces[1::2])
         check(
-            self.is_text(stem) or (self.fits is not None and "" in parts.values),
+            self.is_text(stem) or (self.fits is not None and "" in values),
             f"its name holds a number, a date or an identifier instead of a text; {HINT}",
             LabelError,
         )
         if allowed:
             return stem
-        if not parts.separators:
+        if not separators:
             return stem.strip("_. ")
         # The name of a copy may have other separators than all names.
-        rules = self.rules.get(parts.separators) or _PartRules(parts.separators, [parts.values])
+        rules = self.rules.get(separators) or _PartRules(separators, [values])
         check(
             not rules.are_numbered,
             f"its name holds a word and a number, which may count the images; {HINT}",
             LabelError,
         )
         possible = [
-            place for place, value in enumerate(parts.values) if value and rules.tests[place](value)
+            place for place, value in enumerate(values) if value and rules.tests[place](value)
         ]
         check(bool(possible), f"its name holds no text; {HINT}", LabelError)
         clear = [place for place in possible if place in rules.clear] or possible
-        texts = self._find_fitting(parts, clear) or self._find_fitting(parts, possible)
-        texts = texts or [parts.values[place] for place in clear]
+        texts = self._find_fitting(pieces, clear) or self._find_fitting(pieces, possible)
+        texts = texts or [values[place] for place in clear]
         if len(texts) == 1:
             return texts[0]
         ways = " or ".join(map(repr, dict.fromkeys([*texts, stem])))
-        way_out = "name the alphabet with `charset` or `lengths`, or "
-        if self.fits:
-            way_out = "neither `charset` nor `lengths` decides; "
+        way_out = (
+            "neither `charset` nor `lengths` decides; "
+            if self.fits
+            else "name the alphabet with `charset` or `lengths`, or "
+        )
         raise LabelError(f"its name can be read as {ways}; {way_out}{HINT}")
 
-    def _find_fitting(self, parts: _Parts, places: Sequence[int]) -> list[str]:
+    def _find_fitting(self, pieces: list[str], places: Sequence[int]) -> list[str]:
         """Return the parts that fit, the longest of those side by side as one: 7-3."""
         if self.fits is None:
             return []
-        fitting, last = dict[str, None](), -1
-        for start in places:
-            end = start
-            while end + 1 in places:
-                end += 1
-            while last < start <= end:
-                text = parts.text(start, end)
-                if self.fits(text):
-                    fitting[text], last = None, end
-                end -= 1
-        return list(fitting)
+        fitting, last = list[str](), -1
+        for start, end in product(places, places[::-1]):
+            text = "".join(pieces[2 * start : 2 * end + 1])
+            are_new = last < start <= end and set(range(start, end + 1)).issubset(places)
+            if are_new and self.fits(text):
+                fitting.append(text)
+                last = end
+        return list(dict.fromkeys(fitting))
 
 
 class _PartRules:
@@ -172,11 +159,12 @@ class _PartRules:
         ]
 
 
-def _split_parts(stem: str) -> _Parts:
-    """Return a name's parts; a minus at its start is no separator."""
-    parts = _SEPARATOR.split(_WHOLE.sub("\0", stem.strip(_AROUND_PARTS)))
-    values = [re.sub(".*\0.*", "", part, flags=re.DOTALL) for part in parts[::2]]
-    return _Parts(values, tuple(parts[1::2]))
+def _split_name(stem: str) -> list[str]:
+    """Return a name's parts, and between them what separates them; a minus at its start separates
+    nothing. A part that is a date or a UUID is empty.
+    """
+    pieces = _SEPARATOR.split(_WHOLE.sub("\0", stem.strip(_AROUND_PARTS)))
+    return [re.sub(".*\0.*", "", piece, flags=re.DOTALL) for piece in pieces]
 
 
 def _make_text_test(values: Sequence[str], least: int) -> TextTest:
@@ -250,10 +238,10 @@ def _counts_copies(
     # 0037_7: the text may be 0037 or 7.
     if place == 0 or not others or not _is_short(values) or any(map(_may_count, others)):
         return False
-    if min(map(len, chain.from_iterable(others))) <= max(map(len, values)):
-        return False
+    is_shorter = max(map(len, values)) < min(map(len, chain.from_iterable(others)))
     are_few = _FEW_VALUES * len(set(values)) <= len(values) >= _ENOUGH
-    return "-" not in "".join(separators) or (are_few and not any(map(_are_numbers, others)))
+    is_certain = "-" not in "".join(separators)
+    return is_shorter and (is_certain or (are_few and not any(map(_are_numbers, others))))
 
 
 def recur_in_folders(files: list[str], stems: list[str]) -> bool:

@@ -1,13 +1,19 @@
-"""Read tables of file names and texts that people and other programs write: CSV, JSON, lists."""
+"""Read tables of file names and texts that people and other programs write: CSV, JSON, lists; find
+the images that a table means by its file names.
+"""
 
 import csv
 import io
 import json
+import os
+import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.system.files import read_text
@@ -29,10 +35,9 @@ _FILE_NAME = re.compile(r"\S.*\.(png|jpe?g|jpe|jfif|gif|bmp|webp|tiff?)", re.IGN
 _OTHER_TEXTS = ("text", "transcript", "solution", "answer", "correction")
 _WEAK_NAMES = {"id", "name"}  # of a column of numbers, beside one of file names
 _INVISIBLE = "\u200b\u200e\u200f\ufeff"  # that chat programs and spreadsheets add
-_EXCEL_SEPARATOR = re.compile(r"\s*sep=([,;\t])\s*\n")  # a first line for Excel
+_EXCEL_SEPARATOR = re.compile(r"\A\s*sep=[,;\t]\s*\n")  # a first line for Excel
 # ="0012" and '0012: how people make a spreadsheet keep zeros
-_EXCEL_TEXT = re.compile(r'="(.*)"|\'(?=[\d=+-])(.*)')
-_Key = TypeVar("_Key")
+_EXCEL_TEXT = re.compile(r'\A(?:="(.*)"|\'(?=[\d=+-])(.*))\Z')
 _MAX_EXCERPT = 100  # characters of foreign text in a message
 
 
@@ -87,14 +92,14 @@ def _read_json(text: str) -> Iterator[Row]:
         lists = [value for value in content.values() if isinstance(value, list)]
         if len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]):
             documents = lists[0]  # {"images": [{…}, {…}]}
-        elif not _find_columns({key: key for key in content}):
+        elif not _find_columns(list(content)):
             content.pop("summary", None)
             documents = [{"filename": name, "text": text} for name, text in content.items()]
     for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise ValueError(f"item {number} is no JSON object")
-        keys = _find_columns({key: key for key in document})
-        values = {column: document[key] for column, key in keys.items()}
+        fields = list(document.values())
+        values = {column: fields[place] for column, place in _find_columns(list(document)).items()}
         if not {"error", "summary"} & document.keys() and values.get("text", "") is not None:
             yield _make_row(number, values)
 
@@ -111,26 +116,27 @@ def _refuse_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _find_columns(names: Mapping[_Key, str]) -> dict[str, _Key]:
-    """Return the key of each column whose name is known.
+def _find_columns(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of each column whose name is known.
 
     ValueError if two of them mean the same.
     """
-    columns: dict[str, _Key] = {}
-    normal = {key: re.sub(r"[\s_-]", "", name.lower()) for key, name in names.items()}
+    columns: dict[str, int] = {}
+    words = [re.sub(r"[\s_-]", "", name.lower()) for name in names]
     for column, known in _COLUMN_NAMES.items():
-        keys = [key for key, name in normal.items() if name in known]
-        keys = [key for key in keys if normal[key] not in _WEAK_NAMES] or keys
-        exact = [key for key in keys if normal[key] == column]
-        if len(keys) > 1 and len(exact) != 1:
-            both = " and ".join(repr(names[key]) for key in keys)
+        places = [place for place, word in enumerate(words) if word in known]
+        places = [place for place in places if words[place] not in _WEAK_NAMES] or places
+        exact = [place for place in places if words[place] == column]
+        if len(places) > 1 and len(exact) != 1:
+            both = " and ".join(repr(names[place]) for place in places)
             raise ValueError(f"its columns {both} both mean the {column}")
-        if keys:
-            columns[column] = (exact or keys)[0]
-    for key, name in normal.items():  # a class beside the text, or a text beside its correction
-        is_known = "text" not in columns or name in _COLUMN_NAMES["text"]
-        if name.endswith(_OTHER_TEXTS) and not is_known:
-            both = f"{names[columns['text']]!r} and {names[key]!r}"
+        if places:
+            columns[column] = (exact or places)[0]
+    for name, word in zip(names, words, strict=True):
+        # A class beside the text, or a text beside its correction
+        is_known = "text" not in columns or word in _COLUMN_NAMES["text"]
+        if word.endswith(_OTHER_TEXTS) and not is_known:
+            both = f"{names[columns['text']]!r} and {name!r}"
             raise ValueError(f"its columns {both} may both hold the texts: remove one of them")
     return columns
 
@@ -156,13 +162,12 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
 
 def mark_text(text: str) -> str:
     """Return a text as a field of CSV that `read_table` returns unchanged."""
-    return f'="{text}"' if _EXCEL_TEXT.fullmatch(text) else text
+    return f'="{text}"' if _EXCEL_TEXT.match(text) else text
 
 
 def _read_csv(text: str) -> Iterator[Row]:
     """Yield the rows of a CSV document, or of lines with a file name, a blank and a text."""
-    if separator_line := _EXCEL_SEPARATOR.match(text):
-        text = "\n" + text[separator_line.end() :]
+    text = _EXCEL_SEPARATOR.sub("\n", text)
     stripped = [line.strip() for line in io.StringIO(text, newline=None)]
     first = next(filter(None, stripped), "")
     separator = max(",;\t", key=first.count)  # spreadsheets use the separator of the user's country
@@ -175,7 +180,7 @@ def _read_csv(text: str) -> Iterator[Row]:
         lines = [(number, line.split(None, 1)) for number, line in enumerate(stripped, 1)]
     lines = [(number, fields) for number, fields in lines if any(fields)]
     head = lines[0][1] if lines else []
-    columns = _find_columns(dict(enumerate(head)))
+    columns = _find_columns(head)
     has_header = {"filename", "text"} <= columns.keys()
     if not has_header:
         files = [place for place, field in enumerate(head) if _FILE_NAME.fullmatch(field)]
@@ -196,6 +201,43 @@ def _read_csv(text: str) -> Iterator[Row]:
         else:
             fields += [""] * (len(head) - len(fields))
             values = {column: fields[place] for column, place in columns.items()}
-            if marked := _EXCEL_TEXT.fullmatch(values["text"]):
-                values["text"] = marked[1] or marked[2] or ""
+            values["text"] = _EXCEL_TEXT.sub(r"\1\2", values["text"])
             yield _make_row(number, values)
+
+
+def in_folder(folder: Path, path: Path) -> str | None:
+    """Return a path relative to a folder, as POSIX; None if it lies elsewhere."""
+    whole, inside = Path(os.path.abspath(path)), os.path.abspath(folder)
+    return whole.relative_to(inside).as_posix() if whole.is_relative_to(inside) else None
+
+
+class FileNames:
+    """The names of the images in a folder, as tables write them.
+
+    beside: the table's folder, relative to it.
+    """
+
+    def __init__(self, folder: Path | None, beside: str | None, files: Iterable[str]) -> None:
+        self.folder, self.files = folder, set(files)
+        self.beside = None if beside == "." else beside
+        composed = {unicodedata.normalize("NFC", file): file for file in self.files}
+        stems = [posixpath.splitext(name)[0] for name in composed]
+        by_stem = dict(zip(stems, composed.values(), strict=True))
+        unique = {stem: by_stem[stem] for stem, count in Counter(stems).items() if count == 1}
+        self.file_of = unique | composed
+
+    def find(self, name: str) -> str:
+        """Return the file that a name means; the name, with slashes, if there is none.
+
+        An absolute name, or one from the current folder, may lead into the folder.
+        """
+        plain = PurePosixPath(name.replace("\\", "/")).as_posix()
+        for path in (name if self.beside is None else f"{self.beside}/{plain}", plain):
+            composed = unicodedata.normalize("NFC", path)
+            if path in self.files or composed in self.file_of:
+                return path if path in self.files else self.file_of[composed]
+        if self.folder is None:
+            return plain
+        inside = in_folder(self.folder, Path(plain))
+        # `exists` comes last, so that nothing outside the folder is looked for.
+        return plain if inside is None or not os.path.exists(plain) else inside

@@ -8,7 +8,7 @@ import csv
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.generation.fonts.cache import FaceCache
 from captcha_ocr.generation.fonts.survey import Glyphs, examine
-from captcha_ocr.system.files import open_regular, sha256
+from captcha_ocr.system.files import open_regular, printable, sha256, walk_files
 
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
@@ -168,24 +168,15 @@ def _read_face(path: str, cache: FaceCache) -> Face:
         look_alikes=tuple(pairs.split()),
         framed=framed,
         path=path,
-        name=_file_name(path),
+        name=printable(Path(os.path.basename(path))),
         sha256=digest,
     )
 
 
-def _font_files(folder: Path) -> Iterator[str]:
-    """Yield the font files below a folder, also through links; hidden ones are left out."""
-    seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(parent)
-        if real in seen:  # a link to a folder that was searched, or to one around it
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            if name.lower().endswith(_EXTENSIONS) and not name.startswith("."):
-                yield os.path.join(parent, name)
+def _font_files(folder: Path) -> list[str]:
+    """Return the font files below a folder, also through links; hidden ones are left out."""
+    names = (name for name in walk_files(folder) if name.lower().endswith(_EXTENSIONS))
+    return [os.path.join(folder, name) for name in names]
 
 
 def _installed_fonts() -> list[str]:
@@ -214,9 +205,4 @@ def _installed_fonts() -> list[str]:
 
 
 def _suffixed(face: Face) -> str:
-    return f"{_file_name(face.path)}#{face.sha256[:8]}"
-
-
-def _file_name(path: str) -> str:
-    """Return the name of a file as text for a document; bytes that are no UTF-8 become \\xff."""
-    return os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")
+    return f"{printable(Path(os.path.basename(face.path)))}#{face.sha256[:8]}"

@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 from captcha_ocr.charset import shorten
-from captcha_ocr.data.prepare import printable
 from captcha_ocr.inference.model_folder import CARD_FILE, copy_model, current_path, name_model
 from captcha_ocr.network.device import describe_device
 from captcha_ocr.network.resnet import ResNet18
 from captcha_ocr.network.weights import save_model
 from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.scores import Scores
-from captcha_ocr.system.files import write_atomic
+from captcha_ocr.system.files import printable, write_atomic
 from captcha_ocr.training.run.checkpoint import save_checkpoint, save_last
 from captcha_ocr.training.run.folder import (
     BEST,

@@ -153,7 +153,6 @@ def _choose_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str
     if options.size is not None and options.channels is not None:
         return chosen.input_size(GENERATED)  # of which nothing is taken
     kind = survey(_draw(plans, number).image for number in range(MAX_SURVEYED))
-    assert kind is not None, "every drawing can be read"
     longest = max(plan.lengths.longest for plan in plans)
     return chosen.input_size(derive_size(kind, longest))
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from captcha_ocr.data.shards import Dataset, ShardRef, check_shard_refs, read_shard
+from captcha_ocr.data.shards import Dataset, ShardRef, check_shards, read_shard
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.device import measure_memory
 from captcha_ocr.options.preparation import Split
@@ -79,7 +79,7 @@ def load_split(
     slices = slice_shards(dataset.of_split(split), samples)
     if slices and (stream or needed > room / 2):
         # So that a damaged shard is found before the first step.
-        check_shard_refs(part.ref for part in slices)
+        check_shards(part.ref for part in slices)
         stream_parts = partial(_stream_parts, dataset, slices, device)
         return PartBatches(stream_parts, len(samples), "streamed from disk")
     try:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from captcha_ocr.charset import standard_form
 from captcha_ocr.data.images import find_images
-from captcha_ocr.data.label_sources.file_names import FileNames
-from captcha_ocr.data.label_sources.tables import Row, mark_text, read_table, to_csv
+from captcha_ocr.data.label_sources.tables import FileNames, Row, mark_text, read_table, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, TABLES, split_named
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.options.model import MAX_LENGTH

@@ -29,13 +29,13 @@ def numbered(count: int) -> PartBatches:
 
 
 def test_a_split_holds_the_samples_of_its_shards_in_order(shards):
-    manifest = read_manifest(shards)
-    batches = load_split(read_dataset([shards]), "train", ALONE)
-    images, labels = read_shard(shards, manifest, manifest.of_split("train")[0])
+    dataset = read_dataset([shards])
+    batches = load_split(dataset, "train", ALONE)
+    images, labels = read_shard(*dataset.of_split("train")[0])
     found = batches.first(len(batches))
     assert np.array_equal(found[0].numpy(), images)
     assert np.array_equal(found[1].numpy(), labels)
-    assert len(batches) == manifest.count("train") == 48
+    assert len(batches) == dataset.count("train") == 48
 
 
 def in_one(batches) -> tuple[torch.Tensor, torch.Tensor]:
@@ -214,7 +214,8 @@ def test_a_stream_is_shuffled_by_the_generator_and_each_image_keeps_its_label(se
 
 
 def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
-    path = several.folders[1] / several.manifests[1].of_split("train")[-1].file
+    last = several.of_split("train")[-1]
+    path = last.folder / last.shard.file
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(DamagedError, match=path.name):
         load_split(several, "train", ALONE, stream=True)
