@@ -1,4 +1,4 @@
-"""What the services of serve and label share: endpoints, pages, errors as JSON, and a gate.
+"""What the services of serve and label share: endpoints, pages, errors as JSON, a gate, figures.
 
 Every request passes the gate: host, token, size; then the headers of its answer, log and figures.
 """
@@ -8,6 +8,8 @@ import json
 import secrets
 import socket
 import time
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +27,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.serving import LOOPBACK
-from captcha_ocr.web.prometheus import Metrics
 
 JSON_TYPE = "application/json"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGES = Path(__file__).parent / "pages"
 _SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -40,11 +42,8 @@ _SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 _MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
-_MAX_DIGITS = 15  # of the length of a body
-# Where the path is not served: clients must not fill the memory with names.
-_OTHER_PATH = "other"
 _ANY_HOST = ("0.0.0.0", "::")
-_HTTP_PORT = 80
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # upper bounds
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Address:
         if self.host not in LOOPBACK:
             names = [self.host.lower(), f"[{self.host.lower()}]"]
         hosts = {f"{name}:{self.port}" for name in names}
-        if self.port == _HTTP_PORT:  # which browsers leave out
+        if self.port == 80:  # which browsers leave out
             hosts.update(names)
         return frozenset(hosts)
 
@@ -104,11 +103,10 @@ class Endpoint(Route):
 
 def make_page(name: str) -> list[Endpoint]:
     """Return the endpoints of the files of a page, which need no token."""
-    paths = {"/": f"{name}.html"}
-    paths |= {f"/{file}": file for file in (f"{name}.js", "style.css", "icon.svg")}
+    paths = {f"{name}.html": "/"}
     return [
-        Endpoint(path, partial(_send_file, _PAGES / file), is_open=True)
-        for path, file in paths.items()
+        Endpoint(paths.get(file, f"/{file}"), partial(_send_file, _PAGES / file), is_open=True)
+        for file in (f"{name}.html", f"{name}.js", "style.css", "icon.svg")
     ]
 
 
@@ -131,6 +129,49 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return dict(document)
 
 
+class Metrics:
+    """What a service counts: requests by endpoint and status, their seconds, requests in flight,
+    refused requests.
+
+    As a text it has the format of Prometheus. Used by one thread, that of the event loop.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.buckets: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self.in_flight = self.refused = 0
+
+    def observe(self, endpoint: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self.requests[endpoint, status] += 1
+        self.seconds[endpoint] += seconds
+        self.buckets[endpoint][bisect_left(_BUCKETS_S, seconds)] += 1
+
+    def __str__(self) -> str:
+        lines = ["# TYPE captcha_ocr_requests_total counter"]
+        for (endpoint, status), count in sorted(self.requests.items()):
+            labels = f'endpoint="{endpoint}",code="{status}"'
+            lines.append(f"captcha_ocr_requests_total{{{labels}}} {count}")
+        name = "captcha_ocr_request_seconds"
+        lines.append(f"# TYPE {name} histogram")
+        bounds = [*map("{:g}".format, _BUCKETS_S), "+Inf"]
+        for endpoint, counts in sorted(self.buckets.items()):
+            label, total = f'endpoint="{endpoint}"', 0
+            for number, bound in enumerate(bounds):
+                total += counts[number]
+                lines.append(f'{name}_bucket{{{label},le="{bound}"}} {total}')
+            lines.append(f"{name}_sum{{{label}}} {self.seconds[endpoint]:.6f}")
+            lines.append(f"{name}_count{{{label}}} {total}")
+        lines += [
+            "# TYPE captcha_ocr_in_flight gauge",
+            f"captcha_ocr_in_flight {self.in_flight}",
+            "# TYPE captcha_ocr_refused_total counter",
+            f"captcha_ocr_refused_total {self.refused}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
 class Gate:
     """The application of a service: its endpoints behind a gate, for those who know its address.
 
@@ -150,9 +191,9 @@ class Gate:
         self.hosts, self.token = address.hosts, address.token
         self.log, self.metrics = log, metrics or Metrics()
         # Nobody gets the answer to a client that went away: the log and the figures count it.
-        kinds = {HTTPException: 500, ClientDisconnect: 400, **statuses}
         handlers: dict[Any, Any] = {
-            kind: partial(_answer_error, status) for kind, status in kinds.items()
+            kind: partial(_answer_error, status)
+            for kind, status in {HTTPException: 500, ClientDisconnect: 400, **statuses}.items()
         }
         self.app = Starlette(routes=endpoints, exception_handlers=handlers)
 
@@ -188,18 +229,19 @@ class Gate:
         if self.token is not None and (endpoint is None or not endpoint.is_open):
             sent = headers.get("authorization", "").encode()
             if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
-                challenge = {"WWW-Authenticate": "Bearer"}
                 return _describe_error(
-                    401, "send the token: Authorization: Bearer TOKEN", **challenge
+                    401,
+                    "send the token: Authorization: Bearer TOKEN",
+                    {"WWW-Authenticate": "Bearer"},
                 )
-        length = headers.get("content-length", "0")
         limit = _MAX_UNUSED_BODY if endpoint is None else endpoint.max_body
-        if len(length) > _MAX_DIGITS or (length.isdecimal() and int(length) > limit):
+        if int(headers.get("content-length", "0")) > limit:  # h11 admits up to 20 digits alone
             return _describe_error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
         return None
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        path = scope["path"] if scope["path"] in self.endpoints else _OTHER_PATH
+        # Clients must not fill the memory with names.
+        path = scope["path"] if scope["path"] in self.endpoints else "other"
         self.metrics.observe(path, status, seconds)
         if self.log is None:
             return
@@ -211,13 +253,15 @@ class Gate:
             self.log = None
 
 
-def _describe_error(status: int, message: str, **headers: str) -> JSONResponse:
+def _describe_error(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     return JSONResponse({"error": message}, status, headers)
 
 
 async def _answer_error(status: int, _: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return _describe_error(error.status_code, error.detail, **(error.headers or {}))
+        return _describe_error(error.status_code, error.detail, error.headers)
     if isinstance(error, OSError):
         return _describe_error(status, f"{error.filename}: {error.strerror}")
     return _describe_error(status, str(error))

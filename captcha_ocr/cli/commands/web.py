@@ -37,7 +37,7 @@ def serve(given: Given) -> None:
     folder = find_model_folder(given.of(ReadingOptions).model_folder or default_model(RUN))
     with deferred():
         _need_web("serve")
-        from captcha_ocr.web.reading_service import guard_reading, open_service
+        from captcha_ocr.web.reading_service import open_service
         from captcha_ocr.web.server import listen, run
 
     service = open_service(folder, how)
@@ -46,7 +46,7 @@ def serve(given: Given) -> None:
         lines = f"model      {service.facts['model']}\ndevice     {service.facts['engine']}"
         click.echo(lines, err=True)
     click.echo(f"page       {address.page}", err=True)
-    run(guard_reading(service, address, sys.stdout), listener)
+    run(service.guard(address, sys.stdout), listener)
 
 
 @main.command()

@@ -9,6 +9,7 @@ import os
 import random
 import threading
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 from captcha_ocr.charset import standard_form
@@ -64,12 +65,13 @@ class LabelStore:
         files = [name for name in names if name == name.strip() and name.isprintable()]
         self.left_out = sorted({*names}.difference(files))
         self.folder, self.table = folder, answers or folder / LABELS_FILE
-        self.entries = [Entry(number, file, "train") for number, file in enumerate(files)]
         held_out = min(_HELD_OUT, round(len(files) * _SHARE_HELD_OUT))
         # The numbers of the images that are shown first.
         self.first = random.Random(SEED).sample(range(len(files)), held_out)
-        for place, number in enumerate(self.first):
-            self.entries[number] = Entry(number, files[number], ("val", "test")[place % 2])
+        splits: dict[int, Split] = dict(zip(self.first, cycle(("val", "test"))))
+        self.entries = [
+            Entry(number, file, splits.get(number, "train")) for number, file in enumerate(files)
+        ]
         if answers is not None:
             self.first = random.Random(SEED).sample(range(len(files)), len(files))
         self.other_rows: list[Row] = []  # of files that are no images here
@@ -155,19 +157,19 @@ class LabelStore:
             rows = read_table(self.table)
         names = FileNames(self.folder, None, [entry.file for entry in self.entries])
         labels: dict[str, Row] = {}
-        other_rows, has_splits = [], False
+        other_rows = []
         for row in rows:
-            place, split = f"{self.table} row {row.number}", split_named(row.split)
+            place = f"{self.table} row {row.number}"
             check(row.problem is None, f"{place}: {row.problem}")
-            is_split = not row.split or split is not None
+            is_split = not row.split or split_named(row.split) is not None
             check(is_split, f"{place}: split must be train, val or test, not {row.split!r}")
-            has_splits = has_splits or split in ("val", "test")
             file = names.find(row.filename)
             if file not in names.files:
                 other_rows.append(row)
                 continue
             is_new = labels.setdefault(file, row).text == row.text
             check(is_new, f"{self.table} gives {row.filename} two texts; delete one of the rows")
+        has_splits = any(split_named(row.split) in ("val", "test") for row in rows)
         for number, before in enumerate(self.entries):
             text, split = None, before.split
             if before.file in labels:
