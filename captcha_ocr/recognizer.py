@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from captcha_ocr.errors import (
     ImageError,
     UsageError,
     check,
-    is_int,
 )
 from captcha_ocr.inference.captcha_package_model import (
     CAPTCHA_PACKAGE_MODEL,
@@ -45,8 +44,9 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     resolve_model_name,
 )
-from captcha_ocr.options.model import MAX_LENGTH, EngineName, Lengths, ModelConfig
-from captcha_ocr.options.values import MAX_BYTES, MAX_THREADS, check_max_bytes
+from captcha_ocr.options.model import EngineName, Lengths, ModelConfig
+from captcha_ocr.options.running import ReadingOptions
+from captcha_ocr.options.values import MAX_BYTES
 from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -103,7 +103,7 @@ class Recognizer:
         device: str = "auto",
         engine: EngineName = "auto",
         charset: str | None = None,
-        length: int | tuple[int, int] | None = None,
+        length: int | tuple[int, int] | Lengths | None = None,
         max_bytes: int = MAX_BYTES,
         threads: int | None = None,
         fold_case: bool = False,
@@ -112,31 +112,20 @@ class Recognizer:
             model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits"),
             f"model must be a folder or an engine, not {type(model).__name__}",
         )
-        check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
-        check(
-            charset is None or isinstance(charset, str),
-            f"charset must be a text such as 0123 or digits, not {charset!r}",
-        )
-        check_max_bytes(max_bytes)
-        check(
-            threads is None or is_int(threads, 1, MAX_THREADS),
-            f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}",
-        )
-        check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         lengths, folder = _parse_length(length), PRETRAINED
-        if isinstance(model, (str, os.PathLike)):
-            named = resolve_model_name(os.fspath(model))
-            folder, model = find_model_folder(named), os.path.abspath(named)
-        self.arguments: dict[str, Any] = {
-            "model": model,
+        options: dict[str, Any] = {
             "device": device,
             "engine": engine,
             "charset": charset,
-            "length": length,
             "max_bytes": max_bytes,
             "threads": threads,
             "fold_case": fold_case,
         }
+        ReadingOptions(**options)  # checks them
+        if isinstance(model, (str, os.PathLike)):
+            named = resolve_model_name(os.fspath(model))
+            folder, model = find_model_folder(named), os.path.abspath(named)
+        self.arguments = {"model": model, "length": lengths, **options}
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.captcha_model: Recognizer | None = None
         if model is None or isinstance(model, str):
@@ -144,8 +133,8 @@ class Recognizer:
             # To open a network takes a tenth of the time of a whole process.
             with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    changed = {**self.arguments, "model": CAPTCHA_PACKAGE_MODEL}
-                    opening = pool.submit(Recognizer, **changed)
+                    other = {**self.arguments, "model": CAPTCHA_PACKAGE_MODEL}
+                    opening = pool.submit(Recognizer, **other)
                     model = _open_engine(folder, device, engine, threads)
                     self.captcha_model = opening.result()
                 else:
@@ -161,9 +150,7 @@ class Recognizer:
 
         UsageError as for the class.
         """
-        limits: dict[str, Any] = {"charset": charset, "length": None, "fold_case": fold_case}
-        if lengths is not None:
-            limits["length"] = (lengths.shortest, lengths.longest)
+        limits: dict[str, Any] = {"charset": charset, "length": lengths, "fold_case": fold_case}
         other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
         other.arguments = {**self.arguments, **limits}
         other.place, other.model_name = self.place, self.model_name
@@ -225,18 +212,17 @@ class Recognizer:
     def _read_batch(self, sources: list[ImageSource]) -> list[Reading | ImageError]:
         started = time.perf_counter()
         images = [self._decode(source) for source in sources]
-        fitted = [image for image in images if not isinstance(image, ImageError)]
-        readings = iter(self._read(fitted))
+        readings = self._read([image for image in images if not isinstance(image, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        results: list[Reading | ImageError] = []
-        for image in images:
-            if isinstance(image, ImageError):
-                results.append(image)
-            else:
-                reading = next(readings)
-                model = reading.model or self.model_name
-                results.append(replace(reading, elapsed_s=elapsed_s, model=model))
-        return results
+        completed = (
+            replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name)
+            for reading in readings
+        )
+
+        def find_result(image: _FittedImage | ImageError) -> Reading | ImageError:
+            return image if isinstance(image, ImageError) else next(completed)
+
+        return list(map(find_result, images))
 
     def _decode(self, source: ImageSource) -> _FittedImage | ImageError:
         """Return an image in the model's size, and in the captcha model's if it has that size."""
@@ -262,10 +248,10 @@ class Recognizer:
                 for number, (_, image) in enumerate(images)
                 if image is not None and readings[number].confidence < CERTAIN
             }
-            longest = self.captcha_model.config.lengths.longest
             answers = self.captcha_model._read_once(list(unscaled.values()))
             for number, answer in zip(unscaled, answers, strict=True):
                 named = replace(answer, model=self.captcha_model.model_name)
+                longest = self.captcha_model.config.lengths.longest
                 readings[number] = choose_reading(readings[number], named, longest)
         size = self.config.size
         if size.step is None:
@@ -283,37 +269,36 @@ class Recognizer:
     def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
         """Read images of one or several widths, those of one width together."""
         at_once = max(1, _MAX_FEATURES_AT_ONCE // self.config.features)
-        by_width: dict[int, list[int]] = {}
-        for number, array in enumerate(arrays):
-            by_width.setdefault(array.shape[-1], []).append(number)
         readings: dict[int, Reading] = {}
-        for numbers in by_width.values():
+        for width in {array.shape[-1] for array in arrays}:
+            numbers = [number for number, array in enumerate(arrays) if array.shape[-1] == width]
             for first in range(0, len(numbers), at_once):
                 batch = numbers[first : first + at_once]
                 logits = self.engine.logits(np.stack([arrays[number] for number in batch]))
-                if not self.decoder.fits(logits, len(batch)):
-                    raise DamagedError(
-                        f"the model{self.place} gives invalid logits; "
-                        "its weights are damaged or not trained"
-                    )
+                check(
+                    self.decoder.fits(logits, len(batch)),
+                    f"the model{self.place} gives invalid logits; "
+                    "its weights are damaged or not trained",
+                    DamagedError,
+                )
                 readings |= zip(batch, self.decoder.read(logits), strict=True)
         return [readings[number] for number in range(len(arrays))]
 
 
-def _parse_length(length: int | tuple[int, int] | None) -> Lengths | None:
+def _parse_length(length: int | tuple[int, int] | Lengths | None) -> Lengths | None:
     """Return a number of characters, or the smallest and the largest, as Lengths.
 
     UsageError for anything else.
     """
-    if length is None:
-        return None
-    ends = tuple(length) if isinstance(length, (tuple, list)) else (length, length)
-    are_ends = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends)
-    check(
-        are_ends and ends[0] <= ends[1],
-        f"length must be a number of characters, or the smallest and the largest, not {length!r}",
-    )
-    return Lengths(*ends)
+    if length is None or isinstance(length, Lengths):
+        return length
+    try:
+        return Lengths(*(length if isinstance(length, (tuple, list)) else (length, length)))
+    except (TypeError, UsageError):
+        raise UsageError(
+            "length must be a number of characters, or the smallest and the largest, "
+            f"not {length!r}"
+        ) from None
 
 
 def _raise_if_error(result: Reading | ImageError) -> Reading:
@@ -347,8 +332,6 @@ def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["tor
     For `auto` it is onnx if the network was exported, onnxruntime is installed and `device` allows
     the CPU.
     """
-    engines = get_args(EngineName)
-    check(wanted in engines, f"unknown engine {wanted!r}; choose one of {', '.join(engines)}")
     is_exported = ONNX_FILE in read_config(folder)["files"]
     is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")

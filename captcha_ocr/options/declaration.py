@@ -201,4 +201,4 @@ def _check_number(name: str, kind: type, declared: Declared, value: object) -> N
     types = (int,) if kind is int else (int, float)
     is_number = isinstance(value, types) and not isinstance(value, bool)
     if not is_number or not declared.allows(value):  # type: ignore[arg-type]
-        raise UsageError(f"`{name}` must be {declared.limits}, not {value}")
+        raise UsageError(f"`{name}` must be {declared.limits}, not {value!r}")

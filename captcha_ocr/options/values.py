@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from captcha_ocr.charset import Charset, resolve_alphabet
-from captcha_ocr.errors import UsageError, check, is_int
+from captcha_ocr.errors import UsageError
 from captcha_ocr.options.model import Lengths
 
 MAX_AREA = 4_000_000  # pixels of an image, generated or read
@@ -12,14 +12,6 @@ MAX_BYTES = 2_000_000  # of an image file that is read, unless --max-bytes says 
 MAX_THREADS = 1024
 MAX_WORKERS = 256  # processes
 MAX_SEED = 2**32 - 1  # that every random generator we use accepts
-
-
-def check_max_bytes(max_bytes: object) -> None:
-    """Raise UsageError unless the limit on image files is from 1 byte to 1 GB."""
-    check(
-        is_int(max_bytes, 1, 10**9),
-        f"`max_bytes` must be 1 to 1,000,000,000, not {max_bytes!r}",
-    )
 
 
 def parse_size(text: str) -> tuple[int, int]:
