@@ -84,13 +84,11 @@ def in_groups(problems: Mapping[str, str]) -> list[str]:
 
     Reasons that differ in what they quote are one; the first is shown.
     """
-    files_of: dict[str, list[str]] = {}
-    reason_of: dict[str, str] = {}
+    groups: dict[str, tuple[str, list[str]]] = {}
     for file, reason in sorted(problems.items()):
-        kind = _QUOTED.sub("", reason)
-        files_of.setdefault(reason_of.setdefault(kind, reason), []).append(file)
+        groups.setdefault(_QUOTED.sub("", reason), (reason, []))[1].append(file)
     lines = []
-    for reason, files in sorted(files_of.items(), key=lambda group: -len(group[1])):
+    for reason, files in sorted(groups.values(), key=lambda group: -len(group[1])):
         named = ", ".join(files[:_MAX_NAMED])
         if len(files) > _MAX_NAMED:
             named += f" and {len(files) - _MAX_NAMED:,} more"
