@@ -148,8 +148,7 @@ class ReadingService:
         if len(image) > self.recognizer.max_bytes:
             raise HTTPException(413, f"an image has at most {self.recognizer.max_bytes:,} bytes")
         self._check_room(1)
-        reading = await self.threads.read(recognizer, image)
-        return JSONResponse(_describe(reading, min_confidence))
+        return JSONResponse(_describe(await self.threads.read(recognizer, image), min_confidence))
 
     async def _read_batch(self, request: Request) -> Response:
         recognizer, min_confidence = self._parse_query(request)
@@ -164,9 +163,9 @@ class ReadingService:
         async def read(text: object) -> dict[str, Any]:
             try:
                 reading = await self.threads.read(recognizer, self._decode(text))
+                return _describe(reading, min_confidence)
             except (ImageError, UsageError) as error:
                 return {"error": str(error)}
-            return _describe(reading, min_confidence)
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 

@@ -187,8 +187,6 @@ class LabelSession:
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.training = BackgroundTraining(folder, out, self._take_over)
         self.points: list[Point] = []
-        texts = [entry.text or "" for entry in self.store.entries]
-        self.seen = Counter("".join(texts))  # characters
         self.shown_at: dict[int, float] = {}
         if not options.blind:
             for run, point in self.training.list_finished():
@@ -235,10 +233,11 @@ class LabelSession:
         guessed.sort(
             key=lambda number: (number in self.guesser.problems, guesses[number].confidence)
         )
+        seen = Counter("".join(entry.text or "" for entry in self.store.entries))
 
         def measure_rarity(number: int) -> float:
             text = guesses[number].text
-            return sum(1 / (1 + self.seen[character]) for character in text) / max(1, len(text))
+            return sum(1 / (1 + seen[character]) for character in text) / max(1, len(text))
 
         return max(guessed[:_CANDIDATES], key=measure_rarity)
 
@@ -274,7 +273,6 @@ class LabelSession:
         Errors are those of `LabelStore.save`.
         """
         entry = self.store.save(number, text, version)
-        self.seen.update(entry.text or "")
         guess, shown_at = self.guesser.guesses.get(number), self.shown_at.pop(number, None)
         line = {
             "file": entry.file,
