@@ -68,8 +68,13 @@ class Scores:
 
     def __add__(self, other: "Scores") -> "Scores":
         """Return the scores of both sets of images, without a loss."""
-        names = ("images", "exact", "pairs", "folded", "lookalike")
-        return Scores(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return Scores(
+            self.images + other.images,
+            self.exact + other.exact,
+            self.pairs + other.pairs,
+            folded=self.folded + other.folded,
+            lookalike=self.lookalike + other.lookalike,
+        )
 
     def counts(self) -> dict[str, Any]:
         """Return the counts, without the loss, as JSON types."""

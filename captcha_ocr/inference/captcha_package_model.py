@@ -46,11 +46,14 @@ def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
         and letter.confidence >= _SURE_LETTER
         for letter in general.characters
     )
-    is_surer = special.confidence > general.confidence
-    if has_lower_case or not is_surer or len(general.text) > longest:
-        return general
     max_edits = _MAX_EDITS if len(general.text) < longest else 1
-    return special if count_edits(general.text, special.text) <= max_edits else general
+    is_better = (
+        special.confidence > general.confidence
+        and not has_lower_case
+        and len(general.text) <= longest
+        and count_edits(general.text, special.text) <= max_edits
+    )
+    return special if is_better else general
 
 
 def count_edits(one: str, other: str) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import check
 from captcha_ocr.inference.columns import (
     PROBABILITY_FLOOR,
     compute_positions,
@@ -71,8 +71,10 @@ def allowed_classes(
     model cannot read.
     """
     lengths = lengths or config.lengths
-    if lengths.shortest not in config.lengths or lengths.longest not in config.lengths:
-        raise UsageError(f"this model reads texts of {config.lengths} characters, not of {lengths}")
+    check(
+        lengths.shortest in config.lengths and lengths.longest in config.lengths,
+        f"this model reads texts of {config.lengths} characters, not of {lengths}",
+    )
     symbols, wanted = config.charset.symbols, set(config.charset.symbols)
     if charset is not None:
         characters = resolve_alphabet(charset)
@@ -84,8 +86,10 @@ def allowed_classes(
         unknown = "".join(
             dict.fromkeys(character for character in named if character not in wanted)
         )
-        if unknown or not characters:
-            raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
+        check(
+            bool(characters) and not unknown,
+            f"this model does not read {unknown!r}; it reads {config.charset}",
+        )
         wanted = set(named)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[
@@ -167,8 +171,8 @@ class Decoder:
             # `map` ends with the text, before the other positions
             characters = list(map(Character, text, *positions))
             characters = [characters[number] for number in visual_order(text)]
-            text = [character.character for character in characters]
-            readings.append(Reading("".join(text), confidence, tuple(characters)))
+            whole = "".join(character.character for character in characters)
+            readings.append(Reading(whole, confidence, tuple(characters)))
         return readings
 
 

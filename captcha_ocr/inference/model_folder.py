@@ -135,9 +135,13 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UsageError(reason, Advice("make one with", training))
     document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION)
     files = document.get("files")
-    lists_files = isinstance(files, dict) and {WEIGHTS_FILE} <= set(files) <= _HASHED_FILES
-    if not lists_files or not isinstance(document.get("facts"), dict) or "model" not in document:
-        raise DamagedError(f"{path} is malformed")
+    is_whole = (
+        isinstance(files, dict)
+        and {WEIGHTS_FILE} <= set(files) <= _HASHED_FILES
+        and isinstance(document.get("facts"), dict)
+        and "model" in document
+    )
+    check(is_whole, f"{path} is malformed", DamagedError)
     return document
 
 
