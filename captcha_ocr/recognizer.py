@@ -133,8 +133,9 @@ class Recognizer:
             # To open a network takes a tenth of the time of a whole process.
             with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    other = {**self.arguments, "model": CAPTCHA_PACKAGE_MODEL}
-                    opening = pool.submit(Recognizer, **other)
+                    opening = pool.submit(
+                        Recognizer, **self.arguments | {"model": CAPTCHA_PACKAGE_MODEL}
+                    )
                     model = _open_engine(folder, device, engine, threads)
                     self.captcha_model = opening.result()
                 else:
@@ -164,8 +165,10 @@ class Recognizer:
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
         characters = self.decoder.allowed[:, : len(self.config.charset)].any(0).sum()
-        texts = f"texts of {self.decoder.lengths} of {characters} characters"
-        return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
+        return (
+            f"<Recognizer with the {model}: texts of {self.decoder.lengths} of {characters} "
+            f"characters, {self.config.size}; {self.engine}>"
+        )
 
     @overload
     def predict(self, source: ImageSource) -> Reading: ...
@@ -250,9 +253,11 @@ class Recognizer:
             }
             answers = self.captcha_model._read_once(list(unscaled.values()))
             for number, answer in zip(unscaled, answers, strict=True):
-                named = replace(answer, model=self.captcha_model.model_name)
-                longest = self.captcha_model.config.lengths.longest
-                readings[number] = choose_reading(readings[number], named, longest)
+                readings[number] = choose_reading(
+                    readings[number],
+                    replace(answer, model=self.captcha_model.model_name),
+                    self.captcha_model.config.lengths.longest,
+                )
         size = self.config.size
         if size.step is None:
             return readings

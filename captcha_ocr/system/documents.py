@@ -86,10 +86,10 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     )
     written = document.get("version")
     other = "a newer" if isinstance(written, int) and written > version else "another"
-    versions = f"it has version {str(written)[:20]}, and captcha-ocr {__version__} reads {version}"
     check(
         written == version,
-        f"{path} was written by {other} captcha-ocr: {versions}",
+        f"{path} was written by {other} captcha-ocr: it has version {str(written)[:20]}, "
+        f"and captcha-ocr {__version__} reads version {version}",
         DamagedError,
     )
     return document

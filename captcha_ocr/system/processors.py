@@ -51,8 +51,7 @@ def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> flo
 def _read_limit(folder: Path, names: tuple[str, ...]) -> float | None:
     """Return the limit in files of a control group; None if there is none ("max", or -1)."""
     try:
-        text = " ".join((folder / name).read_text() for name in names)
-        quota, period = map(int, text.split())
+        quota, period = map(int, " ".join((folder / name).read_text() for name in names).split())
     except (OSError, ValueError):
         return None
     return quota / period if quota > 0 and period > 0 else None

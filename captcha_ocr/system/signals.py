@@ -17,8 +17,11 @@ def handling(handler: Any) -> Iterator[None]:
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
-        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, handler) for number in heard}
+        before = {
+            number: signal.signal(number, handler)
+            for number in SIGNALS
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
     try:
         yield
     finally:

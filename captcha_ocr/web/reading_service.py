@@ -23,7 +23,6 @@ from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
-from captcha_ocr.options.values import MAX_BYTES
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
@@ -225,9 +224,7 @@ class ReadingService:
 def open_service(folder: Path, options: ServeOptions) -> ReadingService:
     """Return the service that reads with the model in a folder; errors as `Recognizer`."""
     threads = options.concurrency or available_workers()
-    recognizer = Recognizer(
-        folder, options.device, options.engine, max_bytes=MAX_BYTES, threads=threads
-    )
+    recognizer = Recognizer(folder, options.device, options.engine, threads=threads)
     return ReadingService(folder, recognizer, threads)
 
 

@@ -32,7 +32,7 @@ from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 NEVER = 10**9
 BETWEEN_CHECKPOINTS_S = 0.3
-# `captcha-ocr`, with a checkpoint several times a second, the shortest trial, small shards and jobs.
+# `captcha-ocr`, with a checkpoint several times a second, the shortest trial and small shards.
 # The process counts the operations that change files or folders in `done`, and kills itself just
 # before number `last`.
 COMMAND = f"""

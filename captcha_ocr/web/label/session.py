@@ -324,8 +324,11 @@ class LabelSession:
             right = sum(guesses[entry.number].text == entry.text for entry in tested)
             images = len(tested)
         if images:
-            interval = wilson_interval(right, images)
-            result["accuracy"] = {"right": right, "images": images, "interval": interval}
+            result["accuracy"] = {
+                "right": right,
+                "images": images,
+                "interval": wilson_interval(right, images),
+            }
         return result
 
     def next_commands(self) -> list[Command]:
