@@ -74,7 +74,7 @@ class LabelStore:
         ]
         if answers is not None:
             self.first = random.Random(SEED).sample(range(len(files)), len(files))
-        self.other_rows: list[Row] = []  # of files that are no images here
+        self.other_rows: list[tuple[str, str, str]] = []  # of files that are no images here
         self.undoable: list[tuple[int, str | None, str]] = []  # image, text before and after
         self.stamp: tuple[int, int] | None = None
         self.lock = threading.Lock()  # of the table
@@ -99,8 +99,11 @@ class LabelStore:
         )
         with self.lock:
             before = self.entry(number)
-            if before.version != version:
-                raise Conflict(f"{before.file} was labelled elsewhere meanwhile")
+            check(
+                before.version == version,
+                f"{before.file} was labelled elsewhere meanwhile",
+                Conflict,
+            )
             entry = self._write(number, text)
             self.undoable.append((number, before.text, text))
         return entry
@@ -122,15 +125,12 @@ class LabelStore:
 
     def format_table(self, entries: list[Entry]) -> bytes:
         """Return the table of these entries as CSV."""
-        rows: list[tuple[str, str, str]] = [
+        rows = [
             (entry.file, mark_text(entry.text), entry.split)
             for entry in entries
             if entry.text is not None
         ]
-        rows += [
-            (row.filename, mark_text(row.text), row.split or "train") for row in self.other_rows
-        ]
-        return to_csv([_COLUMNS, *rows]).encode()
+        return to_csv([_COLUMNS, *rows, *self.other_rows]).encode()
 
     def _write(self, number: int, text: str | None) -> Entry:
         if self._read_stamp() != self.stamp:
@@ -165,7 +165,7 @@ class LabelStore:
             check(is_split, f"{place}: split must be train, val or test, not {row.split!r}")
             file = names.find(row.filename)
             if file not in names.files:
-                other_rows.append(row)
+                other_rows.append((row.filename, mark_text(row.text), row.split or "train"))
                 continue
             is_new = labels.setdefault(file, row).text == row.text
             check(is_new, f"{self.table} gives {row.filename} two texts; delete one of the rows")
