@@ -131,8 +131,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise UsageError(f"there is no folder {folder}", Advice("train a model with", training))
     if not path.exists():
-        reason = f"{folder} is not a model folder (it has no {CONFIG_FILE})"
-        raise UsageError(reason, Advice("make one with", training))
+        raise UsageError(
+            f"{folder} is not a model folder (it has no {CONFIG_FILE})",
+            Advice("make one with", training),
+        )
     document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION)
     files = document.get("files")
     is_whole = (

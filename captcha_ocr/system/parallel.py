@@ -99,11 +99,12 @@ class Workers(AbstractContextManager["Workers"]):
             return
         import multiprocessing  # reading one image starts no process, and would take longer
 
-        # The same on every system, and safe with threads
-        context = multiprocessing.get_context("spawn")
         try:
             self.pool = futures.ProcessPoolExecutor(
-                workers, context, initializer=_prepare_worker, initargs=(niceness,)
+                workers,
+                multiprocessing.get_context("spawn"),  # the same everywhere, and safe with threads
+                initializer=_prepare_worker,
+                initargs=(niceness,),
             )
         except OSError as error:
             reason = error.strerror or error

@@ -79,22 +79,23 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return the server of an application."""
-    config = uvicorn.Config(
-        app,
-        http=_TimedProtocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=KEPT_S,
-        timeout_graceful_shutdown=_SHUTDOWN_S,
-        h11_max_incomplete_event_size=_MAX_HEADERS,
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=_TimedProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=KEPT_S,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+            h11_max_incomplete_event_size=_MAX_HEADERS,
+        )
     )
-    return uvicorn.Server(config)
 
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
