@@ -103,11 +103,11 @@ class BackgroundTraining:
     """Runs `prepare` and `train` on the labels of a folder, one training at a time.
 
     Both have their defaults: the weights of the package are the start while there are few labels.
-    out: gets a folder for each training. on_model: called with the run folder of a finished
-    training and with its score, in a thread.
+    out: gets a folder for each training. on_model: called with the number of labels of a finished
+    training, in a thread.
     """
 
-    def __init__(self, folder: Path, out: Path, on_model: Callable[[Path, Point], None]) -> None:
+    def __init__(self, folder: Path, out: Path, on_model: Callable[[int], None]) -> None:
         self.folder, self.out, self.on_model = folder, out, on_model
         self.children = ChildRuns(_NICENESS)
         self.thread: threading.Thread | None = None
@@ -117,15 +117,6 @@ class BackgroundTraining:
     def is_running(self) -> bool:
         """Whether a training runs."""
         return self.thread is not None and self.thread.is_alive()
-
-    def list_finished(self) -> list[tuple[Path, Point]]:
-        """Return the runs that have ended, here or in an earlier session, fewest labels first."""
-        finished = []
-        for run in self.out.glob("labels-*/run"):
-            point = read_point(run, int(run.parent.name.rpartition("-")[2]))
-            if point is not None:
-                finished.append((run, point))
-        return sorted(finished, key=lambda pair: pair[1].images)
 
     def start(self, table: bytes, labels: int) -> None:
         """Train on a table of labels in the background."""
@@ -143,31 +134,17 @@ class BackgroundTraining:
         try:
             self.children.run_command("prepare", [self.folder], of_prepare)
             self.children.run_command("train", [], {"data": shards, "out": run, "force": True})
+            self.on_model(labels)
         except Stopped:
             return
         except CaptchaOcrError as error:
             self.problem = str(error)
-            return
-        point = read_point(run, labels)
-        if point is not None:
-            self.on_model(run, point)
 
     def stop(self) -> None:
         """End the training that runs, and begin no more."""
         self.children.stop()
         if self.thread is not None:
             self.thread.join()
-
-
-def read_point(run: Path, labels: int) -> Point | None:
-    """Return the score of a run on its test images; None if it has not finished."""
-    try:
-        finished = read_run(run)[1]
-    except DamagedError:
-        return None
-    if finished is None or finished.test is None:
-        return None
-    return Point(labels, finished.test["exact"], finished.test["images"])
 
 
 class LabelSession:
@@ -189,8 +166,9 @@ class LabelSession:
         self.points: list[Point] = []
         self.shown_at: dict[int, float] = {}
         if not options.blind:
-            for run, point in self.training.list_finished():
-                self._take_over(run, point)
+            names = [folder.name for folder in out.glob("labels-*")]
+            for labels in sorted(int(name.removeprefix("labels-")) for name in names):
+                self._take_over(labels)
         self.milestone = next_milestone(self.points[-1].images if self.points else 0)
 
     def start(self) -> None:
@@ -290,9 +268,14 @@ class LabelSession:
             self.milestone = next_milestone(self.labelled)
         return entry
 
-    def _take_over(self, run: Path, point: Point) -> None:
-        """Guess with a newly trained model, if it reads no fewer of the validation images."""
-        self.points.append(point)
+    def _take_over(self, labels: int) -> None:
+        """Guess with the model of a training, if it reads no fewer of the validation images."""
+        run, finished = self.training.out / f"labels-{labels}" / "run", None
+        with suppress(DamagedError):  # it was ended before it began
+            finished = read_run(run)[1]
+        if finished is None or finished.test is None:
+            return
+        self.points.append(Point(labels, finished.test["exact"], finished.test["images"]))
         trained = Recognizer(run)
         if self._count_right(trained) >= self._count_right(self.guesser.recognizer):
             self.model = str(run)

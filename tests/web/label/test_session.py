@@ -20,7 +20,6 @@ from captcha_ocr.web.label.session import (
     Guesser,
     LabelSession,
     next_milestone,
-    read_point,
 )
 
 from ..conftest import SAMPLES
@@ -150,8 +149,8 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, shor
         session.save(number, texts[entry.file], 0)
     session.training.thread.join(300)
     trained = tmp_path / "out" / "labels-12" / "run"
-    point = read_point(trained, 12)
-    assert (session.training.problem, session.points, point.tested) == ("", [point], 2)
+    (point,) = session.points
+    assert (session.training.problem, point.images, point.tested) == ("", 12, 2)
     assert session.model == str(trained)
     assert session.progress()["accuracy"]["images"] == 2
     session.stop()
