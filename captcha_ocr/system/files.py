@@ -169,6 +169,8 @@ def read_whole(
             size = os.fstat(stream.fileno()).st_size
             check(size <= max_bytes, f"{path} has more than {max_bytes:,} bytes", error)
             return stream.read() or b""
+    except FileNotFoundError:
+        raise error(f"{path} is missing") from None
     except OSError as failure:
         raise error(f"{path} cannot be read: {failure.strerror or failure}") from None
 
