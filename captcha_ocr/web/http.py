@@ -205,10 +205,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                MutableHeaders(scope=message).update(
+                    {"X-Request-Id": request_id, **_SECURITY_HEADERS}
+                )
             await send(message)
 
         refusal = self._refuse(scope)

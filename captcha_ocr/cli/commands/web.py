@@ -85,7 +85,7 @@ def label(folder: Path, given: Given) -> None:
         finally:
             session.stop()
         progress = session.progress()
-        commands = list(map(word_command, session.next_commands()))
+        commands = list(map(word_command, progress["commands"]))
         people = session.score_answers() if how.blind else ""
     if not how.quiet:
         click.echo(

@@ -83,8 +83,8 @@ class _LabelService:
         return {"image": image, "progress": self._progress()}
 
     def _progress(self) -> dict[str, Any]:
-        commands = self.session.next_commands()
-        return {**self.session.progress(), "commands": list(map(self.word_command, commands))}
+        progress = self.session.progress()
+        return {**progress, "commands": list(map(self.word_command, progress["commands"]))}
 
     def _send_image(self, request: Request) -> Response:
         """Send an image as the model gets it: by its number, never by a path.

@@ -286,7 +286,10 @@ class LabelSession:
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the person is, how well the model reads by now, and what comes next."""
+        """Return how far the person is, how well the model reads by now, and what comes next.
+
+        All of it is JSON but for the commands that train on the labels.
+        """
         result: dict[str, Any] = {
             "images": len(self.store.entries),
             "labelled": self.labelled,
@@ -297,7 +300,10 @@ class LabelSession:
             "next_training": self.milestone,
             "problem": self.training.problem,
             "outlook": [],
+            "commands": [],
         }
+        if result["to_learn"] and not self.store.is_blind:
+            result["commands"] = [Command("prepare", (self.store.folder,)), Command("train")]
         if self.points:
             result["outlook"] = outlook(self.points)
             right, images = self.points[-1].exact, self.points[-1].tested
@@ -313,12 +319,6 @@ class LabelSession:
                 "interval": wilson_interval(right, images),
             }
         return result
-
-    def next_commands(self) -> list[Command]:
-        """Return the commands that train on the labels; none before there are some to learn."""
-        if self.store.is_blind or not self._labelled_in("train"):
-            return []
-        return [Command("prepare", (self.store.folder,)), Command("train")]
 
     def score_answers(self) -> str:
         """Score the answers against the labels of the folder, and tell how long one took.

@@ -83,7 +83,7 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert re.search(r"seconds an image +0\.\d  \(median\)", session.score_answers())
     assert (folder / "labels.csv").read_text() == labels
     assert "4.png,ABCD" in (tmp_path / "run" / "answers.csv").read_text()
-    assert session.next_commands() == []
+    assert session.progress()["commands"] == []
 
 
 def test_the_accuracy_is_that_of_the_test_images_alone(session):
