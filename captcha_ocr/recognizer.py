@@ -319,7 +319,7 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
 
 def _open_engine(folder: Path, device: str, wanted: EngineName, threads: int | None) -> Engine:
     if choose_engine(folder, device, wanted) == "onnx":
-        # Here, since a program without onnxruntime or without torch reads with the other.
+        # Here, since a program without torch reads, too; each takes long to import.
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(folder, threads)
@@ -334,25 +334,18 @@ def _open_engine(folder: Path, device: str, wanted: EngineName, threads: int | N
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
     """Choose the engine.
 
-    For `auto` it is onnx if the network was exported, onnxruntime is installed and `device` allows
-    the CPU.
+    For `auto` it is onnx if the network was exported and `device` allows the CPU.
     """
     is_exported = ONNX_FILE in read_config(folder)["files"]
-    is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
-    if wanted == "onnx":
-        if not is_exported:
-            export = Command("export", ("IMAGES",), {"model_folder": folder})
-            raise UsageError(f"{folder} holds no {ONNX_FILE}", Advice("make it with", export))
-        check(
-            on_cpu,
-            f"engine onnx computes on the CPU, not on {device}; choose `engine` torch",
-        )
-        check(
-            is_installed,
-            "the engine onnx needs onnxruntime; install it with: pip install onnxruntime",
-        )
-    if wanted != "torch" and is_exported and on_cpu and is_installed:
+    if wanted == "onnx" and not is_exported:
+        export = Command("export", ("IMAGES",), {"model_folder": folder})
+        raise UsageError(f"{folder} holds no {ONNX_FILE}", Advice("make it with", export))
+    check(
+        wanted != "onnx" or on_cpu,
+        f"engine onnx computes on the CPU, not on {device}; choose `engine` torch",
+    )
+    if wanted != "torch" and is_exported and on_cpu:
         return "onnx"
     check(
         find_spec("torch") is not None,
