@@ -141,19 +141,14 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             left = f"{rate:,.0f} images/s, {duration((total - done) / rate)} left"
             say(f"{self.name}: {done:,} of {total:,}, {left} {self.text}".rstrip())
 
-    def wants_note(self) -> bool:
-        """Tell whether to make another `note`.
+    def note(self, text: object) -> None:
+        """Show the text of an object beside the bar, or in the next line.
 
-        Not too often, since reading metrics makes a device wait.
+        Not too often, since that of metrics makes a device wait.
         """
         now = time.monotonic()
         if self.quiet or now - self.last_note < SECONDS_BETWEEN_NOTES:
-            return False
-        self.last_note = now
-        return True
-
-    def note(self, text: str) -> None:
-        """Show a text beside the bar, or in the next line."""
-        self.text = text
+            return
+        self.last_note, self.text = now, str(text)
         if self.bar is not None:
-            self.bar.set_postfix_str(text, refresh=False)
+            self.bar.set_postfix_str(self.text, refresh=False)
