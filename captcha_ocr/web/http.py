@@ -1,4 +1,4 @@
-"""What the services of serve and label share: endpoints, pages, errors as JSON, a gate, figures.
+"""What the services of serve and label share: endpoints, pages, errors as JSON, and a gate.
 
 Every request passes the gate: host, token, size; then the headers of its answer, log and figures.
 """
@@ -8,8 +8,6 @@ import json
 import secrets
 import socket
 import time
-from bisect import bisect_left
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +25,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from captcha_ocr.errors import UsageError, check
 from captcha_ocr.options.serving import LOOPBACK
+from captcha_ocr.web.prometheus import Metrics
 
 JSON_TYPE = "application/json"
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGES = Path(__file__).parent / "pages"
 _SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -43,7 +41,6 @@ _SECURITY_HEADERS = {
 }
 _MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
 _ANY_HOST = ("0.0.0.0", "::")
-_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # upper bounds
 
 
 @dataclass(frozen=True)
@@ -127,49 +124,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise UsageError("the body is not JSON") from None
     check(isinstance(document, dict), "the body must be a JSON object")
     return dict(document)
-
-
-class Metrics:
-    """What a service counts: requests by endpoint and status, their seconds, requests in flight,
-    refused requests.
-
-    As a text it has the format of Prometheus. Used by one thread, that of the event loop.
-    """
-
-    def __init__(self) -> None:
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.buckets: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self.in_flight = self.refused = 0
-
-    def observe(self, endpoint: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
-        self.requests[endpoint, status] += 1
-        self.seconds[endpoint] += seconds
-        self.buckets[endpoint][bisect_left(_BUCKETS_S, seconds)] += 1
-
-    def __str__(self) -> str:
-        lines = ["# TYPE captcha_ocr_requests_total counter"]
-        for (endpoint, status), count in sorted(self.requests.items()):
-            labels = f'endpoint="{endpoint}",code="{status}"'
-            lines.append(f"captcha_ocr_requests_total{{{labels}}} {count}")
-        name = "captcha_ocr_request_seconds"
-        lines.append(f"# TYPE {name} histogram")
-        bounds = [*map("{:g}".format, _BUCKETS_S), "+Inf"]
-        for endpoint, counts in sorted(self.buckets.items()):
-            label, total = f'endpoint="{endpoint}"', 0
-            for number, bound in enumerate(bounds):
-                total += counts[number]
-                lines.append(f'{name}_bucket{{{label},le="{bound}"}} {total}')
-            lines.append(f"{name}_sum{{{label}}} {self.seconds[endpoint]:.6f}")
-            lines.append(f"{name}_count{{{label}}} {total}")
-        lines += [
-            "# TYPE captcha_ocr_in_flight gauge",
-            f"captcha_ocr_in_flight {self.in_flight}",
-            "# TYPE captcha_ocr_refused_total counter",
-            f"captcha_ocr_refused_total {self.refused}",
-        ]
-        return "\n".join(lines) + "\n"
 
 
 class Gate:

@@ -28,15 +28,14 @@ from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
 from captcha_ocr.web.http import (
     JSON_TYPE,
-    METRICS_TYPE,
     Address,
     Endpoint,
     Gate,
-    Metrics,
     content_type,
     make_page,
     parse_object,
 )
+from captcha_ocr.web.prometheus import CONTENT_TYPE, Metrics
 
 MAX_JSON = 3_000_000  # bytes of a request for one image
 MAX_BATCH_IMAGES = 64  # of a request
@@ -218,7 +217,7 @@ class ReadingService:
         return PlainTextResponse("ready\n")
 
     async def _show_metrics(self, _: Request) -> Response:
-        return PlainTextResponse(str(self.metrics), media_type=METRICS_TYPE)
+        return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
 
 
 def open_service(folder: Path, options: ServeOptions) -> ReadingService:
