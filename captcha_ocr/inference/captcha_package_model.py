@@ -65,6 +65,5 @@ def count_edits(one: str, other: str) -> int:
     for number, character in enumerate(one, 1):
         above, row = row, [number]
         for place, letter in enumerate(other):
-            replaced = above[place] + (character != letter)
-            row.append(min(above[place + 1] + 1, row[-1] + 1, replaced))
+            row.append(min(above[place + 1] + 1, row[-1] + 1, above[place] + (character != letter)))
     return row[-1]

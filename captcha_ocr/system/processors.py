@@ -23,8 +23,7 @@ def available_workers() -> int:
     processors = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
-    quota = processor_quota()
-    return processors if quota is None else min(processors, math.ceil(quota))
+    return min(processors, math.ceil(processor_quota() or processors))
 
 
 def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
