@@ -9,8 +9,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import takewhile, tee
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,7 +40,6 @@ from captcha_ocr.web.label.store import SEED, Entry, LabelStore
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
 _JOURNAL = "journal.jsonl"
-_AT_ONCE = 256  # images between two looks at whether to stop
 _NO_GUESS = Reading("", 0.0)
 _MILESTONES: list[int] = [
     50 + 100 * 2**doublings for doublings in range(32)
@@ -71,7 +71,8 @@ class Guesser:
         """Read these images in the background, with another model if there is one."""
         self.stop()
         self.recognizer, self.is_stopped = recognizer or self.recognizer, False
-        self.worker = threading.Thread(target=self._read_all, args=(numbers,), daemon=True)
+        until_stop = takewhile(lambda _: not self.is_stopped, numbers)
+        self.worker = threading.Thread(target=self._read, args=(until_stop,), daemon=True)
         self.worker.start()
 
     def stop(self) -> None:
@@ -80,14 +81,9 @@ class Guesser:
         if self.worker is not None:
             self.worker.join()
 
-    def _read_all(self, numbers: list[int]) -> None:
-        for first in range(0, len(numbers), _AT_ONCE):
-            if self.is_stopped:
-                return
-            self._read(numbers[first : first + _AT_ONCE])
-
-    def _read(self, numbers: list[int]) -> None:
-        results = self.recognizer.read_all([self.paths[number] for number in numbers])
+    def _read(self, numbers: Iterable[int]) -> None:
+        numbers, asked = tee(numbers)
+        results = self.recognizer.read_all(self.paths[number] for number in asked)
         for number, result in zip(numbers, results, strict=True):
             if isinstance(result, ImageError):
                 self.problems[number] = str(result)
