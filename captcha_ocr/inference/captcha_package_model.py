@@ -15,9 +15,6 @@ CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
 # Of the models in the package, in Reading.model
 MODEL_NAMES = {PRETRAINED: "general", CAPTCHA_PACKAGE_MODEL: "captcha"}
 CERTAIN = 0.97  # confidence of the general model from which this one never knew better
-# Between the texts of both models; 1 where the general one reads the longest text that the other
-# knows
-_MAX_EDITS = 2
 _ALIKE_IN_BOTH_CASES = "cosvwxz"
 _SURE_LETTER = 0.6  # confidence from which a lower-case letter is one
 
@@ -46,7 +43,7 @@ def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
         and letter.confidence >= _SURE_LETTER
         for letter in general.characters
     )
-    max_edits = _MAX_EDITS if len(general.text) < longest else 1
+    max_edits = 2 if len(general.text) < longest else 1
     is_better = (
         special.confidence > general.confidence
         and not has_lower_case

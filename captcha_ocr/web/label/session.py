@@ -39,12 +39,9 @@ from captcha_ocr.web.label.store import SEED, Entry, LabelStore
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
-_JOURNAL = "journal.jsonl"
-_NO_GUESS = Reading("", 0.0)
 _MILESTONES: list[int] = [
     50 + 100 * 2**doublings for doublings in range(32)
 ]  # labels: 150, 250, 450, 850, …
-_NICENESS = 10
 
 
 class Guesser:
@@ -87,7 +84,7 @@ class Guesser:
         for number, result in zip(numbers, results, strict=True):
             if isinstance(result, ImageError):
                 self.problems[number] = str(result)
-            self.guesses[number] = result if isinstance(result, Reading) else _NO_GUESS
+            self.guesses[number] = result if isinstance(result, Reading) else Reading("", 0.0)
 
 
 def next_milestone(labels: int) -> int:
@@ -105,7 +102,7 @@ class BackgroundTraining:
 
     def __init__(self, folder: Path, out: Path, on_model: Callable[[int], None]) -> None:
         self.folder, self.out, self.on_model = folder, out, on_model
-        self.children = ChildRuns(_NICENESS)
+        self.children = ChildRuns(niceness=10)
         self.thread: threading.Thread | None = None
         self.problem = ""
 
@@ -155,7 +152,7 @@ class LabelSession:
         self.store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
         out.mkdir(parents=True, exist_ok=True)
         self.model = describe_model(model)
-        self.journal = out / (ANSWERS_JOURNAL if options.blind else _JOURNAL)
+        self.journal = out / (ANSWERS_JOURNAL if options.blind else "journal.jsonl")
         paths = [folder / entry.file for entry in self.store.entries]
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.training = BackgroundTraining(folder, out, self._take_over)
