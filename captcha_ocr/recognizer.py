@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -243,7 +243,7 @@ class Recognizer:
 
     def _read(self, images: list[_FittedImage]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were made."""
-        arrays = [array for array, _ in images]
+        arrays = {number: array for number, (array, _) in enumerate(images)}
         readings = self._read_once(arrays)
         if self.captcha_model is not None:
             unscaled = {
@@ -251,32 +251,30 @@ class Recognizer:
                 for number, (_, image) in enumerate(images)
                 if image is not None and readings[number].confidence < CERTAIN
             }
-            answers = self.captcha_model._read_once(list(unscaled.values()))
-            for number, answer in zip(unscaled, answers, strict=True):
+            for number, answer in self.captcha_model._read_once(unscaled).items():
                 readings[number] = choose_reading(
                     readings[number],
                     replace(answer, model=self.captcha_model.model_name),
                     self.captcha_model.config.lengths.longest,
                 )
         size = self.config.size
-        if size.step is None:
-            return readings
         for steps in _OTHER_WIDTHS:
             scaled: dict[int, np.ndarray] = {}
-            for number, reading in enumerate(readings):
-                width = arrays[number].shape[-1] + steps * size.step
-                if reading.confidence < _SURE and size.nearest(width) == width:
-                    scaled[number] = resize_width(arrays[number], width)
-            for number, other in zip(scaled, self._read_once(list(scaled.values())), strict=True):
+            for number, array in arrays.items():
+                width = array.shape[-1] + steps * (size.step or 0)
+                is_other = width != array.shape[-1] and size.nearest(width) == width
+                if is_other and readings[number].confidence < _SURE:
+                    scaled[number] = resize_width(array, width)
+            for number, other in self._read_once(scaled).items():
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
-        return readings
+        return [readings[number] for number in arrays]
 
-    def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
-        """Read images of one or several widths, those of one width together."""
+    def _read_once(self, arrays: Mapping[int, np.ndarray]) -> dict[int, Reading]:
+        """Read images of one or several widths, by their numbers, those of one width together."""
         at_once = max(1, _MAX_FEATURES_AT_ONCE // self.config.features)
         readings: dict[int, Reading] = {}
-        for width in {array.shape[-1] for array in arrays}:
-            numbers = [number for number, array in enumerate(arrays) if array.shape[-1] == width]
+        for width in {array.shape[-1] for array in arrays.values()}:
+            numbers = [number for number, array in arrays.items() if array.shape[-1] == width]
             for first in range(0, len(numbers), at_once):
                 batch = numbers[first : first + at_once]
                 logits = self.engine.logits(np.stack([arrays[number] for number in batch]))
@@ -287,7 +285,7 @@ class Recognizer:
                     DamagedError,
                 )
                 readings |= zip(batch, self.decoder.read(logits), strict=True)
-        return [readings[number] for number in range(len(arrays))]
+        return readings
 
 
 def _parse_length(length: int | tuple[int, int] | Lengths | None) -> Lengths | None:

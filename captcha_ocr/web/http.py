@@ -63,10 +63,8 @@ class Address:
         names = ["127.0.0.1", "localhost", "[::1]"]
         if self.host not in LOOPBACK:
             names = [self.host.lower(), f"[{self.host.lower()}]"]
-        hosts = {f"{name}:{self.port}" for name in names}
-        if self.port == 80:  # which browsers leave out
-            hosts.update(names)
-        return frozenset(hosts)
+        ports = ("", ":80") if self.port == 80 else (f":{self.port}",)  # browsers leave out 80
+        return frozenset(name + port for name in names for port in ports)
 
     @property
     def page(self) -> str:
