@@ -186,7 +186,7 @@ class Gate:
                     {"WWW-Authenticate": "Bearer"},
                 )
         limit = _MAX_UNUSED_BODY if endpoint is None else endpoint.max_body
-        if int(headers.get("content-length", "0")) > limit:  # h11 admits up to 20 digits alone
+        if int(headers.get("content-length", "0")) > limit:  # h11 admits digits alone
             return _describe_error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
         return None
 
