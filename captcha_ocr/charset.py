@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from captcha_ocr.errors import LabelError, check
@@ -200,8 +200,11 @@ class Charset:
             rows.append(
                 [self._ids[character] for character in in_visual_order(self.normalize(text))]
             )
-            if longest is not None and len(rows[-1]) > longest:
-                raise LabelError(f"the text {text!r} has more than {longest} characters")
+            check(
+                longest is None or len(rows[-1]) <= longest,
+                f"the text {text!r} has more than {longest} characters",
+                LabelError,
+            )
         length = max(map(len, rows), default=0) if longest is None else longest
         ids = np.full((len(rows), length), len(self), dtype=np.int16)
         for number, row in enumerate(rows):
@@ -213,14 +216,6 @@ class Charset:
         return "".join(
             dict.fromkeys(c for c in split_characters(self.normalize(text)) if c not in self._ids)
         )
-
-    def decode(self, ids: "np.ndarray") -> list[str]:
-        """Return the N texts of class ids, (N, L); each text ends before its first K."""
-        end, texts = len(self), []
-        for row in ids.tolist():
-            characters = [self.symbols[number] for number in takewhile(end.__ne__, row)]
-            texts.append("".join(characters[number] for number in visual_order(characters)))
-        return texts
 
 
 def can_be_read(character: str) -> bool:

@@ -31,9 +31,8 @@ class InputSize:
         check(
             self.channels in (1, 3), f"the number of channels must be 1 or 3, not {self.channels}"
         )
-        is_step = is_int(self.step, 1, self.width) and self.width % (self.step or 1) == 0
         check(
-            self.step is None or is_step,
+            self.step is None or (is_int(self.step, 1, self.width) and self.width % self.step == 0),
             f"the step of the widths must divide {self.width}, not be {self.step}",
         )
 

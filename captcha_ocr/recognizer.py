@@ -2,14 +2,14 @@
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from captcha_ocr.errors import (
     ImageError,
     UsageError,
     check,
-    is_int,
 )
 from captcha_ocr.inference.captcha_package_model import (
     CAPTCHA_PACKAGE_MODEL,
@@ -45,8 +44,8 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     resolve_model_name,
 )
-from captcha_ocr.options.model import MAX_LENGTH, EngineName, Lengths, ModelConfig
-from captcha_ocr.options.shared import MAX_BYTES, MAX_THREADS, ReadingOptions
+from captcha_ocr.options.model import EngineName, Lengths, ModelConfig
+from captcha_ocr.options.shared import MAX_BYTES, ReadingOptions
 from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
@@ -103,7 +102,7 @@ class Recognizer:
         device: str = "auto",
         engine: EngineName = "auto",
         charset: str | None = None,
-        length: int | tuple[int, int] | None = None,
+        length: int | tuple[int, int] | Lengths | None = None,
         max_bytes: int = MAX_BYTES,
         threads: int | None = None,
         fold_case: bool = False,
@@ -112,31 +111,20 @@ class Recognizer:
             model is None or isinstance(model, (str, os.PathLike)) or hasattr(model, "logits"),
             f"model must be a folder or an engine, not {type(model).__name__}",
         )
-        check(isinstance(device, str), f"device must be a text such as auto or cpu, not {device!r}")
-        check(
-            charset is None or isinstance(charset, str),
-            f"charset must be a text such as 0123 or digits, not {charset!r}",
-        )
-        ReadingOptions(max_bytes=max_bytes)  # checks it
-        check(
-            threads is None or is_int(threads, 1, MAX_THREADS),
-            f"threads must be a whole number from 1 to {MAX_THREADS:,}, not {threads!r}",
-        )
-        check(isinstance(fold_case, bool), f"fold_case must be true or false, not {fold_case!r}")
         lengths, folder = _parse_length(length), PRETRAINED
-        if isinstance(model, (str, os.PathLike)):
-            named = resolve_model_name(os.fspath(model))
-            folder, model = find_model_folder(named), os.path.abspath(named)
-        self.arguments: dict[str, Any] = {
-            "model": model,
+        options: dict[str, Any] = {
             "device": device,
             "engine": engine,
             "charset": charset,
-            "length": length,
             "max_bytes": max_bytes,
             "threads": threads,
             "fold_case": fold_case,
         }
+        ReadingOptions(**options)  # checks them
+        if isinstance(model, (str, os.PathLike)):
+            named = resolve_model_name(os.fspath(model))
+            folder, model = find_model_folder(named), os.path.abspath(named)
+        self.arguments = {"model": model, "length": lengths, **options}
         self.max_bytes, self.place, self.model_name = max_bytes, "", ""
         self.captcha_model: Recognizer | None = None
         if model is None or isinstance(model, str):
@@ -144,8 +132,9 @@ class Recognizer:
             # To open a network takes a tenth of the time of a whole process.
             with ThreadPoolExecutor(1) as pool:
                 if folder == PRETRAINED and is_asked(charset, lengths, fold_case):
-                    changed = {**self.arguments, "model": CAPTCHA_PACKAGE_MODEL}
-                    opening = pool.submit(Recognizer, **changed)
+                    opening = pool.submit(
+                        Recognizer, **self.arguments | {"model": CAPTCHA_PACKAGE_MODEL}
+                    )
                     model = _open_engine(folder, device, engine, threads)
                     self.captcha_model = opening.result()
                 else:
@@ -161,9 +150,7 @@ class Recognizer:
 
         UsageError as for the class.
         """
-        limits: dict[str, Any] = {"charset": charset, "length": None, "fold_case": fold_case}
-        if lengths is not None:
-            limits["length"] = (lengths.shortest, lengths.longest)
+        limits: dict[str, Any] = {"charset": charset, "length": lengths, "fold_case": fold_case}
         other = Recognizer(self.engine, max_bytes=self.max_bytes, **limits)
         other.arguments = {**self.arguments, **limits}
         other.place, other.model_name = self.place, self.model_name
@@ -177,8 +164,10 @@ class Recognizer:
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
         characters = self.decoder.allowed[:, : len(self.config.charset)].any(0).sum()
-        texts = f"texts of {self.decoder.lengths} of {characters} characters"
-        return f"<Recognizer with the {model}: {texts}, {self.config.size}; {self.engine}>"
+        return (
+            f"<Recognizer with the {model}: texts of {self.decoder.lengths} of {characters} "
+            f"characters, {self.config.size}; {self.engine}>"
+        )
 
     @overload
     def predict(self, source: ImageSource) -> Reading: ...
@@ -225,18 +214,17 @@ class Recognizer:
     def _read_batch(self, sources: list[ImageSource]) -> list[Reading | ImageError]:
         started = time.perf_counter()
         images = [self._decode(source) for source in sources]
-        fitted = [image for image in images if not isinstance(image, ImageError)]
-        readings = iter(self._read(fitted))
+        readings = self._read([image for image in images if not isinstance(image, ImageError)])
         elapsed_s = (time.perf_counter() - started) / len(sources)
-        results: list[Reading | ImageError] = []
-        for image in images:
-            if isinstance(image, ImageError):
-                results.append(image)
-            else:
-                reading = next(readings)
-                model = reading.model or self.model_name
-                results.append(replace(reading, elapsed_s=elapsed_s, model=model))
-        return results
+        completed = (
+            replace(reading, elapsed_s=elapsed_s, model=reading.model or self.model_name)
+            for reading in readings
+        )
+
+        def find_result(image: _FittedImage | ImageError) -> Reading | ImageError:
+            return image if isinstance(image, ImageError) else next(completed)
+
+        return list(map(find_result, images))
 
     def _decode(self, source: ImageSource) -> _FittedImage | ImageError:
         """Return an image in the model's size, and in the captcha model's if it has that size."""
@@ -254,7 +242,7 @@ class Recognizer:
 
     def _read(self, images: list[_FittedImage]) -> list[Reading]:
         """Read images of one or several widths; keep the surest reading where several were made."""
-        arrays = [array for array, _ in images]
+        arrays = {number: array for number, (array, _) in enumerate(images)}
         readings = self._read_once(arrays)
         if self.captcha_model is not None:
             unscaled = {
@@ -262,58 +250,57 @@ class Recognizer:
                 for number, (_, image) in enumerate(images)
                 if image is not None and readings[number].confidence < CERTAIN
             }
-            longest = self.captcha_model.config.lengths.longest
-            answers = self.captcha_model._read_once(list(unscaled.values()))
-            for number, answer in zip(unscaled, answers, strict=True):
-                named = replace(answer, model=self.captcha_model.model_name)
-                readings[number] = choose_reading(readings[number], named, longest)
+            for number, answer in self.captcha_model._read_once(unscaled).items():
+                readings[number] = choose_reading(
+                    readings[number],
+                    replace(answer, model=self.captcha_model.model_name),
+                    self.captcha_model.config.lengths.longest,
+                )
         size = self.config.size
-        if size.step is None:
-            return readings
         for steps in _OTHER_WIDTHS:
             scaled: dict[int, np.ndarray] = {}
-            for number, reading in enumerate(readings):
-                width = arrays[number].shape[-1] + steps * size.step
-                if reading.confidence < _SURE and size.nearest(width) == width:
-                    scaled[number] = resize_width(arrays[number], width)
-            for number, other in zip(scaled, self._read_once(list(scaled.values())), strict=True):
+            for number, array in arrays.items():
+                width = array.shape[-1] + steps * (size.step or 0)
+                is_other = width != array.shape[-1] and size.nearest(width) == width
+                if is_other and readings[number].confidence < _SURE:
+                    scaled[number] = resize_width(array, width)
+            for number, other in self._read_once(scaled).items():
                 readings[number] = max(readings[number], other, key=attrgetter("confidence"))
-        return readings
+        return [readings[number] for number in arrays]
 
-    def _read_once(self, arrays: list[np.ndarray]) -> list[Reading]:
-        """Read images of one or several widths, those of one width together."""
+    def _read_once(self, arrays: Mapping[int, np.ndarray]) -> dict[int, Reading]:
+        """Read images of one or several widths, by their numbers, those of one width together."""
         at_once = max(1, _MAX_FEATURES_AT_ONCE // self.config.features)
-        by_width: dict[int, list[int]] = {}
-        for number, array in enumerate(arrays):
-            by_width.setdefault(array.shape[-1], []).append(number)
         readings: dict[int, Reading] = {}
-        for numbers in by_width.values():
+        for width in {array.shape[-1] for array in arrays.values()}:
+            numbers = [number for number, array in arrays.items() if array.shape[-1] == width]
             for first in range(0, len(numbers), at_once):
                 batch = numbers[first : first + at_once]
                 logits = self.engine.logits(np.stack([arrays[number] for number in batch]))
-                if not self.decoder.fits(logits, len(batch)):
-                    raise DamagedError(
-                        f"the model{self.place} gives invalid logits; "
-                        "its weights are damaged or not trained"
-                    )
+                check(
+                    self.decoder.fits(logits, len(batch)),
+                    f"the model{self.place} gives invalid logits; "
+                    "its weights are damaged or not trained",
+                    DamagedError,
+                )
                 readings |= zip(batch, self.decoder.read(logits), strict=True)
-        return [readings[number] for number in range(len(arrays))]
+        return readings
 
 
-def _parse_length(length: int | tuple[int, int] | None) -> Lengths | None:
+def _parse_length(length: int | tuple[int, int] | Lengths | None) -> Lengths | None:
     """Return a number of characters, or the smallest and the largest, as Lengths.
 
     UsageError for anything else.
     """
-    if length is None:
-        return None
-    ends = tuple(length) if isinstance(length, (tuple, list)) else (length, length)
-    are_ends = len(ends) == 2 and all(is_int(end, 1, MAX_LENGTH) for end in ends)
-    check(
-        are_ends and ends[0] <= ends[1],
-        f"length must be a number of characters, or the smallest and the largest, not {length!r}",
-    )
-    return Lengths(*ends)
+    if length is None or isinstance(length, Lengths):
+        return length
+    try:
+        return Lengths(*(length if isinstance(length, (tuple, list)) else (length, length)))
+    except (TypeError, UsageError):
+        raise UsageError(
+            "length must be a number of characters, or the smallest and the largest, "
+            f"not {length!r}"
+        ) from None
 
 
 def _raise_if_error(result: Reading | ImageError) -> Reading:
@@ -329,7 +316,7 @@ def _raise_if_error(result: Reading | ImageError) -> Reading:
 
 def _open_engine(folder: Path, device: str, wanted: EngineName, threads: int | None) -> Engine:
     if choose_engine(folder, device, wanted) == "onnx":
-        # Here, since a program without onnxruntime or without torch reads with the other.
+        # Here, since a program without torch reads, too; each takes long to import.
         from captcha_ocr.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(folder, threads)
@@ -344,27 +331,18 @@ def _open_engine(folder: Path, device: str, wanted: EngineName, threads: int | N
 def choose_engine(folder: Path, device: str, wanted: EngineName) -> Literal["torch", "onnx"]:
     """Choose the engine.
 
-    For `auto` it is onnx if the network was exported, onnxruntime is installed and `device` allows
-    the CPU.
+    For `auto` it is onnx if the network was exported and `device` allows the CPU.
     """
-    engines = get_args(EngineName)
-    check(wanted in engines, f"unknown engine {wanted!r}; choose one of {', '.join(engines)}")
     is_exported = ONNX_FILE in read_config(folder)["files"]
-    is_installed = find_spec("onnxruntime") is not None
     on_cpu = device in ("auto", "cpu")
-    if wanted == "onnx":
-        if not is_exported:
-            export = Command("export", ("IMAGES",), {"model_folder": folder})
-            raise UsageError(f"{folder} holds no {ONNX_FILE}", Advice("make it with", export))
-        check(
-            on_cpu,
-            f"engine onnx computes on the CPU, not on {device}; choose `engine` torch",
-        )
-        check(
-            is_installed,
-            "the engine onnx needs onnxruntime; install it with: pip install onnxruntime",
-        )
-    if wanted != "torch" and is_exported and on_cpu and is_installed:
+    if wanted == "onnx" and not is_exported:
+        export = Command("export", ("IMAGES",), {"model_folder": folder})
+        raise UsageError(f"{folder} holds no {ONNX_FILE}", Advice("make it with", export))
+    check(
+        wanted != "onnx" or on_cpu,
+        f"engine onnx computes on the CPU, not on {device}; choose `engine` torch",
+    )
+    if wanted != "torch" and is_exported and on_cpu:
         return "onnx"
     check(
         find_spec("torch") is not None,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,8 +68,13 @@ class Scores:
 
     def __add__(self, other: "Scores") -> "Scores":
         """Return the scores of both sets of images, without a loss."""
-        names = ("images", "exact", "pairs", "folded", "lookalike")
-        return Scores(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return Scores(
+            self.images + other.images,
+            self.exact + other.exact,
+            self.pairs + other.pairs,
+            folded=self.folded + other.folded,
+            lookalike=self.lookalike + other.lookalike,
+        )
 
     def counts(self) -> dict[str, Any]:
         """Return the counts, without the loss, as JSON types."""
@@ -168,31 +173,23 @@ def score_texts(truths: Sequence[str], texts: Sequence[str]) -> Scores:
     return Scores(len(truths), exact, pairs, folded=folded - exact, lookalike=merged - exact)
 
 
-@dataclass(frozen=True)
-class Reliability:
+class Reliability(NamedTuple):
     """How good confidences are; None if there are too few images to tell.
 
     calibration_error: the mean difference between confidence and exact match over 15 groups of
-    similar confidence and equal size (Guo et al. 2017, arXiv:1706.04599). confident_match: the
+    similar confidence and equal size (Guo et al. 2017, arXiv:1706.04599). surest_95_match: the
     exact match of the most confident 95 %.
     """
 
     calibration_error: float | None
-    confident_match: float | None
-
-    def summary(self) -> dict[str, Any]:
-        """Return the values as JSON types."""
-        return {
-            "calibration_error": self.calibration_error,
-            "surest_95_match": self.confident_match,
-        }
+    surest_95_match: float | None
 
     def __str__(self) -> str:
-        if self.calibration_error is None or self.confident_match is None:
+        if self.calibration_error is None or self.surest_95_match is None:
             return f"confidences            not scored with fewer than {_MIN_READINGS} images"
         return (
             f"confidences            {self.calibration_error:7.2%}  off on average; "
-            f"of the most confident 95 %, {self.confident_match:.2%} are correct"
+            f"of the most confident 95 %, {self.surest_95_match:.2%} are correct"
         )
 
 

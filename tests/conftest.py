@@ -16,10 +16,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
 
+from captcha_ocr.charset import Charset, visual_order
 from captcha_ocr.cli.app import main
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.data.prepare import prepare
@@ -139,6 +141,15 @@ def read_shards(folder: Path) -> None:
     manifest = read_manifest(folder)
     for shard in manifest.shards:
         read_shard(folder, manifest, shard)
+
+
+def decode(charset: Charset, ids: np.ndarray) -> list[str]:
+    """Return the texts of class ids, (N, L); each ends before its first K."""
+    texts = []
+    for row in ids.tolist():
+        characters = [charset.symbols[number] for number in row if number < len(charset)]
+        texts.append("".join(characters[number] for number in visual_order(characters)))
+    return texts
 
 
 def naming(*names: object) -> str:

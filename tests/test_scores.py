@@ -91,10 +91,10 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_truth():
     expected = (sum(group / 100 for group in range(14)) + 0.86) / 15
     reliability = score_confidences(judged[::-1])
     assert reliability.calibration_error == pytest.approx(expected)
-    assert reliability.confident_match == pytest.approx(280 / 285)
+    assert reliability.surest_95_match == pytest.approx(280 / 285)
     assert "98.25%" in str(reliability)
     assert "300" in str(score_confidences(judged[:299]))  # too few to judge
-    assert score_confidences(judged[:299]).summary() == {
+    assert score_confidences(judged[:299])._asdict() == {
         "calibration_error": None,
         "surest_95_match": None,
     }

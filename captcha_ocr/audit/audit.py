@@ -241,7 +241,7 @@ def _cover(
         judgements = judge(Recognizer(run), pool.images, pool.tested)
         answers = [judged.answer for judged in judgements]
     rows = precision_by_coverage(answers, _COVERAGES)
-    return Coverage(rows, score_confidences(answers).summary())
+    return Coverage(rows, score_confidences(answers)._asdict())
 
 
 def _describe_session(budget: TimeBudget, seed: int, generator: ImageGenerator | None) -> Session:

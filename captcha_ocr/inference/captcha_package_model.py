@@ -15,9 +15,6 @@ CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
 # Of the models in the package, in Reading.model
 MODEL_NAMES = {PRETRAINED: "general", CAPTCHA_PACKAGE_MODEL: "captcha"}
 CERTAIN = 0.97  # confidence of the general model from which this one never knew better
-# Between the texts of both models; 1 where the general one reads the longest text that the other
-# knows
-_MAX_EDITS = 2
 _ALIKE_IN_BOTH_CASES = "cosvwxz"
 _SURE_LETTER = 0.6  # confidence from which a lower-case letter is one
 
@@ -46,11 +43,14 @@ def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
         and letter.confidence >= _SURE_LETTER
         for letter in general.characters
     )
-    is_surer = special.confidence > general.confidence
-    if has_lower_case or not is_surer or len(general.text) > longest:
-        return general
-    max_edits = _MAX_EDITS if len(general.text) < longest else 1
-    return special if count_edits(general.text, special.text) <= max_edits else general
+    max_edits = 2 if len(general.text) < longest else 1
+    is_better = (
+        special.confidence > general.confidence
+        and not has_lower_case
+        and len(general.text) <= longest
+        and count_edits(general.text, special.text) <= max_edits
+    )
+    return special if is_better else general
 
 
 def count_edits(one: str, other: str) -> int:
@@ -62,6 +62,5 @@ def count_edits(one: str, other: str) -> int:
     for number, character in enumerate(one, 1):
         above, row = row, [number]
         for place, letter in enumerate(other):
-            replaced = above[place] + (character != letter)
-            row.append(min(above[place + 1] + 1, row[-1] + 1, replaced))
+            row.append(min(above[place + 1] + 1, row[-1] + 1, above[place] + (character != letter)))
     return row[-1]

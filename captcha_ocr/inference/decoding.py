@@ -1,20 +1,20 @@
-"""Turn logits into texts and confidences, and restrict the characters and lengths that are read."""
+"""Turn logits into texts and confidences, among some characters and lengths alone.
+
+What is ruled out is ruled out before the text is found: a column's other classes share its
+probability, and so do the lengths that are left. So `O` is a `0` among digits, and a text of four
+characters is the likeliest of those.
+"""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from captcha_ocr.charset import resolve_alphabet, split_characters, visual_order
-from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.columns import (
-    PROBABILITY_FLOOR,
-    compute_positions,
-    make_merging_matrix,
-    softmax,
-)
+from captcha_ocr.errors import check
 from captcha_ocr.options.model import Lengths, ModelConfig
 
 _SHIFT_RATIO = 4.0  # how much more probable than a shift a neighbour must be to be a substitute
+_PROBABILITY_FLOOR = 1e-30  # keeps its logarithm finite
 _RANKED_LAST = 1e-30  # a factor that keeps only the order among what is ranked last
 
 
@@ -71,8 +71,10 @@ def allowed_classes(
     model cannot read.
     """
     lengths = lengths or config.lengths
-    if lengths.shortest not in config.lengths or lengths.longest not in config.lengths:
-        raise UsageError(f"this model reads texts of {config.lengths} characters, not of {lengths}")
+    check(
+        lengths.shortest in config.lengths and lengths.longest in config.lengths,
+        f"this model reads texts of {config.lengths} characters, not of {lengths}",
+    )
     symbols, wanted = config.charset.symbols, set(config.charset.symbols)
     if charset is not None:
         characters = resolve_alphabet(charset)
@@ -84,8 +86,10 @@ def allowed_classes(
         unknown = "".join(
             dict.fromkeys(character for character in named if character not in wanted)
         )
-        if unknown or not characters:
-            raise UsageError(f"this model does not read {unknown!r}; it reads {config.charset}")
+        check(
+            bool(characters) and not unknown,
+            f"this model does not read {unknown!r}; it reads {config.charset}",
+        )
         wanted = set(named)
     allowed = np.zeros((config.lengths.longest, config.classes), dtype=bool)
     allowed[
@@ -134,8 +138,8 @@ class Decoder:
                 logits, self.counts_as, self.lengths, self.config.lengths.longest
             )
         elif self.fold_case:
-            merged = softmax(logits.astype(np.float64)) @ make_merging_matrix(self.counts_as)
-            logits = np.log(np.maximum(merged, PROBABILITY_FLOOR))
+            merged = softmax(logits.astype(np.float64)) @ _make_merging_matrix(self.counts_as)
+            logits = np.log(np.maximum(merged, _PROBABILITY_FLOOR))
         probabilities = softmax(np.where(self.allowed, logits.astype(np.float64), -np.inf))
         ids = probabilities.argmax(-1)
         confidences = _pick_classes(probabilities, ids)
@@ -167,8 +171,8 @@ class Decoder:
             # `map` ends with the text, before the other positions
             characters = list(map(Character, text, *positions))
             characters = [characters[number] for number in visual_order(text)]
-            text = [character.character for character in characters]
-            readings.append(Reading("".join(text), confidence, tuple(characters)))
+            whole = "".join(character.character for character in characters)
+            readings.append(Reading(whole, confidence, tuple(characters)))
         return readings
 
 
@@ -222,3 +226,92 @@ def _discount_shifts(rank: np.ndarray, probabilities: np.ndarray, ids: np.ndarra
             -1,
         )
     rank[..., end] = 0
+
+
+def compute_positions(
+    columns: np.ndarray, counts_as: np.ndarray, lengths: Lengths, longest: int
+) -> np.ndarray:
+    """Return the logits of positions (B, longest, K) of logits of columns (B, columns, K), by CTC.
+
+    counts_as: (K,), the class that each class counts as, -1 for one that is not read. The last
+    class is the blank, and becomes the end of the text. See positions_from_columns in
+    network/resnet.py.
+    """
+    read = counts_as >= 0
+    # Np.unique imports numpy.ma, which takes 7 ms
+    classes = np.flatnonzero(np.bincount(counts_as[read]))
+    probabilities = (
+        softmax(columns[..., read].astype(np.float64))
+        @ _make_merging_matrix(counts_as)[np.ix_(read, classes)]
+    )
+    positions = np.full((len(columns), longest, columns.shape[-1]), _PROBABILITY_FLOOR)
+    positions[:, : lengths.longest, classes] = _sum_allowed_alignments(probabilities, lengths)
+    positions[:, lengths.longest :, -1] = 1.0
+    logits: np.ndarray = np.log(np.maximum(positions, _PROBABILITY_FLOOR))
+    return logits
+
+
+def _make_merging_matrix(counts_as: np.ndarray) -> np.ndarray:
+    """Return the matrix (K, K) that adds the probabilities of all classes that count as one."""
+    return np.asarray(counts_as[:, None] == np.arange(len(counts_as)), dtype=np.float64)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the probabilities of logits along the last axis."""
+    probabilities: np.ndarray = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    return probabilities
+
+
+def _sum_allowed_alignments(probabilities: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """Return the probabilities of positions (B, L, K) of those of columns (B, columns, K), given a
+    text's `lengths`.
+
+    One pass from left to right sums over all that may be before a character, after a pass from
+    right to left has summed over all that may follow it. For a single image the time is that of
+    calling numpy, so the passes call it as seldom as they can.
+    """
+    batch, count, classes = probabilities.shape
+    characters, blanks = probabilities.copy(), probabilities[..., -1, None]
+    characters[..., -1] = 0
+    after = _sum_continuations(characters, blanks, lengths)
+    # As in network/resnet.py, with a row of L characters
+    state = np.zeros((batch, lengths.longest + 1, classes))
+    state[:, 0, -1] = 1.0
+    positions, new = np.zeros((batch, lengths.longest, classes)), np.empty_like(state)
+    for column in range(count):
+        emitted = characters[:, column, None]  # (B, 1, K)
+        totals = np.add.reduce(state, -1, keepdims=True)
+        np.subtract(totals, state, out=new)
+        new *= emitted
+        state *= emitted
+        state[:, 1:] += new[:, :-1]
+        state[..., -1] = totals[..., 0] * blanks[:, column]
+        new *= after[column, :, 1:]
+        positions += new[:, :-1]
+    of_length = state.sum(-1)  # (B, L + 1)
+    of_length[:, : lengths.shortest] = 0
+    ended = of_length.cumsum(1)
+    positions[..., -1] = ended[:, :-1]
+    positions /= np.maximum(ended[:, -1], _PROBABILITY_FLOOR)[:, None, None]
+    return positions
+
+
+def _sum_continuations(characters: np.ndarray, blanks: np.ndarray, lengths: Lengths) -> np.ndarray:
+    """Return the probability of `lengths` after each column, l characters and class k, (columns, B,
+    L + 2, K).
+
+    characters: the probabilities of columns (B, columns, K), 0 for the blank. blanks: its own, (B,
+    columns, 1). The last row, of more characters than a text has, is 0.
+    """
+    batch, count, classes = characters.shape
+    after = np.zeros((count, batch, lengths.longest + 2, classes))
+    after[-1, :, lengths.shortest : -1] = 1.0
+    for column in range(count - 1, 0, -1):
+        emitted, chances = characters[:, column, None], after[column - 1, :, :-1]
+        later, longer = after[column, :, :-1], after[column, :, 1:]  # longer: by one character
+        any_other = longer @ emitted.transpose(0, 2, 1) + later[..., -1:] * blanks[:, column, None]
+        np.subtract(later, longer, out=chances)
+        chances *= emitted
+        chances += any_other
+    return after

@@ -6,15 +6,14 @@ content.
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.system.documents import read_sealed, sealed
-from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_atomic
+from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_in_turn
 
 CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE, CARD_FILE = (
     "config.json",
@@ -51,31 +50,25 @@ def write_model_folder(
         "facts": dict(facts),
         "files": {name: sha256(data) for name, data in files.items()},
     }
-    with _replace_folder(folder) as temporary:
-        for name, data in files.items():
-            write_atomic(temporary / name, data)
-        if card is not None:
-            write_atomic(temporary / CARD_FILE, card.encode())
-        write_atomic(temporary / CONFIG_FILE, sealed(document))
+    contents = {**files, CONFIG_FILE: sealed(document)}
+    if card is not None:
+        contents[CARD_FILE] = card.encode()
+    _write_folder(folder, contents)
 
 
 def copy_model(source: Path, folder: Path) -> None:
     """Copy a model folder atomically."""
-    with _replace_folder(folder) as temporary:
-        for file in sorted(filter(Path.is_file, source.iterdir())):
-            write_atomic(temporary / file.name, file.read_bytes())
+    files = sorted(filter(Path.is_file, source.iterdir()))
+    _write_folder(folder, {file.name: file.read_bytes() for file in files})
 
 
-@contextmanager
-def _replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `folder` at the end of the block, or is removed after an
-    error.
-    """
+def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into a new folder, which then replaces `folder`, or is removed after an error."""
     temporary = folder.with_name(folder.name + TEMPORARY)
     remove_folder(temporary)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
+        write_in_turn([(temporary / name, data) for name, data in contents.items()])
     except BaseException:
         remove_folder(temporary)
         raise
@@ -131,13 +124,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise UsageError(f"there is no folder {folder}", Advice("train a model with", training))
     if not path.exists():
-        reason = f"{folder} is not a model folder (it has no {CONFIG_FILE})"
-        raise UsageError(reason, Advice("make one with", training))
+        raise UsageError(
+            f"{folder} is not a model folder (it has no {CONFIG_FILE})",
+            Advice("make one with", training),
+        )
     document = read_sealed(path, _MODEL_FORMAT, _MODEL_VERSION)
     files = document.get("files")
-    lists_files = isinstance(files, dict) and {WEIGHTS_FILE} <= set(files) <= _HASHED_FILES
-    if not lists_files or not isinstance(document.get("facts"), dict) or "model" not in document:
-        raise DamagedError(f"{path} is malformed")
+    is_whole = (
+        isinstance(files, dict)
+        and {WEIGHTS_FILE} <= set(files) <= _HASHED_FILES
+        and isinstance(document.get("facts"), dict)
+        and "model" in document
+    )
+    check(is_whole, f"{path} is malformed", DamagedError)
     return document
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from captcha_ocr.inference.model_folder import ONNX_FILE, read_config, read_mode
 from captcha_ocr.system.files import read_checked
 from captcha_ocr.system.forking import computing
 from captcha_ocr.system.processors import available_workers
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 # Since 1.29 the builds for Linux and macOS store and send telemetry, unless this is set before the
 # import.
@@ -67,8 +64,8 @@ def _name_errors(path: Path) -> Iterator[None]:
         raise DamagedError(f"{path} does not hold a network that reads images: {reason}") from None
 
 
-def open_session(network: bytes) -> "onnxruntime.InferenceSession":
-    """Open a session for the bytes of an ONNX file, with one thread and without telemetry.
+def open_session(network: bytes) -> Any:
+    """Open an InferenceSession for the bytes of an ONNX file, with one thread and no telemetry.
 
     ValueError for a network with data in other files, which onnxruntime would look for in the
     current folder.

@@ -26,8 +26,7 @@ import torch
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.labels import Label
 from captcha_ocr.errors import CaptchaOcrError, ImageError, check
-from captcha_ocr.inference.columns import softmax
-from captcha_ocr.inference.decoding import Decoder
+from captcha_ocr.inference.decoding import Decoder, softmax
 from captcha_ocr.inference.model_folder import (
     CONFIG_FILE,
     ONNX_FILE,

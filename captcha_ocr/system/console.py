@@ -84,13 +84,11 @@ def in_groups(problems: Mapping[str, str]) -> list[str]:
 
     Reasons that differ in what they quote are one; the first is shown.
     """
-    files_of: dict[str, list[str]] = {}
-    reason_of: dict[str, str] = {}
+    groups: dict[str, tuple[str, list[str]]] = {}
     for file, reason in sorted(problems.items()):
-        kind = _QUOTED.sub("", reason)
-        files_of.setdefault(reason_of.setdefault(kind, reason), []).append(file)
+        groups.setdefault(_QUOTED.sub("", reason), (reason, []))[1].append(file)
     lines = []
-    for reason, files in sorted(files_of.items(), key=lambda group: -len(group[1])):
+    for reason, files in sorted(groups.values(), key=lambda group: -len(group[1])):
         named = ", ".join(files[:_MAX_NAMED])
         if len(files) > _MAX_NAMED:
             named += f" and {len(files) - _MAX_NAMED:,} more"
@@ -143,19 +141,14 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             left = f"{rate:,.0f} images/s, {duration((total - done) / rate)} left"
             say(f"{self.name}: {done:,} of {total:,}, {left} {self.text}".rstrip())
 
-    def wants_note(self) -> bool:
-        """Tell whether to make another `note`.
+    def note(self, text: object) -> None:
+        """Show the text of an object beside the bar, or in the next line.
 
-        Not too often, since reading metrics makes a device wait.
+        Not too often, since that of metrics makes a device wait.
         """
         now = time.monotonic()
         if self.quiet or now - self.last_note < SECONDS_BETWEEN_NOTES:
-            return False
-        self.last_note = now
-        return True
-
-    def note(self, text: str) -> None:
-        """Show a text beside the bar, or in the next line."""
-        self.text = text
+            return
+        self.last_note, self.text = now, str(text)
         if self.bar is not None:
-            self.bar.set_postfix_str(text, refresh=False)
+            self.bar.set_postfix_str(self.text, refresh=False)

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from captcha_ocr.errors import DamagedError
+from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.system.files import read_whole, sha256
 from captcha_ocr.version import __version__
 
@@ -31,16 +31,11 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def seal(document: dict[str, Any]) -> dict[str, Any]:
-    """Return `document` with the hash of its content under the key `sha256`."""
-    content = {key: value for key, value in document.items() if key != _SEAL}
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return {**content, _SEAL: sha256(canonical.encode())}
-
-
 def sealed(document: dict[str, Any]) -> bytes:
-    """Return the bytes of a document that carries the hash of its content."""
-    return to_json(seal(document))
+    """Return the bytes of `document` with the hash of its content under the key `sha256`."""
+    content = {key: value for key, value in document.items() if key != _SEAL}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return to_json({**content, _SEAL: sha256(canonical.encode())})
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -56,11 +51,11 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
         raise DamagedError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(document, dict):
         raise DamagedError(f"{path} does not hold a JSON object")
-    # Too deep for the recursive functions that read documents
-    if _nests_deeper(document, MAX_NESTING):
-        raise DamagedError(
-            f"{path} nests deeper than {MAX_NESTING} levels, so captcha-ocr did not write it"
-        )
+    check(  # for the recursive functions that read documents
+        not _nests_deeper(document, MAX_NESTING),
+        f"{path} nests deeper than {MAX_NESTING} levels, so captcha-ocr did not write it",
+        DamagedError,
+    )
     return document
 
 
@@ -79,23 +74,24 @@ def read_sealed(path: Path, file_format: str, version: int) -> dict[str, Any]:
     """
     data = read_whole(path, _MAX_DOCUMENT_BYTES)
     document = parse_json(path, data)
-    if document.get("format") != file_format:
-        raise DamagedError(f"{path} is not a {file_format}")
+    check(document.get("format") == file_format, f"{path} is not a {file_format}", DamagedError)
     try:
         intact = sealed(document) == data  # every byte, spaces included
     except ValueError:  # half a surrogate pair
         intact = False
-    if not intact:
-        raise DamagedError(
-            f"{path} was changed or damaged after it was written (its sha256 differs)"
-        )
+    check(
+        intact,
+        f"{path} was changed or damaged after it was written (its sha256 differs)",
+        DamagedError,
+    )
     written = document.get("version")
-    if written != version:
-        other = "a newer" if isinstance(written, int) and written > version else "another"
-        versions = f"it has version {str(written)[:20]}, and captcha-ocr {__version__} reads"
-        raise DamagedError(
-            f"{path} was written by {other} captcha-ocr: {versions} version {version}"
-        )
+    other = "a newer" if isinstance(written, int) and written > version else "another"
+    check(
+        written == version,
+        f"{path} was written by {other} captcha-ocr: it has version {str(written)[:20]}, "
+        f"and captcha-ocr {__version__} reads version {version}",
+        DamagedError,
+    )
     return document
 
 

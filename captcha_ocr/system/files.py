@@ -144,9 +144,7 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 def remove_stale(folder: Path) -> None:
     """Remove what a killed process left half written in `folder`."""
-    for path in [
-        Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)
-    ]:
+    for path in list(folder.glob(f"*{TEMPORARY}")):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -160,22 +158,21 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def read_whole(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> bytes:
-    """Read a file that captcha-ocr wrote.
-
-    DamagedError if it is missing, unreadable or larger than `max_bytes`.
-    """
+def read_whole(
+    path: str | os.PathLike[str],
+    max_bytes: int = _MAX_FILE_BYTES,
+    error: type[CaptchaOcrError] = DamagedError,
+) -> bytes:
+    """Read a file; `error` if it is missing, unreadable or larger than `max_bytes`."""
     try:
         with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_size > max_bytes:
-                raise DamagedError(
-                    f"{path} is larger than {max_bytes:,} bytes, so captcha-ocr did not write it"
-                )
+            size = os.fstat(stream.fileno()).st_size
+            check(size <= max_bytes, f"{path} has more than {max_bytes:,} bytes", error)
             return stream.read() or b""
     except FileNotFoundError:
-        raise DamagedError(f"{path} is missing") from None
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+        raise error(f"{path} is missing") from None
+    except OSError as failure:
+        raise error(f"{path} cannot be read: {failure.strerror or failure}") from None
 
 
 @contextlib.contextmanager
@@ -197,10 +194,11 @@ def read_checked(path: Path, expected_sha256: str, max_bytes: int = _MAX_FILE_BY
     DamagedError also if it does not have the expected SHA-256.
     """
     data = read_whole(path, max_bytes)
-    if sha256(data) != expected_sha256:
-        raise DamagedError(
-            f"{path} was changed or damaged after it was written (its sha256 differs)"
-        )
+    check(
+        sha256(data) == expected_sha256,
+        f"{path} was changed or damaged after it was written (its sha256 differs)",
+        DamagedError,
+    )
     return data
 
 
@@ -248,14 +246,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
     UsageError for any other file, and for one of more than 1 GiB.
     """
+    data = read_whole(path, MAX_TEXT_BYTES, UsageError)
     try:
-        with open_regular(path) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            check(size <= MAX_TEXT_BYTES, f"{path} has more than {MAX_TEXT_BYTES:,} bytes")
-            data = stream.read()
         text = data.decode(detect_encoding(data))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         what = f"is not text in UTF-8: byte {error.start} is {data[error.start]:#x}"
         if data.startswith(b"PK"):

@@ -6,7 +6,6 @@ child, which then waits forever: onnxruntime did so after one fork in some hundr
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,16 +28,14 @@ class ForkGuard:
     def reset(self) -> None:
         """Start as in a new process."""
         self.gate, self.idle = threading.RLock(), threading.Condition()
-        self.computing = Counter[int]()  # by the thread's number
+        self.computing = set[int]()  # numbers of threads
 
     def acquire(self) -> None:
         """Let no other thread start to compute, and wait until none computes."""
         own = threading.get_ident()
         self.gate.acquire()
         with self.idle:
-            self.idle.wait_for(
-                lambda: not any(self.computing[thread] > 0 for thread in {*self.computing} - {own})
-            )
+            self.idle.wait_for(lambda: self.computing <= {own})
 
     def release(self) -> None:
         """Let threads compute again."""
@@ -49,15 +46,12 @@ class ForkGuard:
         """Compute in the block."""
         own = threading.get_ident()
         with self.gate, self.idle:
-            self.computing[own] += 1
+            self.computing.add(own)
         try:
             yield
         finally:
             with self.idle:
-                self.computing[own] -= 1
-                # Less in a child, which was forked meanwhile and counts from 0
-                if self.computing[own] <= 0:
-                    del self.computing[own]
+                self.computing.discard(own)  # in a child that was forked meanwhile it is not there
                 self.idle.notify_all()
 
 

@@ -99,11 +99,12 @@ class Workers(AbstractContextManager["Workers"]):
             return
         import multiprocessing  # reading one image starts no process, and would take longer
 
-        # The same on every system, and safe with threads
-        context = multiprocessing.get_context("spawn")
         try:
             self.pool = futures.ProcessPoolExecutor(
-                workers, context, initializer=_prepare_worker, initargs=(niceness,)
+                workers,
+                multiprocessing.get_context("spawn"),  # the same everywhere, and safe with threads
+                initializer=_prepare_worker,
+                initargs=(niceness,),
             )
         except OSError as error:
             reason = error.strerror or error
@@ -139,10 +140,9 @@ class JobResults(Iterator[_Result], Generic[_Job, _Result]):
     ) -> None:
         self.pool, self.function, self.jobs = workers.pool, function, list(jobs)
         self.taken = 0
-        self.own: dict[int, _Result] = {}  # results of this process, by the number of the job
-        self.futures: dict[int, futures.Future[_Result]] = {}  # of workers, until one is taken
-        self.first, self.end = 0, len(self.jobs)  # the range of open jobs, which nobody has
-        self.lock = threading.Lock()  # for this range
+        self.open = deque(range(len(self.jobs)))  # the numbers of the jobs that nobody has
+        self.futures: dict[int, futures.Future[_Result]] = {}  # of the others, until taken
+        self.lock = threading.Lock()  # for both
         with _translate_killed_workers():
             for _ in range(workers.workers * _JOBS_PER_WORKER):
                 self._hand_out()
@@ -151,25 +151,22 @@ class JobResults(Iterator[_Result], Generic[_Job, _Result]):
         if self.taken == len(self.jobs):
             raise StopIteration
         number, self.taken = self.taken, self.taken + 1
-        if number in self.own:
-            return self.own.pop(number)
         with _translate_killed_workers():
-            if number == self.first:
+            if number not in self.futures:
                 self._hand_out()
             if number in self.futures:
                 return self.futures.pop(number).result()
-        return self.function(self.jobs[number])
+        return self.function(self.jobs[self.open.popleft()])  # there are no workers
 
     def _hand_out(self) -> None:
         """Give the first open job to the workers, if there are any of both."""
         # A worker that starts here inherits the blocked signal. This process defers it as well,
         # because another of its threads may receive it meanwhile.
         with deferred(), blocked(signal.SIGINT), self.lock:
-            if self.pool is None or self.first == self.end:
+            if self.pool is None or not self.open:
                 return
-            future = self.pool.submit(self.function, self.jobs[self.first])
-            self.futures[self.first] = future
-            self.first += 1
+            future = self.pool.submit(self.function, self.jobs[self.open[0]])
+            self.futures[self.open.popleft()] = future
 
         def hand_out_next(done: "futures.Future[_Result]") -> None:
             if not done.cancelled() and not _lost_worker(done):
@@ -197,16 +194,17 @@ class JobResults(Iterator[_Result], Generic[_Job, _Result]):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self.lock:
-                if self.end <= max(self.first, self.taken):
+                if not self.open:
                     break
-                self.end -= 1
-                number = self.end
-            self.own[number] = self.function(self.jobs[number])
+                number = self.open.pop()
+            result = self.function(self.jobs[number])
+            self.futures[number] = futures.Future()
+            self.futures[number].set_result(result)
         done = futures.wait(self.futures.values(), max(0.0, end - time.monotonic())).done
         with _translate_killed_workers():
             for future in filter(_lost_worker, done):
                 future.result()
-        return len(self.jobs) - self.taken - len(self.own) - len(done)
+        return len(self.jobs) - self.taken - len(done)
 
 
 def _lost_worker(done: "futures.Future[_Result]") -> bool:

@@ -9,11 +9,11 @@ import math
 import os
 from pathlib import Path, PurePosixPath
 
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import check
 
 _MEMBERSHIP, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# Of version 2, of version 1
-_LIMIT_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+# The files with a limit, of version 2 and of version 1
+_LIMIT, _OLD_LIMIT = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
 def available_workers() -> int:
@@ -23,8 +23,7 @@ def available_workers() -> int:
     processors = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
-    quota = processor_quota()
-    return processors if quota is None else min(processors, math.ceil(quota))
+    return min(processors, math.ceil(processor_quota() or processors))
 
 
 def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
@@ -41,24 +40,20 @@ def processor_quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> flo
         _, controllers, path = line.split(":", 2)
         if controllers == "" or "cpu" in controllers.split(","):
             group = PurePosixPath(path.lstrip("/"))
-            hierarchy = mount / "cpu" if controllers else mount
+            hierarchy, names = (mount / "cpu", _OLD_LIMIT) if controllers else (mount, _LIMIT)
             # A limit holds for the groups below it. In a container the path may be that of the
             # host: then only the root of the hierarchy is there.
-            limits += [_read_limit(hierarchy / parent) for parent in (group, *group.parents)]
+            limits += [_read_limit(hierarchy / parent, names) for parent in (group, *group.parents)]
     return min(filter(None, limits), default=None)
 
 
-def _read_limit(folder: Path) -> float | None:
-    """Return the limit in the folder of one control group; None if there is none ("max", or -1)."""
-    for names in _LIMIT_FILES:
-        try:
-            text = " ".join((folder / name).read_text() for name in names)
-            quota, period = map(int, text.split())
-        except (OSError, ValueError):
-            continue
-        if quota > 0 and period > 0:
-            return quota / period
-    return None
+def _read_limit(folder: Path, names: tuple[str, ...]) -> float | None:
+    """Return the limit in files of a control group; None if there is none ("max", or -1)."""
+    try:
+        quota, period = map(int, " ".join((folder / name).read_text() for name in names).split())
+    except (OSError, ValueError):
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def rank_and_world_size() -> tuple[int, int]:
@@ -73,9 +68,9 @@ def rank_and_world_size() -> tuple[int, int]:
         rank = int(rank_text) if world_size > 1 else 0
     except ValueError:
         rank = world_size = 0
-    if not 0 <= rank < world_size:
-        raise UsageError(
-            f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment "
-            "are not torchrun's numbers"
-        )
+    check(
+        0 <= rank < world_size,
+        f"WORLD_SIZE={size_text} and RANK={rank_text} in the environment "
+        "are not torchrun's numbers",
+    )
     return rank, world_size

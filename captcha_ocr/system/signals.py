@@ -7,39 +7,26 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Handler = Any  # what signal.signal takes and returns
-
-
-def replace_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
-    """Set a handler for the signals that are not ignored; return the handlers before.
-
-    Outside the main thread, where Python handles no signals, do nothing and return {}.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {
-        number: signal.signal(number, handler)
-        for number in SIGNALS
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-
-
-def restore_handlers(before: dict[signal.Signals, Handler]) -> None:
-    """Undo `replace_handlers`."""
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def default_handlers() -> Iterator[None]:
-    """Let the signals end the process in the block, because Python runs no handler while torch
-    waits.
+def handling(handler: Any) -> Iterator[None]:
+    """Set a handler in the block for the signals that are not ignored, as `signal.signal` takes it.
+
+    Outside the main thread, where Python handles no signals, nothing changes.
     """
-    before = replace_handlers(signal.SIG_DFL)
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {
+            number: signal.signal(number, handler)
+            for number in SIGNALS
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
     try:
         yield
     finally:
-        restore_handlers(before)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 @contextlib.contextmanager
@@ -51,11 +38,10 @@ def deferred() -> Iterator[None]:
     not enough: a thread that numpy starts receives those that this thread does not.
     """
     received: dict[int, None] = {}
-    before = replace_handlers(lambda number, _: received.setdefault(number))
     try:
-        yield
+        with handling(lambda number, _: received.setdefault(number)):
+            yield
     finally:
-        restore_handlers(before)
         for number in received:
             signal.raise_signal(number)
 

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError, check
 from captcha_ocr.network.device import available_devices
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.processors import rank_and_world_size
-from captcha_ocr.system.signals import default_handlers
+from captcha_ocr.system.signals import handling
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,9 @@ def process_group(device: torch.device) -> Iterator[ProcessGroup]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        with default_handlers():  # this may wait for the other processes for half an hour
+        # This may wait for the other processes for half an hour, and Python runs no handler while
+        # torch waits.
+        with handling(signal.SIG_DFL):
             rank, count = _rendezvous(backend)
         yield ProcessGroup(device, rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     except (KeyboardInterrupt, SystemExit, CaptchaOcrError):  # in an epoch all processes raise it

@@ -14,7 +14,7 @@ What happens at a SIGTERM, or at the first Ctrl-C:
 
 Before the first epoch, while images are read, the handlers are those of the command line, which end
 the process at once: the run has nothing to save yet. `deferred()` holds a signal back while modules
-are imported, and `default_handlers()` lets it end a process that waits for others to start. After
+are imported, and `handling(SIG_DFL)` lets it end a process that waits for others to start. After
 the last batch of the last test nothing is left to interrupt: the run ends as if no signal had come.
 """
 
@@ -23,9 +23,9 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from captcha_ocr.system.signals import Handler, replace_handlers, restore_handlers
+from captcha_ocr.system.signals import handling
 from captcha_ocr.training.distributed import ProcessGroup
 
 _Batch = TypeVar("_Batch")
@@ -42,14 +42,14 @@ class Interruption:
     def __init__(self, group: ProcessGroup) -> None:
         self.group = group
         self.received = 0
-        self.handlers: dict[signal.Signals, Handler] = {}
+        self.handling = handling(self._receive)
 
     def __enter__(self) -> "Interruption":
-        self.handlers = replace_handlers(self._receive)
+        self.handling.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        restore_handlers(self.handlers)
+    def __exit__(self, *error: Any) -> None:
+        self.handling.__exit__(*error)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if not self.received:

@@ -40,11 +40,7 @@ _SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 _MAX_UNUSED_BODY = 10_000  # bytes of a body for which a path has no use
-_MAX_DIGITS = 15  # of the length of a body
-# Where the path is not served: clients must not fill the memory with names.
-_OTHER_PATH = "other"
 _ANY_HOST = ("0.0.0.0", "::")
-_HTTP_PORT = 80
 
 
 @dataclass(frozen=True)
@@ -67,10 +63,8 @@ class Address:
         names = ["127.0.0.1", "localhost", "[::1]"]
         if self.host not in LOOPBACK:
             names = [self.host.lower(), f"[{self.host.lower()}]"]
-        hosts = {f"{name}:{self.port}" for name in names}
-        if self.port == _HTTP_PORT:  # which browsers leave out
-            hosts.update(names)
-        return frozenset(hosts)
+        ports = ("", ":80") if self.port == 80 else (f":{self.port}",)  # browsers leave out 80
+        return frozenset(name + port for name in names for port in ports)
 
     @property
     def page(self) -> str:
@@ -104,11 +98,10 @@ class Endpoint(Route):
 
 def make_page(name: str) -> list[Endpoint]:
     """Return the endpoints of the files of a page, which need no token."""
-    paths = {"/": f"{name}.html"}
-    paths |= {f"/{file}": file for file in (f"{name}.js", "style.css", "icon.svg")}
+    paths = {f"{name}.html": "/"}
     return [
-        Endpoint(path, partial(_send_file, _PAGES / file), is_open=True)
-        for path, file in paths.items()
+        Endpoint(paths.get(file, f"/{file}"), partial(_send_file, _PAGES / file), is_open=True)
+        for file in (f"{name}.html", f"{name}.js", "style.css", "icon.svg")
     ]
 
 
@@ -150,9 +143,9 @@ class Gate:
         self.hosts, self.token = address.hosts, address.token
         self.log, self.metrics = log, metrics or Metrics()
         # Nobody gets the answer to a client that went away: the log and the figures count it.
-        kinds = {HTTPException: 500, ClientDisconnect: 400, **statuses}
         handlers: dict[Any, Any] = {
-            kind: partial(_answer_error, status) for kind, status in kinds.items()
+            kind: partial(_answer_error, status)
+            for kind, status in {HTTPException: 500, ClientDisconnect: 400, **statuses}.items()
         }
         self.app = Starlette(routes=endpoints, exception_handlers=handlers)
 
@@ -164,10 +157,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                for name, value in _SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                MutableHeaders(scope=message).update(
+                    {"X-Request-Id": request_id, **_SECURITY_HEADERS}
+                )
             await send(message)
 
         refusal = self._refuse(scope)
@@ -188,18 +180,19 @@ class Gate:
         if self.token is not None and (endpoint is None or not endpoint.is_open):
             sent = headers.get("authorization", "").encode()
             if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
-                challenge = {"WWW-Authenticate": "Bearer"}
                 return _describe_error(
-                    401, "send the token: Authorization: Bearer TOKEN", **challenge
+                    401,
+                    "send the token: Authorization: Bearer TOKEN",
+                    {"WWW-Authenticate": "Bearer"},
                 )
-        length = headers.get("content-length", "0")
         limit = _MAX_UNUSED_BODY if endpoint is None else endpoint.max_body
-        if len(length) > _MAX_DIGITS or (length.isdecimal() and int(length) > limit):
+        if int(headers.get("content-length", "0")) > limit:  # h11 admits digits alone
             return _describe_error(413, f"a request to {path[:100]} has at most {limit:,} bytes")
         return None
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        path = scope["path"] if scope["path"] in self.endpoints else _OTHER_PATH
+        # Clients must not fill the memory with names.
+        path = scope["path"] if scope["path"] in self.endpoints else "other"
         self.metrics.observe(path, status, seconds)
         if self.log is None:
             return
@@ -211,13 +204,15 @@ class Gate:
             self.log = None
 
 
-def _describe_error(status: int, message: str, **headers: str) -> JSONResponse:
+def _describe_error(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     return JSONResponse({"error": message}, status, headers)
 
 
 async def _answer_error(status: int, _: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return _describe_error(error.status_code, error.detail, **(error.headers or {}))
+        return _describe_error(error.status_code, error.detail, error.headers)
     if isinstance(error, OSError):
         return _describe_error(status, f"{error.filename}: {error.strerror}")
     return _describe_error(status, str(error))

@@ -40,7 +40,10 @@ class Metrics:
                 lines.append(f'{name}_bucket{{{label},le="{bound}"}} {total}')
             lines.append(f"{name}_sum{{{label}}} {self.seconds[endpoint]:.6f}")
             lines.append(f"{name}_count{{{label}}} {total}")
-        lines += ["# TYPE captcha_ocr_in_flight gauge", f"captcha_ocr_in_flight {self.in_flight}"]
-        lines.append("# TYPE captcha_ocr_refused_total counter")
-        lines.append(f"captcha_ocr_refused_total {self.refused}")
+        lines += [
+            "# TYPE captcha_ocr_in_flight gauge",
+            f"captcha_ocr_in_flight {self.in_flight}",
+            "# TYPE captcha_ocr_refused_total counter",
+            f"captcha_ocr_refused_total {self.refused}",
+        ]
         return "\n".join(lines) + "\n"

@@ -23,7 +23,6 @@ from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model, read_config
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import ServeOptions
-from captcha_ocr.options.shared import MAX_BYTES
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.processors import available_workers
 from captcha_ocr.version import __version__
@@ -110,35 +109,36 @@ class ReadingService:
         self.threads = _ReadingThreads(concurrency)
         self.is_ready = False
         self.limited_to = lru_cache(maxsize=64)(recognizer.limited_to)
-        config = recognizer.config
         # What /v1/model tells
         self.facts = {
             "model": describe_model(folder),
             "sha256": read_config(folder)["sha256"],
-            "alphabet": config.charset.characters,
-            "length": asdict(config.lengths),
+            "alphabet": recognizer.config.charset.characters,
+            "length": asdict(recognizer.config.lengths),
             "engine": str(recognizer.engine),
         }
 
-    def make_endpoints(self) -> list[Endpoint]:
-        """Return the endpoints, with those of the page."""
-        return [
+    def guard(self, address: Address, log: TextIO | None) -> Gate:
+        """Return the application, with its page, and with the gate around it."""
+        interface = json.loads(Path(__file__).with_name("openapi.json").read_text("utf-8"))
+        interface["info"]["version"] = __version__
+        endpoints = [
             Endpoint("/v1/read", self._read, "POST", MAX_JSON),
             Endpoint("/v1/read/batch", self._read_batch, "POST", _MAX_BATCH),
-            Endpoint("/v1/model", self._show_model),
-            Endpoint("/healthz", self._show_life, is_open=True),
+            Endpoint("/v1/model", JSONResponse(self.facts)),
+            Endpoint("/healthz", PlainTextResponse("alive\n"), is_open=True),
             Endpoint("/readyz", self._show_readiness, is_open=True),
             Endpoint("/metrics", self._show_metrics),
-            Endpoint("/openapi.json", self._show_openapi, is_open=True),
+            Endpoint("/openapi.json", JSONResponse(interface), is_open=True),
             *make_page("serve"),
         ]
+        return Gate(endpoints, _STATUSES, address, log, self.metrics)
 
     async def _read(self, request: Request) -> Response:
         recognizer, min_confidence = self._parse_query(request)
-        kind, image = content_type(request), b""
+        kind = content_type(request)
         if kind == JSON_TYPE:
-            document = parse_object(await request.body())
-            image = self._decode(document.get("image"))
+            image = self._decode(parse_object(await request.body()).get("image"))
         elif _RAW_TYPES.fullmatch(kind):
             image = await request.body()
         else:
@@ -146,8 +146,7 @@ class ReadingService:
         if len(image) > self.recognizer.max_bytes:
             raise HTTPException(413, f"an image has at most {self.recognizer.max_bytes:,} bytes")
         self._check_room(1)
-        reading = await self.threads.read(recognizer, image)
-        return JSONResponse(_describe(reading, min_confidence))
+        return JSONResponse(_describe(await self.threads.read(recognizer, image), min_confidence))
 
     async def _read_batch(self, request: Request) -> Response:
         recognizer, min_confidence = self._parse_query(request)
@@ -162,9 +161,9 @@ class ReadingService:
         async def read(text: object) -> dict[str, Any]:
             try:
                 reading = await self.threads.read(recognizer, self._decode(text))
+                return _describe(reading, min_confidence)
             except (ImageError, UsageError) as error:
                 return {"error": str(error)}
-            return _describe(reading, min_confidence)
 
         return JSONResponse({"results": await asyncio.gather(*map(read, images))})
 
@@ -205,14 +204,9 @@ class ReadingService:
         waiting = self.threads.waiting.qsize()
         if waiting > 0 and waiting + images > self.threads.max_waiting:
             self.metrics.refused += 1
-            wait = {"Retry-After": "1"}  # second
-            raise HTTPException(503, "too many images wait to be read; try again", wait)
-
-    async def _show_model(self, _: Request) -> Response:
-        return JSONResponse(self.facts)
-
-    async def _show_life(self, _: Request) -> Response:
-        return PlainTextResponse("alive\n")
+            raise HTTPException(
+                503, "too many images wait to be read; try again", {"Retry-After": "1"}
+            )
 
     async def _show_readiness(self, _: Request) -> Response:
         if not self.is_ready:  # before one real reading
@@ -225,24 +219,12 @@ class ReadingService:
     async def _show_metrics(self, _: Request) -> Response:
         return PlainTextResponse(str(self.metrics), media_type=CONTENT_TYPE)
 
-    async def _show_openapi(self, _: Request) -> Response:
-        document = json.loads(Path(__file__).with_name("openapi.json").read_text("utf-8"))
-        document["info"]["version"] = __version__
-        return JSONResponse(document)
-
 
 def open_service(folder: Path, options: ServeOptions) -> ReadingService:
     """Return the service that reads with the model in a folder; errors as `Recognizer`."""
     threads = options.concurrency or available_workers()
-    recognizer = Recognizer(
-        folder, options.device, options.engine, max_bytes=MAX_BYTES, threads=threads
-    )
+    recognizer = Recognizer(folder, options.device, options.engine, threads=threads)
     return ReadingService(folder, recognizer, threads)
-
-
-def guard_reading(service: ReadingService, address: Address, log: TextIO | None) -> Gate:
-    """Return the application of a service with the gate around it."""
-    return Gate(service.make_endpoints(), _STATUSES, address, log, service.metrics)
 
 
 def _describe(reading: Reading, min_confidence: float) -> dict[str, Any]:

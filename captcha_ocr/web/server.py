@@ -18,10 +18,7 @@ from captcha_ocr.web.http import Address
 REQUEST_S = 15  # by then a request has to be here as a whole
 KEPT_S = 5  # how long a connection may be idle between two requests
 MAX_CONNECTIONS = 500  # below the 1,024 files that a process may usually open
-_SHUTDOWN_S = 30  # how long requests may still take after SIGTERM
-_SWITCH_S = 0.001  # so that threads that read give Python's lock to that of the server sooner
 _BACKLOG = 1024  # connections that wait to be accepted
-_MAX_HEADERS = 16_384  # bytes
 
 
 class _TimedProtocol(H11Protocol):
@@ -79,27 +76,28 @@ def listen(host: str, port: int, token: str | None) -> tuple[socket.socket, Addr
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return the server of an application."""
-    config = uvicorn.Config(
-        app,
-        http=_TimedProtocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=KEPT_S,
-        timeout_graceful_shutdown=_SHUTDOWN_S,
-        h11_max_incomplete_event_size=_MAX_HEADERS,
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=_TimedProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=KEPT_S,
+            timeout_graceful_shutdown=30,  # seconds for requests in work
+            h11_max_incomplete_event_size=16_384,  # bytes of headers
+        )
     )
-    return uvicorn.Server(config)
 
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; the requests in work are finished first."""
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(0.001)  # threads that read give Python's lock to this one sooner
     # uvicorn raises the signal again at its end
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
         make_server(app).run([listener])

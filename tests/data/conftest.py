@@ -3,7 +3,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from conftest import ONE_WORKER
+from conftest import ONE_WORKER, decode
 from PIL import Image
 
 import captcha_ocr.data.prepare
@@ -41,7 +41,7 @@ def samples(folder, split):
     for _, _, shard in read_dataset([folder]).of_split(split):
         images, labels = read_shard(folder, manifest, shard)
         pairs += zip(
-            (image.tobytes() for image in images), manifest.charset.decode(labels), strict=True
+            (image.tobytes() for image in images), decode(manifest.charset, labels), strict=True
         )
     return pairs
 

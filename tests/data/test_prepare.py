@@ -20,7 +20,7 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import ImageKind, InputSize
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig, PrepareOptions
-from captcha_ocr.system.documents import seal, to_json
+from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import LOCK_FILE, TEMPORARY, writing_to
 
 from .conftest import SMALL, counts, draw, labelled, numbered, prepare, samples, tiny
@@ -283,7 +283,7 @@ def test_a_damaged_manifest_or_a_lost_shard_is_refused_and_replaced_by_force(ima
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize(
-    "content", [b'{"name": "a web page", "icons": []}', to_json(seal({"format": "other"}))]
+    "content", [b'{"name": "a web page", "icons": []}', sealed({"format": "other"})]
 )
 def test_the_manifest_of_another_program_is_never_replaced(images, tmp_path, content, force):
     (tmp_path / MANIFEST_FILE).write_bytes(content)

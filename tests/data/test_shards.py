@@ -20,7 +20,7 @@ from captcha_ocr.data.shards import (
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.model import Lengths
-from captcha_ocr.system.documents import seal, sealed, to_json
+from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16), np.uint8)
@@ -102,7 +102,7 @@ def test_a_manifest_comes_back_with_the_counts_of_its_splits(tmp_path, manifest)
 )
 def test_a_sealed_manifest_with_an_impossible_value_is_refused(tmp_path, manifest, change):
     path = tmp_path / MANIFEST_FILE
-    path.write_bytes(to_json(seal({**json.loads(path.read_bytes()), **change})))
+    path.write_bytes(sealed({**json.loads(path.read_bytes()), **change}))
     with pytest.raises(DamagedError):
         read_manifest(tmp_path)
 

@@ -6,6 +6,8 @@
 import contextlib
 import http.client
 import json
+import multiprocessing
+import os
 import random
 import shutil
 import signal
@@ -14,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -30,28 +32,31 @@ from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 NEVER = 10**9
 BETWEEN_CHECKPOINTS_S = 0.3
-# `captcha-ocr`, with a checkpoint several times a second and the shortest trial. The process kills
-# itself just before the Nth operation that changes files or folders; N is its last argument.
-# Otherwise it prints at its end how many operations there were.
+# `captcha-ocr`, with a checkpoint several times a second, the shortest trial and small shards.
+# The process counts the operations that change files or folders in `done`, and kills itself just
+# before number `last`.
 COMMAND = f"""
-import atexit, os, signal, sys
-last, done = int(sys.argv.pop()), 0
+import os, signal, sys
 def watch(event, arguments):
-    global done
     writing = event == "open" and ("w" in (arguments[1] or "") or "+" in (arguments[1] or ""))
     if writing or event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove"):
-        done += 1
-        if done == last:
+        done.value += 1
+        if done.value == last:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
-atexit.register(lambda: print(done, file=sys.stderr))
-if sys.argv[1] == "train":
+if words[0] == "train":
     from captcha_ocr.training import reporting
     from captcha_ocr.training.run import recorder
     recorder.SECONDS_BETWEEN_CHECKPOINTS, reporting.TRIAL_SECONDS = {BETWEEN_CHECKPOINTS_S}, 0.0
+else:
+    from captcha_ocr.data import prepare
+    prepare.SAMPLES_PER_SHARD = prepare.IMAGES_PER_JOB = 64
 from captcha_ocr.cli.app import main
-main()
+main(words)
 """
+# Its processes are forks of one that has imported torch.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["captcha_ocr.training.train", "captcha_ocr.cli.commands.data"])
 
 
 @dataclass
@@ -62,24 +67,27 @@ class Command:
     out: Path
     begins_with: Path
     has_ended: Callable[[int], bool]  # by its exit status
+    done: object = field(default_factory=lambda: FORKS.Value("q", lock=False))
 
     @contextlib.contextmanager
     def work(self, dying_at: int = NEVER):
-        """Start it, and wait until its work begins."""
-        words = [*self.words.split(), "--quiet", "--out", str(self.out), str(dying_at)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen([sys.executable, "-c", COMMAND, *words], **pipes) as process:
-            while process.poll() is None and not self.begins_with.exists():
-                time.sleep(0.005)
-            yield process
+        """Start it, and wait until its work begins; at the end it has ended."""
+        words = [*self.words.split(), "--quiet", "--out", str(self.out)]
+        given = {"words": words, "last": dying_at, "done": self.done}
+        process = FORKS.Process(target=exec, args=(COMMAND, given))
+        process.start()
+        while process.is_alive() and not self.begins_with.exists():
+            time.sleep(0.005)
+        yield process
+        process.join()
 
     def finish(self) -> tuple[float, int]:
         """Run it to its end; return the seconds of its work, and its operations on files."""
+        self.done.value = 0
         with self.work() as process:
             begun = time.monotonic()
-            _, errors = process.communicate()
-        assert process.returncode == 0, errors
-        return time.monotonic() - begun, int(errors.splitlines()[-1])
+        assert process.exitcode == 0
+        return time.monotonic() - begun, self.done.value
 
     def end(self, sent: signal.Signals | None, measured: tuple[float, int], chance: random.Random):
         """Send a signal at any moment, or let it kill itself while it saves, until it is in time.
@@ -89,33 +97,32 @@ class Command:
         seconds, operations = measured
         while True:
             shutil.rmtree(self.out, ignore_errors=True)
+            self.done.value = 0
             with self.work(NEVER if sent else chance.randint(1, operations)) as process:
                 begun = now = time.monotonic()
                 if sent:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(chance.uniform(0, seconds))
+                    process.join(chance.uniform(0, seconds))
                     now = time.monotonic()
-                    process.send_signal(sent)
-                process.communicate()
-            if not self.has_ended(process.returncode):
-                return process.returncode, time.monotonic() - now if sent else 0.0
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, sent)
+            if not self.has_ended(process.exitcode):
+                return process.exitcode, time.monotonic() - now if sent else 0.0
             if sent:
                 seconds = now - begun  # the machine had another load when it was measured
 
 
 @pytest.fixture(scope="module")
 def drawn(soak, tmp_path_factory) -> Path:
-    """Images for several shards, and beside them 200, or 800."""
-    folder = tmp_path_factory.mktemp("kills")
-    for name, count in {"many": 2500 if soak else 1100, "some": 800 if soak else 200}.items():
-        words = ["generate", "--out", folder / name, "--count", count, *DRAWN_ALIKE, "--quiet"]
-        assert invoke(*words).exit_code == 0
+    """A folder with images for several shards."""
+    folder, count = tmp_path_factory.mktemp("kills"), 800 if soak else 200
+    words = ["generate", "--out", folder / "images", "--count", count, *DRAWN_ALIKE, "--quiet"]
+    assert invoke(*words).exit_code == 0
     return folder
 
 
 def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(drawn, tmp_path, soak, figure):
     def prepare(out: Path, workers: int) -> Command:
-        words = f"prepare {drawn / 'many'} --size 48x16 --workers {workers}"
+        words = f"prepare {drawn / 'images'} --size 48x16 --workers {workers}"
         return Command(words, out, out / ("new" + TEMPORARY), lambda status: status == 0)
 
     chance, kills = random.Random(3), 200 if soak else 2
@@ -147,7 +154,7 @@ def _train(shards: Path, out: Path, epochs: int) -> Command:
 def undisturbed(drawn, soak) -> tuple[Path, int, tuple[float, int], list[bytes]]:
     """Shards, and the epochs, cost and results of an undisturbed training on them."""
     shards, out, epochs = drawn / "shards", drawn / "run", 4 if soak else 2
-    words = ["prepare", "--size", "48x16", "--quiet", drawn / "some", "--out", shards]
+    words = ["prepare", "--size", "48x16", "--quiet", drawn / "images", "--out", shards]
     assert invoke(*words).exit_code == 0
     measured = _train(shards, out, epochs).finish()
     return shards, epochs, measured, [(out / name).read_bytes() for name in RESULTS]

@@ -69,9 +69,9 @@ def test_a_terminal_gets_a_bar_with_notes_unless_it_is_quiet(monkeypatch, quiet)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_NOTES", -1.0)
     with ProgressBar("train", quiet) as bar:
         bar.show(10, 20)
-        assert bar.wants_note() != quiet
         bar.note("loss 0.4")
         bar.show(20, 20)
+        assert bar.text == ("" if quiet else "loss 0.4")
     assert all((word in terminal.getvalue()) != quiet for word in ("train", "20"))
     assert quiet == (terminal.getvalue() == "")
 

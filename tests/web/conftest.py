@@ -13,7 +13,7 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.web import server
 from captcha_ocr.web.http import Address
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.reading_service import ReadingService, guard_reading
+from captcha_ocr.web.reading_service import ReadingService
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 SAMPLE = SAMPLES / "00000-0ZLA.png"
@@ -48,7 +48,7 @@ def served(recognizer):
 
     def serve(host="testserver", port=80, token=None, log=None) -> TestClient:
         service = ReadingService(PRETRAINED, recognizer, 1)
-        client = TestClient(guard_reading(service, Address(host, port, token), log))
+        client = TestClient(service.guard(Address(host, port, token), log))
         client.service = service
         return client
 
@@ -59,7 +59,7 @@ def served(recognizer):
 def reading(recognizer):
     """A real server that reads: its address and its page."""
     service = ReadingService(PRETRAINED, recognizer, 1)
-    with running(lambda address: guard_reading(service, address, None)) as serving:
+    with running(lambda address: service.guard(address, None)) as serving:
         yield serving
 
 

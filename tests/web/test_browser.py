@@ -22,7 +22,7 @@ from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.web.label.service import guard_labelling
 from captcha_ocr.web.label.session import LabelSession
-from captcha_ocr.web.reading_service import ReadingService, guard_reading
+from captcha_ocr.web.reading_service import ReadingService
 
 from .conftest import SAMPLES, running
 
@@ -121,7 +121,7 @@ def test_images_are_read_by_drop_paste_and_choice_with_a_token_that_no_address_s
     recognizer, page
 ):
     service, paths = ReadingService(PRETRAINED, recognizer, 1), sorted(SAMPLES.glob("*.png"))[:3]
-    with running(lambda address: guard_reading(service, address, None), "secret") as serving:
+    with running(lambda address: service.guard(address, None), "secret") as serving:
         page.goto(serving.page)
         playwright.expect(page.locator("#model")).to_contain_text("texts of 1 to 10 characters")
         page.set_input_files("#files", [str(paths[0])])

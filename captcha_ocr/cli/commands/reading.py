@@ -288,7 +288,7 @@ def _score_files(
         raise CaptchaOcrError(f"nothing to score: of the images named in {labels_file} {why}")
     warn_of_unreadable(recognizer.config, truths)
     scores, reliability = score_texts(truths, texts), score_confidences(judged)
-    summary = {**scores.summary(), "unread": printer.unread, **reliability.summary()}
+    summary = {**scores.summary(), "unread": printer.unread, **reliability._asdict()}
     click.echo(json.dumps({"summary": summary}) if printer.as_json else f"{scores}\n{reliability}")
     printer.failed += len(problems)
 

@@ -33,14 +33,14 @@ def serve(given: Given) -> None:
     folder = find_model_folder(given[ReadingOptions].model_folder or default_model(RUN))
     with deferred():
         _need_web("serve")
-        from captcha_ocr.web.reading_service import guard_reading, open_service
+        from captcha_ocr.web.reading_service import open_service
         from captcha_ocr.web.server import listen, run
 
     service = open_service(folder, how)
     listener, address = listen(how.host, how.port, how.token)
     note(f"model      {service.facts['model']}\ndevice     {service.facts['engine']}")
     click.echo(f"page       {address.page}", err=True)
-    run(guard_reading(service, address, sys.stdout), listener)
+    run(service.guard(address, sys.stdout), listener)
 
 
 @main.command()
@@ -82,7 +82,7 @@ def label(folder: Path, given: Given) -> None:
         finally:
             session.stop()
         progress = session.progress()
-        commands = list(map(word_command, session.next_commands()))
+        commands = list(map(word_command, progress["commands"]))
         people = session.score_answers() if how.blind else ""
     note(f"labelled   {progress['labelled']:,} of {progress['images']:,} images")
     if commands:

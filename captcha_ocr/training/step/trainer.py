@@ -163,8 +163,7 @@ class Trainer:
                     recent = metrics.end_interval(self.partition.group)
                     progress.rows.append({"by": "step", **self._row(recent)})
                 # Twice a second: besides the rows of metrics the only waits for the device.
-                if bar.wants_note():
-                    bar.note(str(metrics))
+                bar.note(metrics)
                 images_done = min(partition.total, progress.batch * partition.batch_size)
                 bar.show(images_done, partition.total)
                 between_steps()

@@ -83,8 +83,8 @@ class _LabelService:
         return {"image": image, "progress": self._progress()}
 
     def _progress(self) -> dict[str, Any]:
-        commands = list(map(self.word_command, self.session.next_commands()))
-        return self.session.progress() | {"commands": commands}
+        progress = self.session.progress()
+        return {**progress, "commands": list(map(self.word_command, progress["commands"]))}
 
     def _send_image(self, request: Request) -> Response:
         """Send an image as the model gets it: by its number, never by a path.
@@ -105,5 +105,5 @@ def guard_labelling(
     the page shows it.
     """
     origins = frozenset(f"http://{host}" for host in address.hosts or ())
-    service = _LabelService(session, origins, word_command)
-    return Gate(service.make_endpoints(), _STATUSES, address)
+    endpoints = _LabelService(session, origins, word_command).make_endpoints()
+    return Gate(endpoints, _STATUSES, address)

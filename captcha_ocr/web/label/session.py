@@ -1,10 +1,17 @@
-"""One person labelling one folder: which image comes next, its guess, the progress."""
+"""One person labelling one folder: which image comes next, its guess, the progress.
+
+Meanwhile a model reads the images, and better ones are trained in child processes, at a low
+priority.
+"""
 
 import json
 import random
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import takewhile, tee
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,20 +23,121 @@ from captcha_ocr.data.labels import (
     find_labels,
     read_journal,
 )
-from captcha_ocr.errors import Command
+from captcha_ocr.errors import CaptchaOcrError, Command, DamagedError, ImageError
+from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
+from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model
 from captcha_ocr.options.preparation import Split
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
-from captcha_ocr.web.label.background import BackgroundTraining, Guesser, next_milestone
+from captcha_ocr.system.files import write_atomic
+from captcha_ocr.training.run.folder import read_run
 from captcha_ocr.web.label.store import SEED, Entry, LabelStore
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
-_JOURNAL = "journal.jsonl"
+_MILESTONES: list[int] = [
+    50 + 100 * 2**doublings for doublings in range(32)
+]  # labels: 150, 250, 450, 850, …
+
+
+class Guesser:
+    """Reads images, by their number, in the background, and those that are asked for at once.
+
+    A better model's guesses replace those of an older one bit by bit. problems: why an image cannot
+    be read; its guess is an empty text.
+    """
+
+    def __init__(self, paths: list[Path], recognizer: Recognizer) -> None:
+        self.paths, self.recognizer = paths, recognizer
+        self.guesses: dict[int, Reading] = {}
+        self.problems: dict[int, str] = {}
+        self.worker: threading.Thread | None = None
+        self.is_stopped = False
+
+    def guess(self, number: int) -> Reading:
+        """Return the guess for an image, which is read now if it was not yet."""
+        if number not in self.guesses:
+            self._read([number])
+        return self.guesses[number]
+
+    def start(self, numbers: list[int], recognizer: Recognizer | None = None) -> None:
+        """Read these images in the background, with another model if there is one."""
+        self.stop()
+        self.recognizer, self.is_stopped = recognizer or self.recognizer, False
+        until_stop = takewhile(lambda _: not self.is_stopped, numbers)
+        self.worker = threading.Thread(target=self._read, args=(until_stop,), daemon=True)
+        self.worker.start()
+
+    def stop(self) -> None:
+        """End what runs in the background."""
+        self.is_stopped = True
+        if self.worker is not None:
+            self.worker.join()
+
+    def _read(self, numbers: Iterable[int]) -> None:
+        numbers, asked = tee(numbers)
+        results = self.recognizer.read_all(self.paths[number] for number in asked)
+        for number, result in zip(numbers, results, strict=True):
+            if isinstance(result, ImageError):
+                self.problems[number] = str(result)
+            self.guesses[number] = result if isinstance(result, Reading) else Reading("", 0.0)
+
+
+def next_milestone(labels: int) -> int:
+    """Return the number of labels at which to train next."""
+    return next(milestone for milestone in _MILESTONES if milestone > labels)
+
+
+class BackgroundTraining:
+    """Runs `prepare` and `train` on the labels of a folder, one training at a time.
+
+    Both have their defaults: the weights of the package are the start while there are few labels.
+    out: gets a folder for each training. on_model: called with the number of labels of a finished
+    training, in a thread.
+    """
+
+    def __init__(self, folder: Path, out: Path, on_model: Callable[[int], None]) -> None:
+        self.folder, self.out, self.on_model = folder, out, on_model
+        self.children = ChildRuns(niceness=10)
+        self.thread: threading.Thread | None = None
+        self.problem = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a training runs."""
+        return self.thread is not None and self.thread.is_alive()
+
+    def start(self, table: bytes, labels: int) -> None:
+        """Train on a table of labels in the background."""
+        self.thread = threading.Thread(target=self.train, args=(table, labels), daemon=True)
+        self.thread.start()
+
+    def train(self, table: bytes, labels: int) -> None:
+        """Prepare and train; if that fails, `problem` says why."""
+        out = self.out / f"labels-{labels}"
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(out / "labels.csv", table)
+        shards, run = out / "shards", out / "run"
+        of_prepare = {"labels": out / "labels.csv", "out": shards, "force": True}
+        self.problem = ""
+        try:
+            self.children.run_command("prepare", [self.folder], of_prepare)
+            self.children.run_command("train", [], {"data": shards, "out": run, "force": True})
+            self.on_model(labels)
+        except Stopped:
+            return
+        except CaptchaOcrError as error:
+            self.problem = str(error)
+
+    def stop(self) -> None:
+        """End the training that runs, and begin no more."""
+        self.children.stop()
+        if self.thread is not None:
+            self.thread.join()
 
 
 class LabelSession:
@@ -44,17 +152,16 @@ class LabelSession:
         self.store = LabelStore(folder, out / ANSWERS_FILE if options.blind else None)
         out.mkdir(parents=True, exist_ok=True)
         self.model = describe_model(model)
-        self.journal = out / (ANSWERS_JOURNAL if options.blind else _JOURNAL)
-        entries = self.store.entries
-        paths = [folder / entry.file for entry in entries]
+        self.journal = out / (ANSWERS_JOURNAL if options.blind else "journal.jsonl")
+        paths = [folder / entry.file for entry in self.store.entries]
         self.guesser = Guesser(paths, Recognizer(model, options.device))
         self.training = BackgroundTraining(folder, out, self._take_over)
         self.points: list[Point] = []
-        self.seen = Counter("".join(entry.text or "" for entry in entries))  # characters
         self.shown_at: dict[int, float] = {}
         if not options.blind:
-            for run, point in self.training.list_finished():
-                self._take_over(run, point)
+            names = [folder.name for folder in out.glob("labels-*")]
+            for labels in sorted(int(name.removeprefix("labels-")) for name in names):
+                self._take_over(labels)
         self.milestone = next_milestone(self.points[-1].images if self.points else 0)
 
     def start(self) -> None:
@@ -94,12 +201,14 @@ class LabelSession:
         if not guessed:
             return next(iter(numbers), None)
         # An image that cannot be read comes last.
-        problems = self.guesser.problems
-        guessed.sort(key=lambda number: (number in problems, guesses[number].confidence))
+        guessed.sort(
+            key=lambda number: (number in self.guesser.problems, guesses[number].confidence)
+        )
+        seen = Counter("".join(entry.text or "" for entry in self.store.entries))
 
         def measure_rarity(number: int) -> float:
             text = guesses[number].text
-            return sum(1 / (1 + self.seen[character]) for character in text) / max(1, len(text))
+            return sum(1 / (1 + seen[character]) for character in text) / max(1, len(text))
 
         return max(guessed[:_CANDIDATES], key=measure_rarity)
 
@@ -107,14 +216,22 @@ class LabelSession:
         """Return an image as the page shows it."""
         entry = self.store.entry(number)
         self.shown_at[number] = time.monotonic()
-        facts: dict[str, Any] = {"number": number, "file": entry.file, "version": entry.version}
-        facts |= {"text": entry.text, "guess": None, "problem": None}
+        guess = problem = None
         if self.shows_guess(number) and entry.text is None:
-            guess = self.guesser.guess(number)
-            characters = [(part.character, round(part.confidence, 4)) for part in guess.characters]
-            facts["guess"] = {"text": guess.text, "characters": characters}
-            facts["problem"] = self.guesser.problems.get(number)
-        return facts
+            reading = self.guesser.guess(number)
+            characters = [
+                (part.character, round(part.confidence, 4)) for part in reading.characters
+            ]
+            guess = {"text": reading.text, "characters": characters}
+            problem = self.guesser.problems.get(number)
+        return {
+            "number": number,
+            "file": entry.file,
+            "version": entry.version,
+            "text": entry.text,
+            "guess": guess,
+            "problem": problem,
+        }
 
     def shows_guess(self, number: int) -> bool:
         """Tell whether an image is shown with a guess: not with --blind, and not one in twenty."""
@@ -127,7 +244,6 @@ class LabelSession:
         Errors are those of `LabelStore.save`.
         """
         entry = self.store.save(number, text, version)
-        self.seen.update(entry.text or "")
         guess, shown_at = self.guesser.guesses.get(number), self.shown_at.pop(number, None)
         line = {
             "file": entry.file,
@@ -145,9 +261,14 @@ class LabelSession:
             self.milestone = next_milestone(self.labelled)
         return entry
 
-    def _take_over(self, run: Path, point: Point) -> None:
-        """Guess with a newly trained model, if it reads no fewer of the validation images."""
-        self.points.append(point)
+    def _take_over(self, labels: int) -> None:
+        """Guess with the model of a training, if it reads no fewer of the validation images."""
+        run, finished = self.training.out / f"labels-{labels}" / "run", None
+        with suppress(DamagedError):  # it was ended before it began
+            finished = read_run(run)[1]
+        if finished is None or finished.test is None:
+            return
+        self.points.append(Point(labels, finished.test["exact"], finished.test["images"]))
         trained = Recognizer(run)
         if self._count_right(trained) >= self._count_right(self.guesser.recognizer):
             self.model = str(run)
@@ -158,38 +279,39 @@ class LabelSession:
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the person is, how well the model reads by now, and what comes next."""
-        entries = self.store.entries
+        """Return how far the person is, how well the model reads by now, and what comes next.
+
+        All of it is JSON but for the commands that train on the labels.
+        """
         result: dict[str, Any] = {
-            "images": len(entries),
+            "images": len(self.store.entries),
             "labelled": self.labelled,
-            "skipped": sum(entry.text == "" for entry in entries),
+            "skipped": sum(entry.text == "" for entry in self.store.entries),
             "to_learn": len(self._labelled_in("train")),
             "model": self.model,
             "training": self.training.is_running,
             "next_training": self.milestone,
             "problem": self.training.problem,
             "outlook": [],
+            "commands": [],
         }
-        guesses = self.guesser.guesses
-        tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
-        right, images = (
-            sum(guesses[entry.number].text == entry.text for entry in tested),
-            len(tested),
-        )
+        if result["to_learn"] and not self.store.is_blind:
+            result["commands"] = [Command("prepare", (self.store.folder,)), Command("train")]
         if self.points:
             result["outlook"] = outlook(self.points)
             right, images = self.points[-1].exact, self.points[-1].tested
+        else:
+            guesses = self.guesser.guesses
+            tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
+            right = sum(guesses[entry.number].text == entry.text for entry in tested)
+            images = len(tested)
         if images:
-            interval = wilson_interval(right, images)
-            result["accuracy"] = {"right": right, "images": images, "interval": interval}
+            result["accuracy"] = {
+                "right": right,
+                "images": images,
+                "interval": wilson_interval(right, images),
+            }
         return result
-
-    def next_commands(self) -> list[Command]:
-        """Return the commands that train on the labels; none before there are some to learn."""
-        if self.store.is_blind or not self._labelled_in("train"):
-            return []
-        return [Command("prepare", (self.store.folder,)), Command("train")]
 
     def score_answers(self) -> str:
         """Score the answers against the labels of the folder, and tell how long one took.
@@ -203,11 +325,8 @@ class LabelSession:
         if labels:
             truths = [label.text for label in labels]
             rows.append(str(score_texts(truths, [answers[label.file] for label in labels])))
-        seconds = [
-            line["seconds"]
-            for line in read_journal(self.journal)
-            if line["file"] in answers and line["seconds"] is not None
-        ]
+        lines = [line for line in read_journal(self.journal) if line["file"] in answers]
+        seconds = [line["seconds"] for line in lines if line["seconds"] is not None]
         if seconds:
             rows.append(f"seconds an image       {median(seconds):.1f}  (median)")
         return "\n".join(rows)

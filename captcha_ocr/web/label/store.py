@@ -9,6 +9,7 @@ import os
 import random
 import threading
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 from captcha_ocr.charset import standard_form
@@ -63,15 +64,16 @@ class LabelStore:
         files = [name for name in names if name == name.strip() and name.isprintable()]
         self.left_out = sorted({*names}.difference(files))
         self.folder, self.table = folder, answers or folder / LABELS_FILE
-        self.entries = [Entry(number, file, "train") for number, file in enumerate(files)]
         held_out = min(_HELD_OUT, round(len(files) * _SHARE_HELD_OUT))
         # The numbers of the images that are shown first.
         self.first = random.Random(SEED).sample(range(len(files)), held_out)
-        for place, number in enumerate(self.first):
-            self.entries[number] = Entry(number, files[number], ("val", "test")[place % 2])
+        splits: dict[int, Split] = dict(zip(self.first, cycle(("val", "test"))))
+        self.entries = [
+            Entry(number, file, splits.get(number, "train")) for number, file in enumerate(files)
+        ]
         if answers is not None:
             self.first = random.Random(SEED).sample(range(len(files)), len(files))
-        self.other_rows: list[Row] = []  # of files that are no images here
+        self.other_rows: list[tuple[str, str, str]] = []  # of files that are no images here
         self.undoable: list[tuple[int, str | None, str]] = []  # image, text before and after
         self.stamp: tuple[int, int] | None = None
         self.lock = threading.Lock()  # of the table
@@ -96,8 +98,11 @@ class LabelStore:
         )
         with self.lock:
             before = self.entry(number)
-            if before.version != version:
-                raise Conflict(f"{before.file} was labelled elsewhere meanwhile")
+            check(
+                before.version == version,
+                f"{before.file} was labelled elsewhere meanwhile",
+                Conflict,
+            )
             entry = self._write(number, text)
             self.undoable.append((number, before.text, text))
         return entry
@@ -119,15 +124,12 @@ class LabelStore:
 
     def format_table(self, entries: list[Entry]) -> bytes:
         """Return the table of these entries as CSV."""
-        rows: list[tuple[str, str, str]] = [
+        rows = [
             (entry.file, mark_text(entry.text), entry.split)
             for entry in entries
             if entry.text is not None
         ]
-        rows += [
-            (row.filename, mark_text(row.text), row.split or "train") for row in self.other_rows
-        ]
-        return to_csv([_COLUMNS, *rows]).encode()
+        return to_csv([_COLUMNS, *rows, *self.other_rows]).encode()
 
     def _write(self, number: int, text: str | None) -> Entry:
         if self._read_stamp() != self.stamp:
@@ -154,19 +156,19 @@ class LabelStore:
             rows = read_table(self.table)
         names = FileNames(self.folder, None, [entry.file for entry in self.entries])
         labels: dict[str, Row] = {}
-        other_rows, has_splits = [], False
+        other_rows = []
         for row in rows:
-            place, split = f"{self.table} row {row.number}", split_named(row.split)
+            place = f"{self.table} row {row.number}"
             check(row.problem is None, f"{place}: {row.problem}")
-            is_split = not row.split or split is not None
+            is_split = not row.split or split_named(row.split) is not None
             check(is_split, f"{place}: split must be train, val or test, not {row.split!r}")
-            has_splits = has_splits or split in ("val", "test")
             file = names.find(row.filename)
             if file not in names.files:
-                other_rows.append(row)
+                other_rows.append((row.filename, mark_text(row.text), row.split or "train"))
                 continue
             is_new = labels.setdefault(file, row).text == row.text
             check(is_new, f"{self.table} gives {row.filename} two texts; delete one of the rows")
+        has_splits = any(split_named(row.split) in ("val", "test") for row in rows)
         for number, before in enumerate(self.entries):
             text, split = None, before.split
             if before.file in labels:

@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from conftest import ONE_WORKER, TINY, naming
+from conftest import ONE_WORKER, TINY, decode, naming
 
 from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
@@ -48,7 +48,7 @@ def test_the_pixels_and_texts_are_those_of_generate_and_prepare(options, tmp_pat
         return sorted(
             (pixels.tobytes(), text)
             for images, labels in parts
-            for pixels, text in zip(images, charset.decode(labels), strict=True)
+            for pixels, text in zip(images, decode(charset, labels), strict=True)
         )
 
     images, labels = draw_images(job)
@@ -131,7 +131,7 @@ def test_several_designs_take_turns_and_fonts_go_to_the_random_ones():
     (job,) = data.jobs("train", range(6))
     images, labels = draw_images(job)
     alone = [drawer_of(data.plans[number % 3]).draw(number) for number in range(6)]
-    assert data.charset.decode(labels) == [data.charset.normalize(each.text) for each in alone]
+    assert decode(data.charset, labels) == [data.charset.normalize(each.text) for each in alone]
     assert np.array_equal(np.stack(images), [to_array(each.image, data.size) for each in alone])
     assert data.name == "`draw` random:easy, captcha-classic, captcha"
     assert drawn(replace(options, designs=options.designs[:2])).sha256 != data.sha256

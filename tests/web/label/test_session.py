@@ -1,9 +1,28 @@
 import json
 import re
+from dataclasses import replace
 
+import click
+import pytest
+from conftest import ONE_WORKER, QUIET, TINY, draw
+
+from captcha_ocr.cli.app import main
+from captcha_ocr.data.label_sources.tables import read_table
+from captcha_ocr.data.prepare import prepare
+from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.inference.model_folder import PRETRAINED
+from captcha_ocr.options.declaration import words
+from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.options.serving import LabelOptions
-from captcha_ocr.web.label.session import LabelSession
+from captcha_ocr.training.train import train
+from captcha_ocr.web.label.session import (
+    BackgroundTraining,
+    Guesser,
+    LabelSession,
+    next_milestone,
+)
+
+from ..conftest import SAMPLES
 
 
 def label(session, number, text):
@@ -33,8 +52,7 @@ def test_the_held_out_images_come_first_then_the_least_sure_then_a_damaged_one(f
 def test_among_unsure_images_those_with_rare_characters_come_first(session):
     session.store.first = []
     guess_all(session)
-    session.seen.update("0ZLAYTX5C0KD9GG2USCQ" * 9)  # all but those of image 3, XLTZ
-    session.seen["X"] = session.seen["L"] = session.seen["T"] = session.seen["Z"] = 0
+    label(session, 0, "0AY5CKD9G2USQ")  # none of image 3, which is XLTZ
     assert session.next_number() == 3
 
 
@@ -65,7 +83,7 @@ def test_blind_answers_are_scored_against_the_labels_which_stay(folder, tmp_path
     assert re.search(r"seconds an image +0\.\d  \(median\)", session.score_answers())
     assert (folder / "labels.csv").read_text() == labels
     assert "4.png,ABCD" in (tmp_path / "run" / "answers.csv").read_text()
-    assert session.next_commands() == []
+    assert session.progress()["commands"] == []
 
 
 def test_the_accuracy_is_that_of_the_test_images_alone(session):
@@ -75,3 +93,87 @@ def test_the_accuracy_is_that_of_the_test_images_alone(session):
     accuracy = session.progress()["accuracy"]
     assert (accuracy["right"], accuracy["images"]) == (1, 1)
     assert accuracy["interval"][0] < 1
+
+
+def test_images_are_read_in_the_background_or_when_asked_for_and_again_by_a_better_model(
+    recognizer,
+):
+    guesser = Guesser(sorted(SAMPLES.glob("*.png")), recognizer)
+    assert (guesser.guess(3).text, set(guesser.guesses)) == ("XLTZ", {3})
+    guesser.start([0, 1])
+    guesser.worker.join()
+    assert [guesser.guesses[number].text for number in (0, 1)] == ["0ZLA", "YTX5"]
+    guesser.start([0], recognizer.limited_to("digits", None, False))
+    guesser.worker.join()
+    assert guesser.guess(0).text.isdigit()
+
+
+@pytest.mark.parametrize(
+    ("labels", "milestone"), [(0, 150), (149, 150), (150, 250), (250, 450), (450, 850)]
+)
+def test_training_begins_at_these_numbers_of_labels(labels, milestone):
+    assert next_milestone(labels) == milestone
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """A folder with images of two digits, and their texts."""
+    folder = draw(tmp_path / "drawn", seed=2, count=12)
+    texts = {row.filename: row.text for row in read_table(folder / "labels.csv")}
+    (folder / "labels.csv").unlink()
+    return folder, texts
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Prepare and train in this process, with the small preset."""
+
+    def run_here(_, name, arguments, options):
+        line = [*map(str, arguments), *words(options)]
+        main.get_command(click.Context(main), name).make_context(name, line)  # else UsageError
+        if name == "prepare":
+            how = replace(ONE_WORKER, labels_file=options["labels"])
+            prepare(*arguments, options["out"], PrepareConfig(preset="tiny"), how)
+        else:
+            train([options["data"]], options["out"], TINY.training, QUIET)
+
+    monkeypatch.setattr(ChildRuns, "run_command", run_here)
+
+
+def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, short, tmp_path):
+    folder, texts = digits
+    options = LabelOptions(out=tmp_path / "out", device="cpu")
+    session = LabelSession(folder, run, options)
+    session.milestone = 12
+    for number, entry in enumerate(session.store.entries):
+        session.save(number, texts[entry.file], 0)
+    session.training.thread.join(300)
+    trained = tmp_path / "out" / "labels-12" / "run"
+    (point,) = session.points
+    assert (session.training.problem, point.images, point.tested) == ("", 12, 2)
+    assert session.model == str(trained)
+    assert session.progress()["accuracy"]["images"] == 2
+    session.stop()
+    again = LabelSession(folder, run, options)
+    assert (again.model, again.points, again.milestone) == (str(trained), session.points, 150)
+    again.stop()
+
+
+def test_a_training_that_fails_says_why(digits, tmp_path):
+    training = BackgroundTraining(
+        digits[0], tmp_path / "out", lambda *_: pytest.fail("there is no model")
+    )
+    training.train(b"filename,text,split\nnone.png,A,train\n", 1)
+    assert "none.png" in training.problem
+
+
+def test_a_training_is_ended_with_the_page(digits, tmp_path):
+    folder, texts = digits
+    table = "filename,text\n" + "".join(f"{file},{text}\n" for file, text in texts.items())
+    training = BackgroundTraining(folder, tmp_path / "out", lambda *_: pytest.fail("it was ended"))
+    training.start(table.encode(), 12)
+    training.stop()
+    assert (training.is_running, training.problem) == (False, "")
+    training.start(table.encode(), 13)
+    training.thread.join()
+    assert not (tmp_path / "out" / "labels-13" / "shards").exists()  # nothing begins any more
