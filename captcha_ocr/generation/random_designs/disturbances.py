@@ -6,37 +6,29 @@ Each `add_...` function appends the operators of one kind to the design. The ran
 
 from typing import Any
 
+from captcha_ocr.generation.operators.marks import PATHS
 from captcha_ocr.generation.random_designs.draft import Chance, DesignDraft, Document
 
 
 def add_background(draft: DesignDraft) -> None:
     """Add a background, and patterns behind the text."""
     rng = draft.rng
-    ground = draft.canvas["color"]["luminance"]
-    low, high = ground if isinstance(ground, list) else (ground, ground)
-
-    def draw_near(reach: int) -> Document:
-        closer = min(reach, draft.reach)
-        darker = closer if draft.toward == -1 else reach
-        lighter = closer if draft.toward == 1 else reach
-        light = [max(0, low - darker), min(255, high + lighter)]
-        return {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
-
     kinds = {"flat": 0.58, "blobs": 0.22, "gradient": 0.12, "tiles": 0.08}
     kind = "flat" if draft.hollow else rng.choices([*kinds], [*kinds.values()])[0]
     draft.may_invert &= kind == "flat"
-    if kind == "blobs":
-        draft.add(
-            "blobs",
-            color=draw_near(50),
-            contrast=draft.number(0.4, 3),
-            cells=rng.randint(1, 8),
-            behind=True,
-        )
-    elif kind == "gradient":
-        draft.add("gradient", color=draw_near(60), behind=True)
-    elif kind == "tiles":
-        draft.add("tiles", color=draw_near(40), behind=True)
+    if kind != "flat":
+        reach = {"blobs": 50, "gradient": 60, "tiles": 40}[kind]
+        closer = min(reach, draft.reach)
+        ground = draft.canvas["color"]["luminance"]
+        low, high = ground if isinstance(ground, list) else (ground, ground)
+        darkest = low - (closer if draft.toward == -1 else reach)
+        lightest = high + (closer if draft.toward == 1 else reach)
+        light = [max(0, darkest), min(255, lightest)]
+        color = {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
+        fields: Document = {}
+        if kind == "blobs":
+            fields = {"contrast": draft.number(0.4, 3), "cells": rng.randint(1, 8)}
+        draft.add(kind, color=color, behind=True, **fields)
     draft.add_some(_PATTERNS)
 
 
@@ -124,21 +116,36 @@ def add_under(draft: DesignDraft) -> None:
     if draft.text["color_per_glyph"] and draft.chance(0.3):
         look = {"color": "text", "per_glyph": True}
     shift: Document = {"x": rng.choice((-3, -2, -1, 1, 2, 3)), "y": rng.choice((-2, -1, 1, 2))}
-    point = rng.random()
-    if point < 0.08:
-        draft.add(
-            "shadow", **shift, blur=rng.choice((0, 0, 1, 2)), opacity=draft.number(0.3, 0.8), **look
+    plates = 0 if look["color"] == "text" else 0.02  # of the colour of the text it would hide it
+    draft.add_one(
+        (
+            Chance(
+                "shadow",
+                0.08,
+                lambda draft: {
+                    **shift,
+                    "blur": rng.choice((0, 0, 1, 2)),
+                    "opacity": draft.number(0.3, 0.8),
+                    **look,
+                },
+            ),
+            Chance("extrusion", 0.03, lambda draft: shift | look),
+            Chance("glow", 0.02, lambda draft: {"opacity": draft.number(0.4, 0.9), **look}),
+            Chance("halo", 0.03, lambda draft: {"width": draft.number(1, 2), **look}),
+            Chance(
+                "plate",
+                plates,
+                lambda draft: {
+                    "margin": rng.randint(1, 5),
+                    **look,
+                    "per_glyph": draft.chance(0.7),
+                },
+            ),
+            Chance(
+                "strokes", 0.08 - plates, lambda draft: {"count": draft.whole_part(1, 3), **look}
+            ),
         )
-    elif point < 0.11:
-        draft.add("extrusion", **shift, **look)
-    elif point < 0.13:
-        draft.add("glow", opacity=draft.number(0.4, 0.9), **look)
-    elif point < 0.16:
-        draft.add("halo", width=draft.number(1, 2), **look)
-    elif point < 0.18 and look["color"] != "text":
-        draft.add("plate", margin=rng.randint(1, 5), **look, per_glyph=draft.chance(0.7))
-    elif point < 0.24:
-        draft.add("strokes", count=draft.whole_part(1, 3), **look)
+    )
 
 
 def _add_relief(draft: DesignDraft) -> None:
@@ -154,13 +161,9 @@ def _add_relief(draft: DesignDraft) -> None:
     look["per_glyph"] = draft.chance(0.3)
     kind = rng.choice(("halo", "extrusion", "shadow", "both", "plate"))
     if kind == "plate":
-        shape = rng.choice(("box", "ellipse"))
-        draft.add(
-            "plate",
-            margin=draft.whole_part(2, 7),
-            shape=shape,
-            **look | {"per_glyph": draft.chance(0.8)},
-        )
+        look["shape"] = rng.choice(("box", "ellipse"))
+        look |= {"margin": draft.whole_part(2, 7), "per_glyph": draft.chance(0.8)}
+        draft.add("plate", **look)
         return
     if kind in ("halo", "both"):
         draft.add("halo", width=draft.number(1, 2), **look)
@@ -169,47 +172,60 @@ def _add_relief(draft: DesignDraft) -> None:
         draft.add("shadow" if kind == "shadow" else "extrusion", **shift, **look)
 
 
+def _draw_lines(draft: DesignDraft) -> Document:
+    count = draft.whole_part(*draft.pick(0.75, (1, 3), (2, 8)))
+    fields = {
+        "count": count,
+        "path": {"one_of": draft.rng.sample(PATHS, draft.rng.randint(1, 2))},
+        "width": draft.part(0.5, 5),
+        "smooth": draft.chance(0.7),
+    }
+    if draft.chance(0.05):
+        fields["beads"] = draft.number(3, 8)
+    return {**fields, **mark_fields(draft, behind=0.3, items=True)}
+
+
+_MARKS = (
+    Chance("lines", 0.5, _draw_lines),
+    Chance(
+        "discs",
+        0.12,
+        lambda draft: {
+            "ring": draft.pick(0.6, 0, 1),
+            "count": draft.whole_part(4, 30),
+            "radius": draft.part(1, 5),
+            **mark_fields(draft, behind=0.3, items=True),
+        },
+    ),
+    Chance(
+        "dots",
+        0.36,
+        lambda draft: {
+            "share": draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05),
+            "size": draft.rng.choice((1, 1, 1, 2, 2, 3)),
+            **mark_fields(draft, behind=0.4, items=True),
+        },
+    ),
+    Chance(
+        "specks",
+        0.02,
+        lambda draft: {
+            "count": draft.whole_part(10, 40),
+            **mark_fields(draft, behind=0.2, items=True),
+        },
+    ),
+)
+
+
 def add_marks(draft: DesignDraft) -> None:
     """Add lines, discs, dots, specks and inversions over the text, or behind it."""
-    rng = draft.rng
-    if draft.disturbs(0.5):
-        count = draft.whole_part(1, 3) if draft.chance(0.75) else draft.whole_part(2, 8)
-        paths = rng.sample(
-            ["straight", "across", "upright", "bent", "bezier", "sine", "arc"], rng.randint(1, 2)
-        )
-        fields = {
-            "path": {"one_of": paths},
-            "width": draft.part(0.5, 5),
-            "smooth": draft.chance(0.7),
-        }
-        if draft.chance(0.05):
-            fields["beads"] = draft.number(3, 8)
-        draft.add("lines", count=count, **fields, **mark_fields(draft, behind=0.3, items=True))
-    if draft.disturbs(0.12):
-        draft.add(
-            "discs",
-            ring=0 if draft.chance(0.6) else 1,
-            count=draft.whole_part(4, 30),
-            radius=draft.part(1, 5),
-            **mark_fields(draft, behind=0.3, items=True),
-        )
-    if draft.disturbs(0.36):
-        draft.add(
-            "dots",
-            share=draft.number(0.06, 0.1) if draft.disturbs(0.04) else draft.number(0.003, 0.05),
-            size=rng.choice((1, 1, 1, 2, 2, 3)),
-            **mark_fields(draft, behind=0.4, items=True),
-        )
-    if draft.disturbs(0.02):
-        draft.add(
-            "specks", count=draft.whole_part(10, 40), **mark_fields(draft, behind=0.2, items=True)
-        )
+    draft.add_some(_MARKS)
     if draft.may_invert and draft.disturbs(0.08):
         draft.add("inversion", size=draft.part(20, 48))
 
 
 def _draw_sine(draft: DesignDraft) -> Document:
-    wavelength = draft.number(40, 300) if draft.chance(0.7) else draft.number(18, 40)
+    wavelength = draft.number(*draft.pick(0.7, (40, 300), (18, 40)))
     # A short wave with a high amplitude tears strokes apart.
     amplitude = round(min(draft.number(3, 8), wavelength / 14), 1)
     return {"x": [0, amplitude], "y": [0, amplitude], "wavelength": wavelength}
@@ -242,7 +258,7 @@ _NOISES = (
         "downscale",
         0.3,
         lambda draft: {
-            "up": "nearest" if draft.chance(0.15) else "smooth",
+            "up": draft.pick(0.15, "nearest", "smooth"),
             "factor": draft.number(0.35, 0.8),
             "down": draft.rng.choice(("area", "area", "nearest")),
         },

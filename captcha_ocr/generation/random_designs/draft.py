@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+_Value = TypeVar("_Value")
 HEIGHT = 64  # pixels of the canvas, for which all ranges are
 Document = dict[str, Any]
 
@@ -43,6 +44,10 @@ class DesignDraft:
     def disturbs(self, probability: float) -> bool:
         """Tell, at random, whether a disturbance comes in."""
         return self.rng.random() < probability * self.disturb
+
+    def pick(self, probability: float, value: _Value, otherwise: _Value) -> _Value:
+        """Draw one of two values; the first has this probability at all levels."""
+        return value if self.chance(probability) else otherwise
 
     def number(self, low: float, high: float) -> float:
         """Draw a number with three decimals."""
