@@ -1,5 +1,6 @@
 """Which fonts are drawn with: those of a design, or those at hand that have all the characters."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from PIL import ImageFont
 
 from captcha_ocr.charset import shorten
-from captcha_ocr.errors import UsageError, check
+from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, parse_faces
 from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name
 from captcha_ocr.generation.fonts.survey import ALPHABET
@@ -20,24 +21,25 @@ def choose_faces(
 ) -> list[Face]:
     """Return the fonts that a design names, or else those of files and folders: `fonts`.
 
-    Those that lack some of the characters are left out. UsageError for one that is missing, for a
-    file in `fonts` that lacks characters, and if no font has all of them.
+    Of folders those that lack some of the characters are left out. UsageError for one that is
+    missing, for one that is meant but lacks characters, and if no font has all of them.
     """
-    faces, meant = find_faces([Path(font) for font in fonts]), set()
+    faces = find_faces([Path(font) for font in fonts])
     if design is not None and design.faces:
-        named, pairs = index_by_name(faces), parse_faces(design.document["fonts"], design.name)
-        faces = [_find_face(*pair, design.name, named) for pair in zip(*pairs, strict=True)]
+        faces = meant = _find_named(
+            design.document["fonts"], design.name, index_by_name(faces)
+        )
     else:
         # A file that the user names is meant; in a folder there may be fonts of symbols.
-        meant = {str(Path(font).absolute()) for font in fonts if Path(font).is_file()}
-        faces = [face for face in faces if face.path in meant or face.legible]
+        files = {os.path.abspath(font) for font in fonts}
+        meant = [face for face in faces if face.path in files]
+        faces = [face for face in faces if face.path in files or face.legible]
     check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
     usable = [face for face in faces if not lacking(face, characters)]
-    for face in faces:
-        if face.path in meant or not usable:
-            missing = lacking(face, characters)
-            text = f"the font {face.name} has no glyph for {shorten(missing)!r}"
-            check(not missing, f"{text}; choose others with `fonts`")
+    for face in meant if usable else faces:
+        missing = lacking(face, characters)
+        text = f"the font {face.name} has no glyph for {shorten(missing)!r}"
+        check(not missing, f"{text}; choose others with `fonts`")
     return usable
 
 
@@ -48,32 +50,35 @@ def faces_of_saved(
 
     path: of the file with the designs.
     """
-    named = index_by_name(find_faces([Path(font) for font in fonts]))
-    chosen: dict[str, Face] = {}
+    named, chosen = index_by_name(find_faces([Path(font) for font in fonts])), {}
     for line, document in enumerate(documents, 1):
-        place, section = f"{path}, line {line}", document.get("fonts", {})
-        check(isinstance(section, dict), f"{place}: fonts must be a table")
-        names, digests = parse_faces(section, place)
-        check(bool(names), f"{place}: fonts.faces names no font")
-        for name, digest in zip(names, digests, strict=True):
-            face = _find_face(name, digest, place, named)
-            chosen[face.name] = face
+        place = f"{path}, line {line}"
+        faces = _find_named(document.get("fonts", {}), place, named)
+        check(bool(faces), f"{place}: fonts.faces names no font")
+        chosen.update({face.name: face for face in faces})
     return list(chosen.values())
 
 
-def _find_face(name: str, digest: str, place: str, named: Mapping[str, Face]) -> Face:
-    """Return the font with this name and sha256; UsageError that begins with `place`."""
-    if name not in named:
-        raise UsageError(
+def _find_named(fonts: Any, place: str, named: Mapping[str, Face]) -> list[Face]:
+    """Return the fonts that the fields of [fonts] name.
+
+    UsageError that begins with `place` for one that is missing or another file.
+    """
+    check(isinstance(fonts, Mapping), f"{place}: fonts must be a table")
+    chosen = []
+    for name, digest in zip(*parse_faces(fonts, place), strict=True):
+        check(
+            name in named,
             f"{place}: fonts.faces: the font {name} is not here;"
-            " name the folder that holds it with `fonts` FOLDER"
+            " name the folder that holds it with `fonts` FOLDER",
         )
-    if digest not in ("", named[name].sha256):
-        raise UsageError(
+        check(
+            digest in ("", named[name].sha256),
             f"{place}: fonts.sha256: the font {name} is another version than the design was made"
-            " with"
+            " with",
         )
-    return named[name]
+        chosen.append(named[name])
+    return chosen
 
 
 def lacking(face: Face, characters: Iterable[str]) -> str:

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import sys
@@ -7,9 +8,9 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.fonts.cache import FaceCache
 from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name
 from captcha_ocr.generation.fonts.survey import ALPHABET
+from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 
 from ..conftest import BAR, DEJAVU, DROID, FONTS, TEE, make_font
@@ -135,15 +136,103 @@ def test_symbols_and_frames_and_too_many_confusions_are_not_legible(tmp_path):
     assert (face.characters, face.legible) == ("", False)
 
 
-def test_the_cache_answers_for_a_font_until_it_changes_also_after_an_error(folder, cache_home):
-    font = folder / "Droid.ttf"
+@pytest.fixture
+def font(tmp_path, cache_home):
+    """A font that is in the cache."""
+    (tmp_path / "a.ttf").write_bytes(make_font({"A": TEE, "B": TEE}))
+    assert not is_known(tmp_path / "a.ttf")
+    assert names(tmp_path / "a.ttf") == ["a.ttf"]
+    return tmp_path / "a.ttf"
+
+
+@pytest.fixture
+def cache(cache_home):
+    """The file with what is known about fonts."""
+    return cache_home / "captcha-ocr" / "faces.json"
+
+
+def is_known(path):
+    """Whether a file passes for a font when other bytes are in it, unless size or time differ."""
+    data, status = path.read_bytes(), path.stat()
+    path.write_bytes(bytes(len(data)))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    try:
+        return names(path) == [path.name]
+    except UsageError:
+        return False
+    finally:
+        path.write_bytes(data)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_font_is_known_in_the_next_run_from_one_file_that_is_written_if_something_is_new(
+    font, cache
+):
+    before = cache.stat().st_ino
+    (face,) = find_faces([font])
+    assert (face.family, face.characters, face.look_alikes) == ("Boxes", "AB", ("AB",))
+    assert is_known(font)
+    assert (os.listdir(cache.parent), cache.stat().st_ino) == (["faces.json"], before)
+
+
+def test_a_font_with_another_size_or_time_is_not_known(font):
+    data, status = font.read_bytes(), font.stat()
+    for added, time, known in ((b"x", 0, False), (b"", 1, False), (b"", 0, True)):
+        font.write_bytes(bytes(len(data)) + added)
+        os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns + time))
+        assert is_known(font) == known
+    font.write_bytes(make_font({"T": TEE}, "Other"))
+    assert find_faces([font])[0].family == "Other"
+
+
+def test_what_is_known_is_kept_after_an_error(folder, cache_home):
     with pytest.raises(UsageError, match="gone"):
         find_faces([folder, folder / "gone"])
-    status = font.stat()
-    font.write_bytes(bytes(status.st_size))
-    os.utime(font, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert names(folder) == ["Droid.ttf", "Sans.TTF"]
-    FaceCache().path.unlink()
-    assert names(folder) == ["Sans.TTF"]
-    shutil.copy(FONTS / "cmr10.ttf", font)
-    assert find_faces([font])[0].family == "cmr10"
+    assert is_known(folder / "Droid.ttf")
+
+
+@pytest.mark.parametrize(
+    "change", ["version", "format", "freetype", "bit", "cut", "text", "empty", "folder"]
+)
+def test_a_cache_that_is_damaged_or_foreign_is_ignored_and_written_anew(font, cache, change):
+    data = cache.read_bytes()
+    document = json.loads(data)
+    written = {
+        "version": sealed(document | {"version": document["version"] + 1}),
+        "format": sealed(document | {"format": "other"}),
+        "freetype": sealed(document | {"freetype": "1.0"}),
+        "bit": data.replace(b"Boxes", b"Foxes"),
+        "cut": data[:-20],
+        "text": b"\xff not JSON",
+        "empty": b"",
+    }
+    cache.unlink()
+    cache.write_bytes(written[change]) if change in written else cache.mkdir()
+    assert not is_known(font)
+    assert names(font) == ["a.ttf"]
+    assert is_known(font) == (change != "folder")
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(font, tmp_path, monkeypatch):
+    (tmp_path / "blocked").write_text("a file, no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    assert names(font) == ["a.ttf"]
+    assert not is_known(font)
+
+
+def test_a_path_that_is_no_text_and_files_that_no_longer_exist_are_left_out(font, cache):
+    odd, other = font.with_name(os.fsdecode(b"\xff.ttf")), font.with_name("b.ttf")
+    shutil.copy(font, odd)
+    font.rename(other)
+    assert names(odd, other) == [r"\xff.ttf"]
+    assert [*json.loads(cache.read_bytes())["faces"]] == [str(other)]
+
+
+@pytest.mark.parametrize("value", ["", "relative/folder"])
+def test_without_a_folder_in_the_environment_the_cache_is_below_home(
+    folder, tmp_path, monkeypatch, value
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    find_faces([folder])
+    assert (tmp_path / ".cache" / "captcha-ocr" / "faces.json").is_file()
