@@ -15,15 +15,16 @@ from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
 from captcha_ocr.errors import UsageError, check, is_int
-from captcha_ocr.generation.operators import glyphs, marks, under, whole_image
-from captcha_ocr.generation.operators.registry import OPERATORS, Operator
-from captcha_ocr.generation.operators.values import (
+from captcha_ocr.generation.operators import glyphs, marks, whole_image
+from captcha_ocr.generation.operators.registry import (
+    OPERATORS,
     Color,
     Draw,
     Flag,
     Kind,
     Number,
     Once,
+    Operator,
     Word,
     fixed,
     in_words,
@@ -33,7 +34,7 @@ from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import read_text
 
-OPERATOR_MODULES = (glyphs, marks, under, whole_image)  # importing them fills OPERATORS
+OPERATOR_MODULES = (glyphs, marks, whole_image)  # importing them fills OPERATORS
 DESIGNS = files("captcha_ocr.generation.designs")
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design

@@ -26,9 +26,7 @@ def choose_faces(
     """
     faces = find_faces([Path(font) for font in fonts])
     if design is not None and design.faces:
-        faces = meant = _find_named(
-            design.document["fonts"], design.name, index_by_name(faces)
-        )
+        faces = meant = _find_named(design.document["fonts"], design.name, index_by_name(faces))
     else:
         # A file that the user names is meant; in a folder there may be fonts of symbols.
         files = {os.path.abspath(font) for font in fonts}

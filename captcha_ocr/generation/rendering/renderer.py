@@ -14,8 +14,7 @@ from PIL import Image
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, Step
-from captcha_ocr.generation.operators.registry import Area, Mask, Pixels
-from captcha_ocr.generation.operators.values import RGB
+from captcha_ocr.generation.operators.registry import RGB, Area, Mask, Pixels
 from captcha_ocr.generation.rendering.legibility import why_illegible
 from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out
 from captcha_ocr.options.values import MAX_AREA

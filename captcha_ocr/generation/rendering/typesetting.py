@@ -14,8 +14,7 @@ from captcha_ocr.data.images import LUMINANCE
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
-from captcha_ocr.generation.operators.registry import Mask
-from captcha_ocr.generation.operators.values import RGB
+from captcha_ocr.generation.operators.registry import RGB, Mask
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
 from captcha_ocr.options.drawing import MIN_SIDE
 
