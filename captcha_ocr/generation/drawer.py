@@ -10,8 +10,12 @@ from PIL import Image
 from captcha_ocr.charset import in_visual_order
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import Design, parse_design, read_saved
-from captcha_ocr.generation.fonts.catalogue import Face, index_by_name
-from captcha_ocr.generation.fonts.choice import choose_faces, faces_of_saved
+from captcha_ocr.generation.fonts.catalogue import (
+    Face,
+    choose_faces,
+    faces_of_saved,
+    index_by_name,
+)
 from captcha_ocr.generation.plan import DrawingPlan
 from captcha_ocr.generation.random_designs.random_design import draw_design
 from captcha_ocr.generation.rendering.package_renderer import PackageRenderer

@@ -8,12 +8,15 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name
+from captcha_ocr.generation.drawer import Drawer
+from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name, lacking
 from captcha_ocr.generation.fonts.survey import ALPHABET
+from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
 
-from ..conftest import BAR, DEJAVU, DROID, FONTS, TEE, make_font
+from ..conftest import BAR, DEJAVU, DROID, FONTS, SERIF, TEE, make_font
 
 
 def names(*paths):
@@ -236,3 +239,106 @@ def test_without_a_folder_in_the_environment_the_cache_is_below_home(
     monkeypatch.setenv("HOME", str(tmp_path))
     find_faces([folder])
     assert (tmp_path / ".cache" / "captcha-ocr" / "faces.json").is_file()
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A folder with a readable font, one of symbols, and a file that is no font."""
+    (tmp_path / "fonts").mkdir()
+    for name in ("DejaVuSans.ttf", "cmsy10.ttf"):
+        shutil.copy(FONTS / name, tmp_path / "fonts")
+    (tmp_path / "fonts" / "broken.ttf").write_bytes(b"text")
+    return tmp_path / "fonts"
+
+
+def drawn(*fonts, **options):
+    plan = plan_drawing(DrawingOptions(fonts=tuple(map(str, fonts)), **options))
+    return [face.name for face in Drawer(plan).faces]
+
+
+SAVED = (DEJAVU, FONTS / "cmsy10.ttf", SERIF)
+
+
+def save(*documents):
+    """Save designs to a file."""
+    Path("a.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+
+
+def test_a_design_has_its_own_fonts_and_those_of_the_package_can_be_replaced(mixed):
+    assert drawn() == [Path(DROID).name]
+    assert drawn(design="speckle") == ["DejaVuSans-Bold.ttf", "DejaVuSans-BoldOblique.ttf"]
+    assert drawn(mixed) == drawn(mixed, design="speckle") == ["DejaVuSans.ttf"]
+    for text in ('fonts.faces = ["DejaVuSans.ttf"]', "[fonts]\n"):
+        Path("mine.toml").write_text(text)
+        assert drawn(mixed, design="mine.toml") == ["DejaVuSans.ttf"]
+    Path("mine.toml").write_text('fonts.faces = ["Gone.ttf"]')
+    with pytest.raises(UsageError, match=naming("mine.toml", "fonts.faces", "Gone.ttf", "`fonts`")):
+        drawn(mixed, design="mine.toml")
+
+
+def test_of_a_folder_the_legible_fonts_are_taken_and_a_file_that_is_named_is_meant(mixed):
+    symbols = mixed / "cmsy10.ttf"
+    assert drawn(mixed, design="random") == ["DejaVuSans.ttf"]
+    assert drawn(symbols, design="random", charset="+") == ["cmsy10.ttf"]
+    both = ["DejaVuSans.ttf", "cmsy10.ttf"]
+    assert drawn(mixed, symbols, design="random", charset="+") == both
+    (mixed / "DejaVuSans.ttf").unlink()
+    with pytest.raises(UsageError, match=naming("`fonts`", "docs/designs.md")):
+        drawn(mixed, design="random")
+
+
+@pytest.mark.parametrize("charset", ["a☃", "☃"])
+def test_a_font_without_a_glyph_is_refused_by_name_if_it_is_meant_and_left_out_if_not(
+    mixed, charset
+):
+    both = ["DejaVuSans.ttf", "DejaVuSerif.ttf"]
+    assert drawn(mixed, SERIF, design="random", charset="a") == both
+    shutil.copy(FONTS / "STIXGeneral.ttf", mixed)
+    assert drawn(mixed, design="random", charset=charset) == ["DejaVuSans.ttf"]
+    for fonts in ([DROID], [mixed, DROID]):
+        with pytest.raises(UsageError, match=naming("DroidSansMono.ttf", "☃", "`fonts`")):
+            drawn(*fonts, design="random", charset=charset)
+
+
+def test_a_font_that_a_design_names_is_refused_if_it_lacks_a_character():
+    Path("mine.toml").write_text('fonts.faces = ["DejaVuSans.ttf", "STIXGeneral.ttf"]')
+    with pytest.raises(UsageError, match=naming("STIXGeneral.ttf", "☃")):
+        drawn(FONTS, design="mine.toml", charset="a☃")
+
+
+def test_characters_that_no_font_has_are_named():
+    with pytest.raises(UsageError, match=naming("DejaVuSans-Bold.ttf", "字")):
+        drawn(FONTS, design="random", charset="a字")
+
+
+def test_what_a_font_lacks_is_found_by_its_glyphs(tmp_path):
+    (tmp_path / "boxes.ttf").write_bytes(make_font({"A": TEE, "é": ((0, 0, 90, 90),)}))
+    (face,) = find_faces([tmp_path])
+    assert (lacking(face, "A"), lacking(face, "Aé"), lacking(face, "ABéü")) == ("", "", "Bü")
+
+
+def test_saved_designs_have_the_fonts_that_they_name():
+    digest = find_faces([Path(DEJAVU)])[0].sha256
+    fonts = {"faces": ["DejaVuSans.ttf"], "sha256": [digest]}
+    save({"fonts": fonts}, {"fonts": fonts}, {"fonts": {"faces": ["cmsy10.ttf"]}})
+    assert drawn(*SAVED, design="a.jsonl") == ["DejaVuSans.ttf", "cmsy10.ttf"]
+
+
+@pytest.mark.parametrize(
+    ("fonts", "named"),
+    [
+        ({"faces": ["Gone.ttf"], "sha256": ["00"]}, "Gone.ttf"),
+        ({"faces": ["DejaVuSans.ttf"], "sha256": ["00"]}, "DejaVuSans.ttf version"),
+        ({"faces": ["DejaVuSans.ttf"], "sha256": [5]}, "fonts.sha256"),
+        ({"faces": ["DejaVuSans.ttf"], "sha256": 5}, "fonts.sha256"),
+        ({"faces": ["DejaVuSans.ttf", "cmsy10.ttf"], "sha256": ["00"]}, "fonts.sha256"),
+        ({"faces": []}, "fonts.faces"),
+        ({"faces": "DejaVuSans.ttf"}, "fonts.faces"),
+        ([], "fonts"),
+        ({}, "fonts.faces"),
+    ],
+)
+def test_a_saved_font_that_is_missing_or_another_is_refused_by_name_and_line(fonts, named):
+    save({"fonts": {"faces": ["DejaVuSans.ttf"]}}, {"fonts": fonts})
+    with pytest.raises(UsageError, match=naming("a.jsonl, line 2", *named.split())):
+        drawn(*SAVED, design="a.jsonl")
