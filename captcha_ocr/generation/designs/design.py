@@ -26,8 +26,8 @@ from captcha_ocr.generation.operators.registry import (
     Once,
     Operator,
     Word,
-    fixed,
     in_words,
+    settle,
     show,
 )
 from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
@@ -109,36 +109,22 @@ class Step:
         """Draw a value for each field of the operator."""
         return {name: draw(rng) for name, draw in self.draws.items()}
 
-    def skips(self, rng: random.Random) -> bool:
-        """Tell, at random, whether the next glyph goes without the operator."""
-        return self.glyph_probability < 1 and rng.random() >= self.glyph_probability
-
 
 @dataclass(frozen=True)
 class Texts:
     """The texts of a design.
 
-    often: the characters that come `OFTEN` times as often as others. arithmetic: whether the texts
-    are exercises such as `9-4=`, whatever the charset and the lengths.
+    symbols: the characters with their combining marks, frequent ones several times; none for
+    exercises such as `9-4=`.
     """
 
     charset: str
-    often: str
     lengths: Lengths
-    arithmetic: bool
-
-    @cached_property
-    def symbols(self) -> list[str]:
-        """What texts are drawn from, with combining marks; frequent ones several times."""
-        often = split_characters(self.often)
-        symbols = []
-        for character in split_characters(self.charset):
-            symbols += [character] * (OFTEN if character in often else 1)
-        return symbols
+    symbols: tuple[str, ...] = ()
 
     def write(self, rng: random.Random) -> str:
         """Draw a text."""
-        if self.arithmetic:
+        if not self.symbols:
             # As it stands in the image, such as `9-4=` or `12+3=?`.
             first, second = _draw_term(rng), _draw_term(rng)
             return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
@@ -177,11 +163,8 @@ class Design:
         """Return the design with the values that are drawn once for an image."""
         if not self.has_once:
             return self
-        text = {name: fixed(draw, rng) for name, draw in self.text.items()}
-        steps = []
-        for step in self.steps:
-            draws = {name: fixed(draw, rng) for name, draw in step.draws.items()}
-            steps.append(replace(step, draws=draws))
+        text = settle(self.text, rng)
+        steps = [replace(step, draws=settle(step.draws, rng)) for step in self.steps]
         return replace(self, text=text, steps=steps)
 
     def with_fields(self, values: Mapping[str, Any]) -> "Design":
@@ -312,13 +295,14 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
                 field not in text,
                 f"{name}: text.{field} cannot be used with text.arithmetic = true",
             )
-        return Texts(ARITHMETIC, "", LONGEST_SUM, arithmetic)
+        return Texts(ARITHMETIC, LONGEST_SUM)
     charset = _parse_charset(text.get("charset", "upper-alnum"), name)
     often, length = text.get("often", ""), text.get("length", 4)
     check(isinstance(often, str), f"{name}: text.often must be characters, not {show(often)}")
-    known = split_characters(charset)
-    unknown = "".join(symbol for symbol in split_characters(often) if symbol not in known)
+    times, frequent = dict.fromkeys(split_characters(charset), 1), split_characters(often)
+    unknown = "".join(symbol for symbol in frequent if symbol not in times)
     check(not unknown, f"{name}: text.often has {show(unknown)}, which text.charset does not have")
+    times |= dict.fromkeys(frequent, OFTEN)
     check(
         isinstance(length, str) or is_int(length, 0, 10**6),
         f"{name}: text.length must be a number such as 4 or a string such as "
@@ -328,7 +312,8 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
         lengths = Lengths.parse(str(length))
     except UsageError as error:
         raise UsageError(f"{name}: text.length: {error}") from None
-    return Texts(charset, often, lengths, arithmetic)
+    symbols = tuple(symbol for symbol in times for _ in range(times[symbol]))
+    return Texts(charset, lengths, symbols)
 
 
 def _parse_charset(charset: Any, name: str) -> str:
@@ -374,10 +359,10 @@ def read_document(name: str) -> dict[str, Any]:
     """
     if name in design_names():
         return tomllib.loads((DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
-    if not os.path.exists(name):
-        raise UsageError(
-            f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}"
-        )
+    check(
+        os.path.exists(name),
+        f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",
+    )
     try:
         return tomllib.loads(read_text(name))
     except (ValueError, RecursionError) as error:

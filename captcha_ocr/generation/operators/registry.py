@@ -8,7 +8,7 @@ import json
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -33,7 +33,7 @@ _EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = 
 
 @dataclass(frozen=True)
 class Once:
-    """What draws a value that is the same for all glyphs of an image: see `fixed`."""
+    """What draws a value that is the same for all glyphs of an image: see `settle`."""
 
     draw: Draw
 
@@ -41,12 +41,14 @@ class Once:
         return self.draw(rng)
 
 
-def fixed(draw: Draw, rng: random.Random) -> Draw:
-    """Return what draws the values of one image: of {once = ...} always the same one."""
-    if not isinstance(draw, Once):
-        return draw
-    value = draw(rng)
+def _always(value: Any) -> Draw:
     return lambda rng: value
+
+
+def settle(draws: Mapping[str, Draw], rng: random.Random) -> dict[str, Draw]:
+    """Return what draws the values of one image: of {once = ...} always the same one."""
+    once = {name: draw for name, draw in draws.items() if isinstance(draw, Once)}
+    return {**draws, **{name: _always(draw(rng)) for name, draw in once.items()}}
 
 
 class Kind(ABC):
@@ -104,7 +106,7 @@ class Number(Kind):
         number = "whole number" if self.whole else "number"
         if not isinstance(value, (list, tuple)):
             if self.holds(value):
-                return lambda rng: value
+                return _always(value)
             forms = "[low, high]"
             if isinstance(value, dict):
                 forms += ", {one_of = [...]}, or {once = ...} around it"
@@ -148,7 +150,7 @@ class Word(Kind):
             is_list = isinstance(value, (list, tuple))
             hint = "; for several write {one_of = [...]}" if is_list else ""
             raise UsageError(f"{field} must be {in_words(self.words)}, not {show(value)}{hint}")
-        return lambda rng: value
+        return _always(value)
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Flag(Kind):
     def parse_one(self, value: Any, field: str) -> Draw:
         if not isinstance(value, bool):
             raise UsageError(f"{field} must be true or false, not {show(value)}")
-        return lambda rng: value
+        return _always(value)
 
 
 @dataclass(frozen=True)
@@ -176,10 +178,9 @@ class Color(Kind):
 
     def parse_one(self, value: Any, field: str) -> Draw:
         if value in self.words:
-            return lambda rng: value
+            return _always(value)
         if isinstance(value, str) and re.fullmatch("#[0-9a-fA-F]{6}", value):
-            rgb = tuple(bytes.fromhex(value[1:]))
-            return lambda rng: rgb
+            return _always(tuple(bytes.fromhex(value[1:])))
         if isinstance(value, dict) and value:
             for kinds, mix in ((_CHANNELS, lambda *rgb: rgb), (_HUE_FIELDS, color_of_luminance)):
                 if value.keys() <= kinds.keys():

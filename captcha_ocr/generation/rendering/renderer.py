@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.registry import RGB, Area, Mask, Pixels
 from captcha_ocr.generation.rendering.legibility import why_illegible
@@ -70,11 +70,11 @@ class _Scene:
             others = [fields["color"](self.rng) for _ in text[1:]]
             colors[1:] = [self.palette.get(color, color) for color in others]
         placed, wide, height = self.typesetter.set_text(text, colors, width, height)
-        if height * wide > MAX_AREA:
-            raise UsageError(
-                f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
-                " canvas.width, canvas.height, canvas.padding, text.size or text.length"
-            )
+        check(
+            height * wide <= MAX_AREA,
+            f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
+            " canvas.width, canvas.height, canvas.padding, text.size or text.length",
+        )
         area = Area(height, wide, len(text), self.typesetter.faces[0])
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]

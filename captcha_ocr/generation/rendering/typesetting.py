@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.data.images import LUMINANCE
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
 from captcha_ocr.generation.operators.registry import RGB, Mask
@@ -25,13 +25,12 @@ _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
 class _Glyph(NamedTuple):
     """A glyph ready to be placed.
 
-    image: its coverage, in mode L. middle: of the image, in pixels below the baseline. width: that
-    it takes. colors: of its pixels; None if one colour is all it has.
+    image: its coverage, in mode L; of a blank as wide and without a height. middle: of the image,
+    in pixels below the baseline. colors: of its pixels; None if one colour is all it has.
     """
 
     image: Image.Image
     middle: float
-    width: int
     colors: Image.Image | None = None
 
 
@@ -98,34 +97,36 @@ class Typesetter:
         """
         rng = self.rng
         inked, factor = self._draw_ink(character)
-        image = inked.image
+        image, colors = inked.image, None
         cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
-            return _Glyph(image, 0, cell[0])
+            return _Glyph(Image.new("L", (cell[0], 0)), 0.0)
         if self.gain:
             image = self._stroke(image)
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
-            for step in self.steps["shape"]:
-                if not step.skips(rng):
-                    matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
+            for step in self._choose("shape"):
+                matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
-        for step in self.steps["corners"]:
-            if not step.skips(rng):
-                image = step.operator.function(image, cell, rng, **step.values(rng))
-        middle = inked.middle[1] * factor
+        for step in self._choose("corners"):
+            image = step.operator.function(image, cell, rng, **step.values(rng))
         if self.gain:
-            stencil, colors = paint(image, color, self.opacity, self.gain)
-            return _Glyph(stencil, middle, image.width, colors)
-        image = self._stroke(image)
-        return _Glyph(image, middle, image.width)
+            image, colors = paint(image, color, self.opacity, self.gain)
+        else:
+            image = self._stroke(image)
+        return _Glyph(image, inked.middle[1] * factor, colors)
 
     def _stroke(self, image: Image.Image) -> Image.Image:
-        for step in self.steps["stroke"]:
-            if not step.skips(self.rng):
-                mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
-                image = Image.fromarray(mask)
+        for step in self._choose("stroke"):
+            mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
+            image = Image.fromarray(mask)
         return image
+
+    def _choose(self, stage: str) -> Iterator[Step]:
+        """Yield, at random, the operators of a stage that the next glyph has."""
+        for step in self.steps[stage]:
+            if step.glyph_probability >= 1 or self.rng.random() < step.glyph_probability:
+                yield step
 
     def set_text(
         self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
@@ -146,25 +147,22 @@ class Typesetter:
         else:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
-        pairs = zip(glyphs, self._find_middles(glyphs), strict=True)
-        tops = [middle - glyph.image.height / 2 for glyph, middle in pairs]
-        bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
-        high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
-        base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
-        places = zip(glyphs, line, tops, strict=True)
-        placed = [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places]
+        heights = np.array([glyph.image.height for glyph in glyphs])
+        tops = self._find_middles(glyphs) - heights / 2
+        bottom, top = (tops + heights).max(), tops.min()
+        high = height or max(MIN_SIDE, math.ceil(bottom - top) + 2 * self.padding)
+        base = self.value("y") * (high - (bottom - top)) - top
+        places = zip(glyphs, line, (base + tops).astype(int).tolist(), strict=True)
+        placed = [Placed(glyph.image, x, y, glyph.colors) for glyph, x, y in places]
         return placed, wide, high
 
-    def _find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
+    def _find_middles(self, glyphs: Sequence[_Glyph]) -> NDArray[np.float64]:
         """Return the middle of each glyph, in pixels below the baseline."""
-        middles = []
-        for glyph in glyphs:
-            is_centred = self.value("align") == "middle"
-            middles.append(0.0 if is_centred else glyph.middle)
+        is_based = np.fromiter((self.value("align") == "baseline" for _ in glyphs), bool)
+        middles: NDArray[np.float64] = is_based * [glyph.middle for glyph in glyphs]
         for step in self.steps["layout"]:
             shifts = step.operator.function(len(glyphs), self.rng, **step.values(self.rng))
-            shifts = (shifts * self.value("size")).tolist()
-            middles = [middle + shift for middle, shift in zip(middles, shifts, strict=True)]
+            middles += shifts * self.value("size")
         return middles
 
     def _place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
@@ -174,7 +172,7 @@ class Typesetter:
             if self.rng.random() < self.value("blanks"):
                 blank, factor = self._draw_ink(" ")
                 blanks[index] = round(blank.cell[0] * factor)
-        total = sum(blanks) + sum(glyph.width for glyph in glyphs)
+        total = sum(blanks) + sum(glyph.image.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap = int(self.value("indent") * average), [], 0
         for glyph, width in zip(glyphs, blanks, strict=True):
@@ -182,17 +180,18 @@ class Typesetter:
                 x += width + round(self.value("spacing") * average)
             line.append(x)
             gap = round(self.value("spacing") * average)
-            x += glyph.width + gap
+            x += glyph.image.width + gap
         return line, x - gap, max(x - gap, total)
 
     def _spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
         """Return where each glyph begins if each is somewhere in its part of the canvas."""
-        line, part = [], width / len(glyphs)
+        part = width / len(glyphs)
         reaches = [self.value("spacing") * part / 2 for _ in glyphs]
-        for number, (glyph, reach) in enumerate(zip(glyphs, reaches, strict=True)):
-            middle = (number + 0.5) * part + self.rng.uniform(-reach, reach)
-            line.append(round(middle - glyph.width / 2))
-        return line
+        parts = enumerate(zip(glyphs, reaches, strict=True))
+        return [
+            round((number + 0.5) * part + self.rng.uniform(-reach, reach) - glyph.image.width / 2)
+            for number, (glyph, reach) in parts
+        ]
 
 
 def paint(
@@ -236,11 +235,11 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     """
     size = abs(a * d - b * c) ** 0.5
     largest = max(image.size) * max(abs(a), abs(b), abs(c), abs(d))
-    if size <= _MIN_FACTOR or largest >= _MAX_GLYPH:
-        raise UsageError(
-            "the operators of the design scale, stretch and shear a glyph too far; give them"
-            " factors closer to 1"
-        )
+    check(
+        size > _MIN_FACTOR and largest < _MAX_GLYPH,
+        "the operators of the design scale, stretch and shear a glyph too far; give them"
+        " factors closer to 1",
+    )
     shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
         image = image.reduce(shrink)

@@ -20,8 +20,8 @@ from captcha_ocr.generation.operators.registry import (
     Number,
     Word,
     color_of_luminance,
-    fixed,
     in_words,
+    settle,
     show,
 )
 
@@ -78,13 +78,13 @@ def test_one_of_draws_every_option_as_often_ranges_too():
 def test_once_is_drawn_for_an_image_and_then_stays():
     number, rng = Number(0, 9, 0), random.Random(1)
     draw = number.parse({"once": {"one_of": [1, [5, 9]]}}, "it")
-    images = [fixed(draw, rng) for _ in range(50)]
+    images = [settle({"it": draw}, rng)["it"] for _ in range(50)]
     values = [image(rng) for image in images]
     assert [image(rng) for image in images] == values
     assert 1 in values
     assert len({*values}) > 10
     plain = number.parse([5, 9], "it")
-    assert fixed(plain, rng) is plain
+    assert settle({"it": plain}, rng) == {"it": plain}
 
 
 def test_a_default_is_drawn_like_a_value():

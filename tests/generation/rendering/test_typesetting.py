@@ -111,7 +111,7 @@ def test_a_size_from_a_range_is_that_of_the_font(size):
 
 def test_a_character_without_ink_has_a_width():
     glyph = glyph_of(" ")
-    assert (glyph.image.size, glyph.width) == ((0, 0), raster(DEJAVU, 30, " ").cell[0])
+    assert glyph.image.size == (raster(DEJAVU, 30, " ").cell[0], 0)
     assert set_text("a b")[0][1].mask.size == 0
 
 
@@ -125,6 +125,15 @@ def test_operators_on_glyphs_are_applied_in_their_order():
     assert shape(turn, wide) == pytest.approx([plain[1], 3 * plain[0]], abs=4)
     assert shape(wide, turn) == pytest.approx([3 * plain[1], plain[0]], abs=4)
     assert shape({"kind": "outline", "width": 1}, {"kind": "corners", "x": 0, "y": 0})[0] > plain[0]
+
+
+def test_a_glyph_may_go_without_an_operator():
+    thick = {"kind": "thicken", "width": 4, "glyph_probability": 0.25}
+    placed, _, _ = set_text("l" * 40, operators=[thick])
+    widths = [glyph.image.width for glyph in placed]
+    plain = glyph_of("l").image.width
+    assert {*widths} == {plain, plain + 4}
+    assert widths.count(plain) == pytest.approx(30, abs=6)
 
 
 def test_a_line_that_slopes_has_its_end_above_its_beginning():
