@@ -60,14 +60,13 @@ class Drawer:
                 self._options.font_sizes,
             )
         # Not a cache of the class, which would keep every drawer.
-        kept = _KEPT_DESIGNS if self._options.designs else 1
+        kept = min(self._options.designs or 1, _KEPT_DESIGNS)
         self._random_design = lru_cache(kept)(self._find_random_design)
-        self._saved_design = lru_cache(_KEPT_DESIGNS)(self._parse_saved)
 
     def draw(self, index: int) -> Drawn:
         """Draw image number `index`."""
         if self._options.level is None:
-            return self._try_to_draw(self._design or self._saved_design(index), index, TRIES)
+            return self._try_to_draw(self._design or self._parse_saved(index), index, TRIES)
         number = index % self._options.designs if self._options.designs else index
         design, first = self._random_design(number)
         return first if index == number else self._try_to_draw(design, index, TRIES)

@@ -81,7 +81,7 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:
     name = _CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
     design = parse_design(read_document(name), name)
-    canvas = {side: CANVAS[side].default for side in ("width", "height")}
+    canvas = {name: kind.default for name, kind in CANVAS.items()}
     canvas |= design.document.get("canvas", {})
     lengths = None if options.lengths is None else str(options.lengths)
     size = {"one_of": list(options.font_sizes)} if options.font_sizes else None

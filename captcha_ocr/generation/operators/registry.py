@@ -268,7 +268,6 @@ class Operator:
     - pixels: the pixels; the pixels.
     """
 
-    name: str
     stage: Stage
     function: Callable[..., Any]
     fields: dict[str, Kind]
@@ -293,8 +292,7 @@ def operator(stage: Stage, **fields: Kind) -> Callable[[_Function], _Function]:
         common = COMMON.get(stage, {})
         if stage == "mark" and {"count", "share"} & fields.keys():
             common = {**common, "color_per_item": Flag(False)}
-        name = function.__name__
-        OPERATORS[name] = Operator(name, stage, function, {**common, **fields})
+        OPERATORS[function.__name__] = Operator(stage, function, {**common, **fields})
         return function
 
     return enter

@@ -219,13 +219,10 @@ def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
 
     Its y and x in sixteenths of a pixel, on the canvas.
     """
-    _, height, width = shifts.shape
-    sides = (height, np.arange(height)[:, None]), (width, np.arange(width))
-    places = np.empty(shifts.shape, np.int64)
-    for axis, (size, steps) in enumerate(sides):
-        sixteenths = (shifts[axis] + steps.astype(np.float32)) * 16
-        places[axis] = np.clip(sixteenths, 0, 16 * (size - 1) - 1)
-    return places
+    sides = shifts.shape[1:]
+    ends = 16 * np.array(sides, np.float32)[:, None, None] - 17
+    sixteenths = (shifts + np.indices(sides, np.float32)) * 16
+    return sixteenths.clip(0, ends).astype(np.int64)
 
 
 def warp(pixels: Pixels, places: NDArray[np.int64]) -> Pixels:

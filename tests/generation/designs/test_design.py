@@ -15,6 +15,7 @@ from captcha_ocr.generation.designs.design import (
     read_document,
     read_saved,
 )
+from captcha_ocr.generation.operators.registry import OPERATORS
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import MAX_TEXT_BYTES
 
@@ -91,7 +92,7 @@ def test_a_step_draws_its_fields_anew_each_time():
         {"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it"
     ).steps
     rng = random.Random(1)
-    assert (step.operator.name, step.probability) == ("lines", 0.5)
+    assert (step.operator, step.probability) == (OPERATORS["lines"], 0.5)
     assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
 
 

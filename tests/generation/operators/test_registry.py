@@ -217,15 +217,15 @@ def test_both_ends_of_every_range_every_word_and_every_flag_give_a_result_of_the
 
 
 def test_the_same_random_state_gives_the_same_result(run):
-    for operator in OPERATORS.values():
+    for name, operator in OPERATORS.items():
         first, second = (run(operator, {}) for _ in range(2))
-        assert np.array_equal(first, second), operator.name
+        assert np.array_equal(first, second), name
 
 
 def test_every_operator_has_a_module_and_the_fields_of_its_stage():
     modules = {module.__name__ for module in OPERATOR_MODULES}
     for name, operator in OPERATORS.items():
-        assert operator.name == operator.function.__name__ == name
+        assert operator.function.__name__ == name
         assert operator.function.__module__ in modules
         assert COMMON.get(operator.stage, {}).keys() <= operator.fields.keys()
 
