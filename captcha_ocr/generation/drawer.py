@@ -79,9 +79,8 @@ class Drawer:
         return json.dumps(design.document | {"number": number, "fonts": fonts}, sort_keys=True)
 
     def _try_to_draw(self, design: Design, index: int, tries: int) -> Drawn:
-        paths = [face.path for face in self.faces]
-        if design.faces:
-            paths = [self._face_named[name].path for name in design.faces]
+        faces = [self._face_named[name] for name in design.faces] or self.faces
+        paths = [face.path for face in faces]
         for number in range(tries):
             seed = f"captcha-ocr {self._options.seed} {index}"
             rng = random.Random(f"{seed} {number}" if number else seed)

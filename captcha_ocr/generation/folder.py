@@ -130,11 +130,8 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
     if options.renderer == "package":
         drawn_by = {"captcha": version("captcha")}
     warp = {"warp": WARPS[options.design]} if options.design in WARPS else {}
-    design: Any = [options.design, options.designs]
-    if plan.document:
-        design = json.loads(plan.document)
-    elif options.is_saved:
-        design = plan.digest
+    name = plan.digest or [options.design, options.designs]
+    design = json.loads(plan.document) if plan.document else name
     return {
         "format": _OPTIONS_FORMAT,
         "count": options.count,

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,14 +31,8 @@ RGB = tuple[int, int, int]
 _EXAMPLE_COLORS = "{red = [0, 90]} or {hue = 210, saturation = 0.5, luminance = [40, 90]}"
 
 
-@dataclass(frozen=True)
-class Once:
+class Once(partial[Any]):
     """What draws a value that is the same for all glyphs of an image: see `settle`."""
-
-    draw: Draw
-
-    def __call__(self, rng: random.Random) -> Any:
-        return self.draw(rng)
 
 
 def _always(value: Any) -> Draw:

@@ -16,7 +16,7 @@ from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.registry import RGB, Area, Mask, Pixels
 from captcha_ocr.generation.rendering.legibility import why_illegible
-from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out
+from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out
 from captcha_ocr.options.values import MAX_AREA
 
 _COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
@@ -114,7 +114,7 @@ class _Scene:
                     color = step.draws["color"](self.rng)
 
     def paint_under(
-        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+        self, image: Image.Image, placed: Sequence[Glyph], colors: Sequence[RGB]
     ) -> None:
         for step in self.steps["under"]:
             groups = [placed]
@@ -123,17 +123,16 @@ class _Scene:
             for glyphs, text_color in zip(groups, colors, strict=False):
                 values = step.values(self.rng)
                 color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
-                if color == "text":
-                    color = text_color
+                palette = {**self.palette, "text": text_color}
                 whole = np.zeros((image.height, image.width), np.uint8)
                 for glyph in glyphs:
                     where, part = glyph.window(*whole.shape)
                     np.maximum(whole[where], glyph.mask[part], out=whole[where])
                 mask = step.operator.function(whole, self.rng, **values)
-                _paint(image, self.palette.get(color, color), Image.fromarray(mask), opacity)
+                _paint(image, palette.get(color, color), Image.fromarray(mask), opacity)
 
     def paint_text(
-        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+        self, image: Image.Image, placed: Sequence[Glyph], colors: Sequence[RGB]
     ) -> tuple[Mask, list[int]]:
         """Draw the glyphs.
 

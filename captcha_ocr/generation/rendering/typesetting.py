@@ -22,25 +22,19 @@ _LUMINANCE = np.rint(65536 * np.array(LUMINANCE)).astype(int)  # as Pillow compu
 _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
 
 
-class _Glyph(NamedTuple):
-    """A glyph ready to be placed.
+class Glyph(NamedTuple):
+    """A glyph.
 
     image: its coverage, in mode L; of a blank as wide and without a height. middle: of the image,
-    in pixels below the baseline. colors: of its pixels; None if one colour is all it has.
+    in pixels below the baseline. colors: of its pixels; None if one colour is all it has. left,
+    top: its place on the canvas in pixels, once it has one.
     """
 
     image: Image.Image
     middle: float
     colors: Image.Image | None = None
-
-
-class Placed(NamedTuple):
-    """A glyph's coverage, in mode L, and its left and top on the canvas, in pixels."""
-
-    image: Image.Image
-    left: int
-    top: int
-    colors: Image.Image | None = None
+    left: int = 0
+    top: int = 0
 
     @property
     def mask(self) -> Mask:
@@ -90,7 +84,7 @@ class Typesetter:
         step = next(step for step in LADDER if step >= size)
         return raster(face, step, character, margin=1), size / step
 
-    def make_glyph(self, character: str, color: RGB) -> _Glyph:
+    def make_glyph(self, character: str, color: RGB) -> Glyph:
         """Draw one glyph and put it through the operators for single glyphs.
 
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
@@ -100,7 +94,7 @@ class Typesetter:
         image, colors = inked.image, None
         cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
-            return _Glyph(Image.new("L", (cell[0], 0)), 0.0)
+            return Glyph(Image.new("L", (cell[0], 0)), 0.0)
         if self.gain:
             image = self._stroke(image)
         if self.steps["shape"] or factor != 1:
@@ -114,7 +108,7 @@ class Typesetter:
             image, colors = paint(image, color, self.opacity, self.gain)
         else:
             image = self._stroke(image)
-        return _Glyph(image, inked.middle[1] * factor, colors)
+        return Glyph(image, inked.middle[1] * factor, colors)
 
     def _stroke(self, image: Image.Image) -> Image.Image:
         for step in self._choose("stroke"):
@@ -130,7 +124,7 @@ class Typesetter:
 
     def set_text(
         self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
-    ) -> tuple[list[Placed], int, int]:
+    ) -> tuple[list[Glyph], int, int]:
         """Place the glyphs of a text.
 
         Return them, and the width and height of the canvas that they need.
@@ -153,10 +147,9 @@ class Typesetter:
         high = height or max(MIN_SIDE, math.ceil(bottom - top) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - top)) - top
         places = zip(glyphs, line, (base + tops).astype(int).tolist(), strict=True)
-        placed = [Placed(glyph.image, x, y, glyph.colors) for glyph, x, y in places]
-        return placed, wide, high
+        return [glyph._replace(left=x, top=y) for glyph, x, y in places], wide, high
 
-    def _find_middles(self, glyphs: Sequence[_Glyph]) -> NDArray[np.float64]:
+    def _find_middles(self, glyphs: Sequence[Glyph]) -> NDArray[np.float64]:
         """Return the middle of each glyph, in pixels below the baseline."""
         is_based = np.fromiter((self.value("align") == "baseline" for _ in glyphs), bool)
         middles: NDArray[np.float64] = is_based * [glyph.middle for glyph in glyphs]
@@ -165,7 +158,7 @@ class Typesetter:
             middles += shifts * self.value("size")
         return middles
 
-    def _place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
+    def _place_in_line(self, glyphs: Sequence[Glyph]) -> tuple[list[int], int, int]:
         """Return where glyphs begin, the reach of the line, and its width without overlaps."""
         blanks = [0] * len(glyphs)
         for index in range(len(glyphs)):
@@ -183,7 +176,7 @@ class Typesetter:
             x += glyph.image.width + gap
         return line, x - gap, max(x - gap, total)
 
-    def _spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
+    def _spread(self, glyphs: Sequence[Glyph], width: int) -> list[int]:
         """Return where each glyph begins if each is somewhere in its part of the canvas."""
         part = width / len(glyphs)
         reaches = [self.value("spacing") * part / 2 for _ in glyphs]
@@ -260,15 +253,13 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     )
 
 
-def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
+def knock_out(placed: Sequence[Glyph], height: int, width: int) -> list[Glyph]:
     """Remove the ink where glyphs overlap."""
-    total = np.zeros((height, width), np.int32)
-    for glyph in placed:
-        where, part = glyph.window(height, width)
+    total, kept = np.zeros((height, width), np.int32), []
+    windows = [glyph.window(height, width) for glyph in placed]
+    for glyph, (where, part) in zip(placed, windows, strict=True):
         total[where] += glyph.mask[part]
-    kept = []
-    for glyph in placed:
-        where, part = glyph.window(height, width)
+    for glyph, (where, part) in zip(placed, windows, strict=True):
         mask = np.zeros_like(glyph.mask)
         mask[part] = np.clip(2 * glyph.mask[part].astype(np.int32) - total[where], 0, 255)
         kept.append(glyph._replace(image=Image.fromarray(mask)))

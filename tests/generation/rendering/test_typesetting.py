@@ -8,7 +8,7 @@ from PIL import Image
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.rendering.rasters import raster
-from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out, transform
+from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out, transform
 
 from ..conftest import DEJAVU, SERIF
 
@@ -183,7 +183,7 @@ def test_a_glyph_that_is_shrunk_much_keeps_its_thin_lines():
     ],
 )
 def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
-    glyph = Placed(Image.new("L", (10, 10)), left, top)
+    glyph = Glyph(Image.new("L", (10, 10)), 0, None, left, top)
     (inside, across), part = glyph.window(20, 40)
     assert ((inside.start, inside.stop), (across.start, across.stop)) == (rows, columns)
     shape = rows[1] - rows[0], columns[1] - columns[0]
@@ -192,7 +192,7 @@ def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
 
 def test_where_glyphs_overlap_their_ink_is_knocked_out():
     full = Image.new("L", (10, 10), 255)
-    first, second = knock_out([Placed(full, 0, 0), Placed(full, 6, 0)], 10, 16)
+    first, second = knock_out([Glyph(full, 0), Glyph(full, 0, left=6)], 10, 16)
     assert (first.mask == [255] * 6 + [0] * 4).all()
     assert (second.mask == [0] * 4 + [255] * 6).all()
     assert (second.left, second.top) == (6, 0)
