@@ -15,8 +15,7 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.errors import DamagedError, UsageError, check
-from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.plan import DrawingPlan
+from captcha_ocr.generation.drawer import DrawingPlan, drawer_of
 from captcha_ocr.options.drawing import WARPS
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.documents import read_json, to_json

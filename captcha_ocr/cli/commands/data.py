@@ -106,7 +106,7 @@ def generate(given: Given) -> None:
     """
     with deferred():
         from captcha_ocr.generation import folder as images_folder
-        from captcha_ocr.generation.plan import plan_drawing
+        from captcha_ocr.generation.drawer import plan_drawing
         from captcha_ocr.system.console import ProgressBar, counted
 
     options, output = given.of(_GenerateCommand), given.of(ReportOptions)

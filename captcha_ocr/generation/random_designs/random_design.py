@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.generation.designs.design import ARITHMETIC
 from captcha_ocr.generation.fonts.catalogue import Face
-from captcha_ocr.generation.random_designs.disturbances import (
+from captcha_ocr.generation.random_designs.draft import (
+    HEIGHT,
     WARP_CHANCES,
+    Chance,
+    DesignDraft,
+    Document,
     add_background,
     add_camera,
     add_marks,
     add_under,
 )
-from captcha_ocr.generation.random_designs.draft import HEIGHT, Chance, DesignDraft, Document
 from captcha_ocr.options.drawing import Level
 from captcha_ocr.options.model import Lengths
 

@@ -8,10 +8,9 @@ import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.drawer import Drawer
+from captcha_ocr.generation.drawer import Drawer, plan_drawing
 from captcha_ocr.generation.fonts.catalogue import Face, find_faces, index_by_name, lacking
 from captcha_ocr.generation.fonts.survey import ALPHABET
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
