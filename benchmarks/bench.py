@@ -128,6 +128,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
 
     from captcha_ocr.charset import NAMED_ALPHABETS
     from captcha_ocr.generation.drawer import drawer_of, plan_drawing
+    from captcha_ocr.options.drawing import DrawingOptions
 
     options = DrawingOptions(design=arguments.design, fonts=tuple(arguments.fonts))
     drawer, package = drawer_of(plan_drawing(options)), ImageCaptcha()

@@ -107,8 +107,11 @@ def choose_faces(
     usable = [face for face in faces if not lacking(face, characters)]
     for face in meant if usable else faces:
         missing = lacking(face, characters)
-        text = f"the font {face.name} has no glyph for {shorten(missing)!r}"
-        check(not missing, f"{text}; choose others with `fonts`")
+        check(
+            not missing,
+            f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with"
+            " `fonts`",
+        )
     return usable
 
 

@@ -234,20 +234,26 @@ def _add_relief(draft: DesignDraft) -> None:
     rng, ground = draft.rng, draft.canvas["color"]["luminance"][0]
     light = [0, max(10, ground - 90)] if ground > 127 else [min(245, ground + 90), 255]
     look: Document = {
-        "color": {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light}
+        "color": {"hue": [0, 360], "saturation": draft.number(0, 0.9), "luminance": light},
+        "per_glyph": draft.chance(0.3),
     }
-    look["per_glyph"] = draft.chance(0.3)
-    kind = rng.choice(("halo", "extrusion", "shadow", "both", "plate"))
-    if kind == "plate":
-        look["shape"] = rng.choice(("box", "ellipse"))
-        look |= {"margin": draft.whole_part(2, 7), "per_glyph": draft.chance(0.8)}
-        draft.add("plate", **look)
-        return
-    if kind in ("halo", "both"):
-        draft.add("halo", width=draft.number(1, 2), **look)
-    if kind != "halo":
-        shift: Document = {"x": rng.choice((-3, -2, 2, 3)), "y": rng.choice((-2, 1, 2, 3))}
-        draft.add("shadow" if kind == "shadow" else "extrusion", **shift, **look)
+
+    def draw_shift() -> Document:
+        return {"x": rng.choice((-3, -2, 2, 3)), "y": rng.choice((-2, 1, 2, 3))}
+
+    draws: dict[str, Callable[[], Document]] = {
+        "halo": lambda: {"width": draft.number(1, 2)},
+        "extrusion": draw_shift,
+        "shadow": draw_shift,
+        "plate": lambda: {
+            "shape": rng.choice(("box", "ellipse")),
+            "margin": draft.whole_part(2, 7),
+            "per_glyph": draft.chance(0.8),
+        },
+    }
+    kinds = (("halo",), ("extrusion",), ("shadow",), ("halo", "extrusion"), ("plate",))
+    for kind in rng.choice(kinds):
+        draft.add(kind, **look | draws[kind]())
 
 
 def _draw_lines(draft: DesignDraft) -> Document:
