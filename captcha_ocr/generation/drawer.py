@@ -103,14 +103,13 @@ def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPla
     design = parse_design(read_document(name), name)
     canvas = {name: kind.default for name, kind in CANVAS.items()}
     canvas |= design.document.get("canvas", {})
-    lengths = None if options.lengths is None else str(options.lengths)
     size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
     changes = {
         "canvas.width": _choose_width(options, design.texts.lengths, canvas["width"]),
         "canvas.height": options.height or canvas["height"],
         "text.charset": charset,
         "text.often": options.often,
-        "text.length": lengths,
+        "text.length": options.lengths and str(options.lengths),
         "text.size": size,
         "fonts.faces": [] if options.fonts and name in design_names() else None,
     }

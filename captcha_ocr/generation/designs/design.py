@@ -35,7 +35,7 @@ from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import read_text
 
 OPERATOR_MODULES = (glyphs, marks, whole_image)  # importing them fills OPERATORS
-DESIGNS = files("captcha_ocr.generation.designs")
+_DESIGNS = files("captcha_ocr.generation.designs")
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
 ARITHMETIC = "0123456789+-*/=?"
@@ -84,10 +84,9 @@ TEXT: dict[str, Kind] = {
     "overlap": Word(("over", "knock out"), "over"),
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
-_TEXT_WORDS = ("length", "charset", "often", "arithmetic")  # of [text]: what is written
 SECTIONS = {
     "canvas": [*CANVAS],
-    "text": [*_TEXT_WORDS, *TEXT],
+    "text": ["length", "charset", "often", "arithmetic", *TEXT],
     "fonts": ["faces", "sha256", *FONTS],
 }
 
@@ -347,7 +346,7 @@ def design_names() -> list[str]:
     """Return the names of the designs in the package."""
     return sorted(
         entry.name.removesuffix(".toml")
-        for entry in DESIGNS.iterdir()
+        for entry in _DESIGNS.iterdir()
         if entry.name.endswith(".toml")
     )
 
@@ -358,7 +357,7 @@ def read_document(name: str) -> dict[str, Any]:
     UsageError that names what is wrong.
     """
     if name in design_names():
-        return tomllib.loads((DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
+        return tomllib.loads((_DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
     check(
         os.path.exists(name),
         f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",

@@ -72,11 +72,17 @@ class DesignDraft:
         """Append an operator."""
         self.operators.append({"kind": kind, **fields})
 
-    def add_some(self, chances: Sequence[Chance]) -> None:
-        """Append each of some operators by its chance."""
+    def add_first(self, chances: Sequence[Chance]) -> None:
+        """Append the first of some operators whose chance comes."""
         for kind, probability, draw_fields, disturbs in chances:
             if self.disturbs(probability) if disturbs else self.chance(probability):
                 self.add(kind, **draw_fields(self))
+                return
+
+    def add_some(self, chances: Sequence[Chance]) -> None:
+        """Append each of some operators by its chance."""
+        for chance in chances:
+            self.add_first((chance,))
 
     def add_one(self, chances: Sequence[Chance]) -> None:
         """Append one of some operators at most, each by its chance, the same at all levels."""
@@ -350,18 +356,36 @@ _NOISES = (
 )
 
 
+_CAMERA = (  # of each row one at most
+    (
+        Chance("blur", 0.4, lambda draft: {"sigma": draft.part(0.4, 1.5)}),
+        Chance("sharpen", 0.05, lambda draft: {"amount": draft.number(0.3, 1.5)}, disturbs=False),
+    ),
+    (
+        Chance(
+            "border",
+            0.05,
+            lambda draft: {
+                "width": draft.rng.randint(1, 4),
+                "color": {"luminance": draft.whole_part(0, 255)},
+            },
+            disturbs=False,
+        ),
+    ),
+    (
+        Chance("jpeg", 0.25, lambda draft: {"quality": draft.whole_part(25, 95)}),
+        Chance(
+            "palette",
+            0.05,
+            lambda draft: {"colors": draft.rng.randint(6, 64), "dither": draft.chance(0.3)},
+            disturbs=False,
+        ),
+    ),
+)
+
+
 def add_camera(draft: DesignDraft) -> None:
     """Add noise, blur, loss of resolution and coding: what happens to a finished image."""
     draft.add_some(_NOISES)
-    if draft.disturbs(0.4):
-        draft.add("blur", sigma=draft.part(0.4, 1.5))
-    elif draft.chance(0.05):
-        draft.add("sharpen", amount=draft.number(0.3, 1.5))
-    if draft.chance(0.05):
-        draft.add(
-            "border", width=draft.rng.randint(1, 4), color={"luminance": draft.whole_part(0, 255)}
-        )
-    if draft.disturbs(0.25):
-        draft.add("jpeg", quality=draft.whole_part(25, 95))
-    elif draft.chance(0.05):
-        draft.add("palette", colors=draft.rng.randint(6, 64), dither=draft.chance(0.3))
+    for chances in _CAMERA:
+        draft.add_first(chances)
