@@ -101,7 +101,7 @@ def plan_drawing(options: DrawingOptions) -> DrawingPlan:
 def _plan_one_design(options: DrawingOptions, charset: str | None) -> DrawingPlan:
     name = _CLASSIC_DESIGN if options.design == CLASSIC_WARP else options.design
     design = parse_design(read_document(name), name)
-    canvas = {name: kind.default for name, kind in CANVAS.items()}
+    canvas = {field: kind.default for field, kind in CANVAS.items()}
     canvas |= design.document.get("canvas", {})
     size = {"one_of": list(options.font_sizes)} if options.font_sizes else None
     changes = {

@@ -200,7 +200,7 @@ def add_under(draft: DesignDraft) -> None:
     if draft.text["color_per_glyph"] and draft.chance(0.3):
         look = {"color": "text", "per_glyph": True}
     shift: Document = {"x": rng.choice((-3, -2, -1, 1, 2, 3)), "y": rng.choice((-2, -1, 1, 2))}
-    plates = 0 if look["color"] == "text" else 0.02  # of the colour of the text it would hide it
+    plates = 0 if look["color"] == "text" else 0.02  # of that colour, a plate would hide the text
     draft.add_one(
         (
             Chance(
@@ -263,9 +263,8 @@ def _add_relief(draft: DesignDraft) -> None:
 
 
 def _draw_lines(draft: DesignDraft) -> Document:
-    count = draft.whole_part(*draft.pick(0.75, (1, 3), (2, 8)))
     fields = {
-        "count": count,
+        "count": draft.whole_part(*draft.pick(0.75, (1, 3), (2, 8))),
         "path": {"one_of": draft.rng.sample(PATHS, draft.rng.randint(1, 2))},
         "width": draft.part(0.5, 5),
         "smooth": draft.chance(0.7),
