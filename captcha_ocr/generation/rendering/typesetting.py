@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,21 +142,26 @@ class Typesetter:
         else:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
-        heights = np.array([glyph.image.height for glyph in glyphs])
-        tops = self._find_middles(glyphs) - heights / 2
-        bottom, top = (tops + heights).max(), tops.min()
+        heights = [glyph.image.height for glyph in glyphs]
+        pairs = zip(self._find_middles(glyphs), heights, strict=True)
+        tops = [middle - height / 2 for middle, height in pairs]
+        bottom, top = max(map(add, tops, heights)), min(tops)
         high = height or max(MIN_SIDE, math.ceil(bottom - top) + 2 * self.padding)
         base = self.value("y") * (high - (bottom - top)) - top
-        places = zip(glyphs, line, (base + tops).astype(int).tolist(), strict=True)
-        return [glyph._replace(left=x, top=y) for glyph, x, y in places], wide, high
+        places = zip(glyphs, line, tops, strict=True)
+        placed = [
+            Glyph(glyph.image, glyph.middle, glyph.colors, x, int(base + y))
+            for glyph, x, y in places
+        ]
+        return placed, wide, high
 
-    def _find_middles(self, glyphs: Sequence[Glyph]) -> NDArray[np.float64]:
+    def _find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
-        is_based = np.fromiter((self.value("align") == "baseline" for _ in glyphs), bool)
-        middles: NDArray[np.float64] = is_based * [glyph.middle for glyph in glyphs]
+        middles = [glyph.middle * (self.value("align") == "baseline") for glyph in glyphs]
         for step in self.steps["layout"]:
             shifts = step.operator.function(len(glyphs), self.rng, **step.values(self.rng))
-            middles += shifts * self.value("size")
+            shifts = (shifts * self.value("size")).tolist()
+            middles = list(map(add, middles, shifts))
         return middles
 
     def _place_in_line(self, glyphs: Sequence[Glyph]) -> tuple[list[int], int, int]:
