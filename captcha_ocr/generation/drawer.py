@@ -226,7 +226,7 @@ class Drawer:
         families: dict[str, list[Face]] = {}
         for face in self.faces:
             families.setdefault(face.family, []).append(face)
-        charset = None if options.charset is None else self._plan.charset
+        charset = options.charset and self._plan.charset
         for attempt in range(TRIES):
             rng = random.Random(f"captcha-ocr {options.seed} design {number} {attempt}")
             document = draw_design(

@@ -278,8 +278,7 @@ def _read_face(path: str, known: _Known) -> Face:
         with open_regular(path) as stream:
             data = stream.read()
         glyphs = examine(data)
-        look_alikes = " ".join(glyphs.look_alikes)
-        facts = [glyphs.family, glyphs.characters, look_alikes, glyphs.framed]
+        facts = [glyphs.family, glyphs.characters, " ".join(glyphs.look_alikes), glyphs.framed]
         known[path] = [*identity, sha256(data), *facts]
     digest, family, characters, pairs, framed = known[path][2:]
     return Face(

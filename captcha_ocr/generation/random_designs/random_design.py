@@ -97,8 +97,13 @@ def draw_design(
         add_marks(draft)
         draft.add_some(WARP_CHANCES)
     add_camera(draft)
-    sections = {"canvas": draft.canvas, "text": draft.text, "fonts": draft.fonts}
-    return {**sections, "operators": draft.operators, "redraw_illegible": not draft.hollow}
+    return {
+        "canvas": draft.canvas,
+        "text": draft.text,
+        "fonts": draft.fonts,
+        "operators": draft.operators,
+        "redraw_illegible": not draft.hollow,
+    }
 
 
 def _add_text(
