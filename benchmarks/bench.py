@@ -127,8 +127,7 @@ def bench_generate(arguments: argparse.Namespace, count: int, scratch: Path) -> 
     from captcha.image import ImageCaptcha
 
     from captcha_ocr.charset import NAMED_ALPHABETS
-    from captcha_ocr.generation.drawer import drawer_of
-    from captcha_ocr.generation.plan import plan_drawing
+    from captcha_ocr.generation.drawer import drawer_of, plan_drawing
     from captcha_ocr.options.drawing import DrawingOptions
 
     options = DrawingOptions(design=arguments.design, fonts=tuple(arguments.fonts))

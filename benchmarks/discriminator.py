@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from captcha_ocr.data.prepare import prepare
+from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.options.drawing import CLASSIC_WARP, DEFAULT_DESIGN, DrawingOptions
 from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.options.training import PRESETS

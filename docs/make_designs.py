@@ -14,9 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from captcha_ocr.cli.app import main as captcha_ocr
 from captcha_ocr.generation.designs.design import design_names, parse_design
-from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.generation.operators.registry import OPERATORS
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.generation.rendering.renderer import draw
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet

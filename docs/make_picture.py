@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from captcha_ocr import Recognizer
 from captcha_ocr.generation.designs.design import design_names
-from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
 
 PICTURE = Path(__file__).parent / "captchas.png"

@@ -26,8 +26,8 @@ from captcha_ocr.cli.app import main
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
+from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.options.model import Lengths, NetworkConfig

@@ -9,8 +9,7 @@ import torch
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.data.images import encode_png, to_array
-from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.input_size import GENERATED
 from captcha_ocr.network.device import choose_device, describe_device, set_threads
 from captcha_ocr.network.torch_engine import TorchEngine

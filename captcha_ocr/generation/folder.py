@@ -15,8 +15,7 @@ from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.tables import excerpt, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, OPTIONS_FILE
 from captcha_ocr.errors import DamagedError, UsageError, check
-from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.plan import DrawingPlan
+from captcha_ocr.generation.drawer import DrawingPlan, drawer_of
 from captcha_ocr.options.drawing import WARPS
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.documents import read_json, to_json
@@ -130,11 +129,8 @@ def image_options(plan: DrawingPlan) -> dict[str, Any]:
     if options.renderer == "package":
         drawn_by = {"captcha": version("captcha")}
     warp = {"warp": WARPS[options.design]} if options.design in WARPS else {}
-    design: Any = [options.design, options.random_designs]
-    if plan.document:
-        design = json.loads(plan.document)
-    elif options.is_saved:
-        design = plan.digest
+    name = plan.digest or [options.design, options.random_designs]
+    design = json.loads(plan.document) if plan.document else name
     return {
         "format": _OPTIONS_FORMAT,
         "count": options.count,
@@ -179,23 +175,27 @@ def _make_room(options: dict[str, Any], out: Path, force: bool) -> None:
     options_path, labels_path = out / OPTIONS_FILE, out / LABELS_FILE
     if not options_path.exists():
         for file in (LABELS_FILE, *find_images(out).images):
-            refusal = f"{out / file} was not written by generate; choose another `out`"
-            check(not (out / file).exists(), refusal)
+            check(
+                not (out / file).exists(),
+                f"{out / file} was not written by generate; choose another `out`",
+            )
         return
     try:
         old = read_json(options_path)
     except DamagedError as error:
         raise DamagedError(f"{error}; {_WAY_OUT}") from None
-    if old.get("format") != _OPTIONS_FORMAT:
-        raise UsageError(f"{options_path} was not written by generate; choose another `out`")
+    check(
+        old.get("format") == _OPTIONS_FORMAT,
+        f"{options_path} was not written by generate; choose another `out`",
+    )
     changes = _list_changes(old, options)
     if not changes:
         return
-    if not force:
-        raise UsageError(
-            f"{out} holds images made with other options ({', '.join(changes)});"
-            " choose another `out`, or replace them with `force`"
-        )
+    check(
+        force,
+        f"{out} holds images made with other options ({', '.join(changes)});"
+        " choose another `out`, or replace them with `force`",
+    )
     try:
         written = _find_drawn(out, old).values()
     except (UsageError, TypeError, ValueError) as error:
@@ -223,7 +223,7 @@ def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
     A power cut may leave an empty file, and the folder may hold files and links of others: their
     names say a number that generate does not have, or a text that it would not write.
     """
-    first, count = int(options["start"]), int(options["count"])
+    numbers = range(int(options["start"]), int(options["start"]) + int(options["count"]))
     symbols = {*split_characters(str(options["charset"]))}
     lengths = Lengths.parse(str(options["length"]))
     drawn = {}
@@ -232,7 +232,6 @@ def _find_drawn(out: Path, options: dict[str, Any]) -> dict[int, str]:
         if match is None or not entry.stat(follow_symlinks=False).st_size:
             continue
         number, text = int(match[1]), split_characters(_text_in(entry.name))
-        is_known = len(text) in lengths and symbols.issuperset(text)
-        if is_known and first <= number < first + count:
+        if number in numbers and len(text) in lengths and symbols.issuperset(text):
             drawn[number] = entry.name
     return drawn

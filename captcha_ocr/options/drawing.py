@@ -1,6 +1,6 @@
 """The options of generate.
 
-They check themselves alone; `plan.py` reads the design that they name.
+They check themselves alone; `plan_drawing` reads the design that they name.
 """
 
 from dataclasses import dataclass

@@ -14,8 +14,7 @@ from PIL import Image
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import DamagedError, UsageError
 from captcha_ocr.generation import folder as generation
-from captcha_ocr.generation.drawer import TRIES, drawer_of
-from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.drawer import TRIES, drawer_of, plan_drawing
 from captcha_ocr.options.drawing import CLASSIC_WARP, DrawingOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import TEMPORARY, sha256

@@ -4,8 +4,8 @@ import pytest
 from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
+from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.inference.captcha_package_model import (
     CAPTCHA_PACKAGE_MODEL,
     CERTAIN,

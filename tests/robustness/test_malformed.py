@@ -26,8 +26,8 @@ from captcha_ocr.data.labels import find_labels, read_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.selection import select_labels
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
+from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256

@@ -27,7 +27,7 @@ from captcha_ocr.data.labels import LABELS_FILE
 from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.generation import folder as generated
 from captcha_ocr.generation.designs.design import Design, parse_design
-from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import remove_files, write_atomic

@@ -35,7 +35,6 @@ from captcha_ocr.system.console import (
     ProgressBar,
     command_line,
     count_kinds,
-    counted,
     in_groups,
 )
 from captcha_ocr.system.documents import read_json
@@ -104,7 +103,8 @@ def generate(given: Given) -> None:
     """
     with deferred():
         from captcha_ocr.generation import folder as images_folder
-        from captcha_ocr.generation.plan import plan_drawing
+        from captcha_ocr.generation.drawer import plan_drawing
+        from captcha_ocr.system.console import ProgressBar, counted
 
     options, drawing = given[_GenerateCommand], given[DrawingOptions]
     work, output = given[WorkOptions], given[ReportOptions]

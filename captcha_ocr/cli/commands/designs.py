@@ -48,8 +48,7 @@ def preview(name: str, given: Given) -> None:
     Example: captcha-ocr design preview mine.toml --count 60
     """
     with deferred():
-        from captcha_ocr.generation.drawer import Drawer
-        from captcha_ocr.generation.plan import plan_drawing
+        from captcha_ocr.generation.drawer import Drawer, plan_drawing
         from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 
     options = given[_PreviewCommand]

@@ -15,26 +15,27 @@ from typing import Any
 
 from captcha_ocr.charset import NAMED_ALPHABETS, Charset, resolve_alphabet, split_characters
 from captcha_ocr.errors import UsageError, check, is_int
-from captcha_ocr.generation.operators import glyphs, marks, under, whole_image
-from captcha_ocr.generation.operators.registry import OPERATORS, Operator
-from captcha_ocr.generation.operators.values import (
+from captcha_ocr.generation.operators import glyphs, marks, whole_image
+from captcha_ocr.generation.operators.registry import (
+    OPERATORS,
     Color,
     Draw,
     Flag,
     Kind,
     Number,
     Once,
+    Operator,
     Word,
-    fixed,
     in_words,
+    settle,
     show,
 )
 from captcha_ocr.options.drawing import MAX_SIDE, MIN_SIDE, OFTEN
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import read_text
 
-OPERATOR_MODULES = (glyphs, marks, under, whole_image)  # importing them fills OPERATORS
-DESIGNS = files("captcha_ocr.generation.designs")
+OPERATOR_MODULES = (glyphs, marks, whole_image)  # importing them fills OPERATORS
+_DESIGNS = files("captcha_ocr.generation.designs")
 _MAX_OPERATORS = 64
 _MAX_NUMBER = 10**13  # of a random design
 ARITHMETIC = "0123456789+-*/=?"
@@ -83,10 +84,9 @@ TEXT: dict[str, Kind] = {
     "overlap": Word(("over", "knock out"), "over"),
 }
 FONTS: dict[str, Kind] = {"per_glyph": Flag(False)}
-_TEXT_WORDS = ("length", "charset", "often", "arithmetic")  # of [text]: what is written
 SECTIONS = {
     "canvas": [*CANVAS],
-    "text": [*_TEXT_WORDS, *TEXT],
+    "text": ["length", "charset", "often", "arithmetic", *TEXT],
     "fonts": ["faces", "sha256", *FONTS],
 }
 
@@ -108,36 +108,22 @@ class Step:
         """Draw a value for each field of the operator."""
         return {name: draw(rng) for name, draw in self.draws.items()}
 
-    def skips(self, rng: random.Random) -> bool:
-        """Tell, at random, whether the next glyph goes without the operator."""
-        return self.glyph_probability < 1 and rng.random() >= self.glyph_probability
-
 
 @dataclass(frozen=True)
 class Texts:
     """The texts of a design.
 
-    often: the characters that come `OFTEN` times as often as others. arithmetic: whether the texts
-    are exercises such as `9-4=`, whatever the charset and the lengths.
+    symbols: the characters with their combining marks, frequent ones several times; none for
+    exercises such as `9-4=`.
     """
 
     charset: str
-    often: str
     lengths: Lengths
-    arithmetic: bool
-
-    @cached_property
-    def symbols(self) -> list[str]:
-        """What texts are drawn from, with combining marks; frequent ones several times."""
-        often = split_characters(self.often)
-        symbols = []
-        for character in split_characters(self.charset):
-            symbols += [character] * (OFTEN if character in often else 1)
-        return symbols
+    symbols: tuple[str, ...] = ()
 
     def write(self, rng: random.Random) -> str:
         """Draw a text."""
-        if self.arithmetic:
+        if not self.symbols:
             # As it stands in the image, such as `9-4=` or `12+3=?`.
             first, second = _draw_term(rng), _draw_term(rng)
             return f"{first}{rng.choice('+-*/')}{second}={rng.choice(['', '?'])}"
@@ -176,11 +162,8 @@ class Design:
         """Return the design with the values that are drawn once for an image."""
         if not self.has_once:
             return self
-        text = {name: fixed(draw, rng) for name, draw in self.text.items()}
-        steps = []
-        for step in self.steps:
-            draws = {name: fixed(draw, rng) for name, draw in step.draws.items()}
-            steps.append(replace(step, draws=draws))
+        text = settle(self.text, rng)
+        steps = [replace(step, draws=settle(step.draws, rng)) for step in self.steps]
         return replace(self, text=text, steps=steps)
 
     def with_fields(self, values: Mapping[str, Any]) -> "Design":
@@ -311,13 +294,14 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
                 field not in text,
                 f"{name}: text.{field} cannot be used with text.arithmetic = true",
             )
-        return Texts(ARITHMETIC, "", LONGEST_SUM, arithmetic)
+        return Texts(ARITHMETIC, LONGEST_SUM)
     charset = _parse_charset(text.get("charset", "upper-alnum"), name)
     often, length = text.get("often", ""), text.get("length", 4)
     check(isinstance(often, str), f"{name}: text.often must be characters, not {show(often)}")
-    known = split_characters(charset)
-    unknown = "".join(symbol for symbol in split_characters(often) if symbol not in known)
+    times, frequent = dict.fromkeys(split_characters(charset), 1), split_characters(often)
+    unknown = "".join(symbol for symbol in frequent if symbol not in times)
     check(not unknown, f"{name}: text.often has {show(unknown)}, which text.charset does not have")
+    times |= dict.fromkeys(frequent, OFTEN)
     check(
         isinstance(length, str) or is_int(length, 0, 10**6),
         f"{name}: text.length must be a number such as 4 or a string such as "
@@ -327,7 +311,8 @@ def _parse_texts(text: Mapping[str, Any], name: str) -> Texts:
         lengths = Lengths.parse(str(length))
     except UsageError as error:
         raise UsageError(f"{name}: text.length: {error}") from None
-    return Texts(charset, often, lengths, arithmetic)
+    symbols = tuple(symbol for symbol in times for _ in range(times[symbol]))
+    return Texts(charset, lengths, symbols)
 
 
 def _parse_charset(charset: Any, name: str) -> str:
@@ -361,7 +346,7 @@ def design_names() -> list[str]:
     """Return the names of the designs in the package."""
     return sorted(
         entry.name.removesuffix(".toml")
-        for entry in DESIGNS.iterdir()
+        for entry in _DESIGNS.iterdir()
         if entry.name.endswith(".toml")
     )
 
@@ -372,11 +357,11 @@ def read_document(name: str) -> dict[str, Any]:
     UsageError that names what is wrong.
     """
     if name in design_names():
-        return tomllib.loads((DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
-    if not os.path.exists(name):
-        raise UsageError(
-            f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}"
-        )
+        return tomllib.loads((_DESIGNS / f"{name}.toml").read_text(encoding="utf-8"))
+    check(
+        os.path.exists(name),
+        f"there is no design {name!r}: it is no file, and none of {in_words(design_names())}",
+    )
     try:
         return tomllib.loads(read_text(name))
     except (ValueError, RecursionError) as error:

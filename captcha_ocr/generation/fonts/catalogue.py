@@ -1,6 +1,6 @@
-"""Find font files, and what is worth knowing about each.
+"""Find font files, and choose those to draw with.
 
-Its characters, and those that look alike.
+What is worth knowing about each is kept between runs: its characters, and those that look alike.
 """
 
 import contextlib
@@ -8,16 +8,30 @@ import csv
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-from captcha_ocr.errors import UsageError, check
-from captcha_ocr.generation.fonts.cache import FaceCache
-from captcha_ocr.generation.fonts.survey import Glyphs, examine
-from captcha_ocr.system.files import open_regular, printable, sha256, walk_files
+from PIL import ImageFont, features
 
+from captcha_ocr.charset import shorten
+from captcha_ocr.errors import CaptchaOcrError, UsageError, check
+from captcha_ocr.generation.designs.design import Design, parse_faces
+from captcha_ocr.generation.fonts.survey import ALPHABET, Glyphs, examine
+from captcha_ocr.system.documents import read_sealed, sealed
+from captcha_ocr.system.files import (
+    open_regular,
+    printable,
+    sha256,
+    walk_files,
+    write_atomic,
+)
+
+_RECOMMENDED = "docs/designs.md has the command that installs the recommended ones"
+_CACHE_FORMAT = "captcha-ocr faces"
+_CACHE_VERSION = 1  # raise it when `examine` finds something else, or the facts have other types
 _EXTENSIONS = (".ttf", ".otf", ".ttc", ".pfb", ".woff", ".woff2")
 _MAX_FONT_BYTES = 2**28  # the largest fonts, of Chinese, have a tenth
 # In most sans-serif fonts some ten letters have one shape in both cases, in other sizes.
@@ -29,9 +43,10 @@ _MAX_CONFUSIONS = 4  # as many as 0 and O, and 1, I and l
 _NO_LETTERS = re.compile(
     "symbol|dingbat|wingding|webding|emoji|icons|cmsy10|cmmi10|d050000l", re.IGNORECASE
 )
-
-
+_RECORDED_FONT = re.compile(r'\.[ot]tf"?,', re.IGNORECASE)  # the name in a line of RECORD
 _IN_ORDER = attrgetter("name", "sha256", "path")
+# By the path of a font: the size and the time of the file, and the facts about it.
+_Known = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +67,8 @@ class Face(Glyphs):
     @property
     def is_unicase(self) -> bool:
         """Whether the face draws capitals for small letters."""
-        twins = [pair for pair in self.look_alikes if pair[0].lower() == pair[1].lower()]
-        return len(twins) > _MAX_CASE_TWINS
+        twins = (pair[0].lower() == pair[1].lower() for pair in self.look_alikes)
+        return sum(twins) > _MAX_CASE_TWINS
 
     @property
     def confusions(self) -> set[str]:
@@ -78,6 +93,86 @@ class Face(Glyphs):
         )
 
 
+def choose_faces(
+    fonts: Sequence[str], characters: Iterable[str], design: Design | None
+) -> list[Face]:
+    """Return the fonts that a design names, or else those of files and folders: `fonts`.
+
+    Of folders those that lack some of the characters are left out. UsageError for one that is
+    missing, for one that is meant but lacks characters, and if no font has all of them.
+    """
+    faces = find_faces([Path(font) for font in fonts])
+    if design is not None and design.faces:
+        faces = meant = _find_named(design.document["fonts"], design.name, index_by_name(faces))
+    else:
+        # A file that the user names is meant; in a folder there may be fonts of symbols.
+        files = {os.path.abspath(font) for font in fonts}
+        meant = [face for face in faces if face.path in files]
+        faces = [face for face in faces if face.path in files or face.legible]
+    check(bool(faces), f"`fonts`: there is no legible font; {_RECOMMENDED}")
+    usable = [face for face in faces if not lacking(face, characters)]
+    for face in meant if usable else faces:
+        missing = lacking(face, characters)
+        check(
+            not missing,
+            f"the font {face.name} has no glyph for {shorten(missing)!r}; choose others with"
+            " `fonts`",
+        )
+    return usable
+
+
+def faces_of_saved(
+    documents: Sequence[dict[str, Any]], path: str, fonts: Sequence[str]
+) -> list[Face]:
+    """Return the fonts that saved designs name; UsageError for one that is missing or another file.
+
+    path: of the file with the designs.
+    """
+    named, chosen = index_by_name(find_faces([Path(font) for font in fonts])), {}
+    for line, document in enumerate(documents, 1):
+        place = f"{path}, line {line}"
+        faces = _find_named(document.get("fonts", {}), place, named)
+        check(bool(faces), f"{place}: fonts.faces names no font")
+        chosen.update({face.name: face for face in faces})
+    return list(chosen.values())
+
+
+def _find_named(fonts: Any, place: str, named: Mapping[str, Face]) -> list[Face]:
+    """Return the fonts that the fields of [fonts] name.
+
+    UsageError that begins with `place` for one that is missing or another file.
+    """
+    check(isinstance(fonts, Mapping), f"{place}: fonts must be a table")
+    chosen = []
+    for name, digest in zip(*parse_faces(fonts, place), strict=True):
+        check(
+            name in named,
+            f"{place}: fonts.faces: the font {name} is not here;"
+            " name the folder that holds it with `fonts` FOLDER",
+        )
+        check(
+            digest in ("", named[name].sha256),
+            f"{place}: fonts.sha256: the font {name} is another version than the design was made"
+            " with",
+        )
+        chosen.append(named[name])
+    return chosen
+
+
+def lacking(face: Face, characters: Iterable[str]) -> str:
+    """Return the characters that a font has no glyph for."""
+    unknown = [character for character in characters if character not in face.characters]
+    if set(unknown) <= {*ALPHABET}:
+        return "".join(unknown)
+    font = ImageFont.truetype(face.path, 48)
+    missing_glyph = bytes(font.getmask("\U0010ffff"))  # what a font draws for a noncharacter
+    return "".join(
+        character
+        for character in unknown
+        if character in ALPHABET or bytes(font.getmask(character)) == missing_glyph
+    )
+
+
 def find_faces(paths: Sequence[Path]) -> list[Face]:
     """Return the faces of font files, and of folders at any depth, by (name, sha256).
 
@@ -85,18 +180,54 @@ def find_faces(paths: Sequence[Path]) -> list[Face]:
     face, and so are named once. UsageError for a file that is no font, and for a folder without
     one; other files in it do not matter.
     """
-    with contextlib.closing(FaceCache()) as cache:
-        faces = [face for path in paths for face in _faces_at(path, cache)]
+    with _remembered() as known:
+        faces = [face for path in paths for face in _faces_at(path, known)]
         if not paths:
-            faces = _readable(_installed_fonts(), cache)
-    unique: dict[str, Face] = {}
-    names: set[str] = set()
-    for face in sorted(faces, key=_IN_ORDER):
-        if face.sha256 not in unique:
-            is_taken = face.name in names
-            unique[face.sha256] = replace(face, name=_suffixed(face)) if is_taken else face
-            names.add(face.name)
-    return sorted(unique.values(), key=_IN_ORDER)
+            faces = _readable(_installed_fonts(), known)
+    unique = {face.sha256: face for face in sorted(faces, key=_IN_ORDER, reverse=True)}
+    named: dict[str, Face] = {}
+    for face in sorted(unique.values(), key=_IN_ORDER):
+        name = _suffixed(face) if face.name in named else face.name
+        named[name] = replace(face, name=name)
+    return sorted(named.values(), key=_IN_ORDER)
+
+
+@contextlib.contextmanager
+def _remembered() -> Iterator[_Known]:
+    """Yield what is known about fonts; keep what is added to it in the user's cache folder.
+
+    The cache saves time and nothing else. One that is missing, damaged, foreign or cannot be
+    written is ignored.
+    """
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(folder):  # the standard of the variable says that it is to be ignored
+        folder = os.path.expanduser("~/.cache")
+    path = Path(folder, "captcha-ocr", "faces.json")
+    # Which pixels are drawn, and so which characters look alike, depends on FreeType.
+    freetype, known = str(features.version("freetype2")), {}
+    with contextlib.suppress(CaptchaOcrError):
+        document = read_sealed(path, _CACHE_FORMAT, _CACHE_VERSION)
+        if document["freetype"] == freetype:
+            known = document["faces"]
+    before = known.copy()
+    try:
+        yield known
+    finally:
+        if known != before and path.is_absolute():  # it is not if the user has no home
+            document = {
+                "format": _CACHE_FORMAT,
+                "version": _CACHE_VERSION,
+                "freetype": freetype,
+                # Without files that are gone, and paths that are no text, which JSON cannot hold.
+                "faces": {
+                    file: facts
+                    for file, facts in known.items()
+                    if file.isprintable() and os.path.exists(file)
+                },
+            }
+            with contextlib.suppress(OSError, CaptchaOcrError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(path, sealed(document), durable=False)
 
 
 def index_by_name(faces: Sequence[Face]) -> dict[str, Face]:
@@ -109,11 +240,11 @@ def index_by_name(faces: Sequence[Face]) -> dict[str, Face]:
     return named
 
 
-def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
+def _faces_at(path: Path, known: _Known) -> list[Face]:
     """Return the face of a file, or those of a folder; UsageError if there is none."""
     if not path.is_dir():
         try:
-            return [_read_face(str(path), cache)]
+            return [_read_face(str(path), known)]
         except FileNotFoundError:
             raise UsageError(
                 f"{path} does not exist; name a font file, or a folder of fonts"
@@ -122,7 +253,7 @@ def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
             raise UsageError(
                 f"{path} cannot be read as a font ({error.strerror or error}); choose another file"
             ) from None
-    faces = _readable(_font_files(path), cache)
+    faces = _readable(_font_files(path), known)
     check(
         bool(faces),
         f"{path} holds no font that can be read ({', '.join(_EXTENSIONS)}); name a folder of fonts",
@@ -130,38 +261,32 @@ def _faces_at(path: Path, cache: FaceCache) -> list[Face]:
     return faces
 
 
-def _readable(paths: Iterable[str], cache: FaceCache) -> list[Face]:
+def _readable(paths: Iterable[str], known: _Known) -> list[Face]:
     """Return the faces of those files that can be read as fonts."""
     faces = []
     for path in paths:
         with contextlib.suppress(OSError):
-            faces.append(_read_face(path, cache))
+            faces.append(_read_face(path, known))
     return faces
 
 
-def _read_face(path: str, cache: FaceCache) -> Face:
-    """Return the face of a file, from the cache if it knows it.
+def _read_face(path: str, known: _Known) -> Face:
+    """Return the face of a file, unless it is known read it.
 
     OSError if it cannot be read as a font.
     """
     path = os.path.abspath(path)
     status = os.stat(path)
-    facts = cache.get(path, status)
-    if facts is None:
+    identity = [status.st_size, status.st_mtime_ns]
+    if known.get(path, [])[:2] != identity:
         if status.st_size > _MAX_FONT_BYTES:
             raise OSError(f"more than {_MAX_FONT_BYTES:,} bytes")
         with open_regular(path) as stream:
-            data = stream.read() or b""
+            data = stream.read()
         glyphs = examine(data)
-        facts = [
-            sha256(data),
-            glyphs.family,
-            glyphs.characters,
-            " ".join(glyphs.look_alikes),
-            glyphs.framed,
-        ]
-        cache.put(path, status, facts)
-    digest, family, characters, pairs, framed = facts
+        facts = [glyphs.family, glyphs.characters, " ".join(glyphs.look_alikes), glyphs.framed]
+        known[path] = [*identity, sha256(data), *facts]
+    digest, family, characters, pairs, framed = known[path][2:]
     return Face(
         family=family,
         characters=characters,
@@ -196,11 +321,8 @@ def _installed_fonts() -> list[str]:
         record = distribution.read_text("RECORD") or ""
         # `distribution.files` makes an object for each of 25,000 files, which takes 15 times as
         # long.
-        lines = [
-            line for line in record.splitlines() if ".ttf" in line.lower() or ".otf" in line.lower()
-        ]
-        files = [row[0] for row in csv.reader(lines) if row[0].lower().endswith((".ttf", ".otf"))]
-        paths += [str(distribution.locate_file(file)) for file in files]
+        lines = [line for line in record.splitlines() if _RECORDED_FONT.search(line)]
+        paths += [str(distribution.locate_file(row[0])) for row in csv.reader(lines)]
     return paths
 
 

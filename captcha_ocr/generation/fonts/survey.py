@@ -1,9 +1,7 @@
 """Which characters a font has, which look alike in it, and whether they are framed."""
 
 import contextlib
-import random
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -149,12 +147,3 @@ def _full_blocks(masks: _Masks) -> _Masks:
     """Return where masks have blocks of 2 x 2 pixels that are all true."""
     rows = masks[:, :-1] & masks[:, 1:]
     return rows[:, :, :-1] & rows[:, :, 1:]
-
-
-def without_twins(characters: str, pairs: Sequence[str], rng: random.Random) -> str:
-    """Leave out one character of each pair that is there whole; at least one character stays."""
-    kept = list(characters)
-    for pair in pairs:
-        if len(kept) > 1 and set(pair) <= set(kept):
-            kept.remove(rng.choice(pair))
-    return "".join(kept)

@@ -9,9 +9,16 @@ from itertools import pairwise, product
 import numpy as np
 from PIL import Image, ImageDraw
 
-from captcha_ocr.generation.operators.registry import Area, Mask, operator
-from captcha_ocr.generation.operators.under import blurred
-from captcha_ocr.generation.operators.values import Color, Flag, Number, Word
+from captcha_ocr.generation.operators.glyphs import blurred
+from captcha_ocr.generation.operators.registry import (
+    Area,
+    Color,
+    Flag,
+    Mask,
+    Number,
+    Word,
+    operator,
+)
 from captcha_ocr.generation.rendering.rasters import LADDER, raster
 
 _Point = tuple[float, float]

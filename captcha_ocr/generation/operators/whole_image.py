@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from captcha_ocr.generation.operators.registry import Area, Mask, Pixels, operator
-from captcha_ocr.generation.operators.values import Flag, Number, Word
+from captcha_ocr.generation.operators.registry import (
+    Area,
+    Flag,
+    Mask,
+    Number,
+    Pixels,
+    Word,
+    operator,
+)
 
 _Shifts = NDArray[np.float32]  # (2, height, width): of y and of x
 _AMPLITUDE = Number(0, 30, (1, 4), "pixels")

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.generation.designs.design import ARITHMETIC
 from captcha_ocr.generation.fonts.catalogue import Face
-from captcha_ocr.generation.fonts.survey import without_twins
-from captcha_ocr.generation.random_designs.disturbances import (
+from captcha_ocr.generation.random_designs.draft import (
+    HEIGHT,
     WARP_CHANCES,
+    Chance,
+    DesignDraft,
+    Document,
     add_background,
     add_camera,
     add_marks,
     add_under,
 )
-from captcha_ocr.generation.random_designs.draft import HEIGHT, Chance, DesignDraft, Document
 from captcha_ocr.options.drawing import Level
 from captcha_ocr.options.model import Lengths
 
@@ -40,6 +42,12 @@ _ALPHABETS = {  # weights
     NAMED_ALPHABETS["upper-alnum"]: 22,
     NAMED_ALPHABETS["alnum"]: 13,
     ARITHMETIC: 5,
+}
+_SPACINGS = {
+    "touching": (-0.2, -0.02),
+    "normal": (0.0, 0.15),
+    "wide": (0.15, 0.6),
+    "spread": (0, 0.3),
 }
 _UNCLEAR = "0Oo1lIi"  # characters that many generators leave out
 CASE_TWINS = (
@@ -76,7 +84,11 @@ def draw_design(
         level = rng.choices(list(_SHARES), list(_SHARES.values()))[0]  # type: ignore[assignment]
     draft = DesignDraft(rng, _FACTORS[level])
     _add_text(draft, families, charset, lengths)
-    for add in (_add_canvas, _add_colors, _add_shapes, _add_strokes, add_background, add_under):
+    _add_canvas(draft)
+    _add_colors(draft)
+    draft.add_some(_SHAPES)
+    draft.add_one(_BENDS)
+    for add in (_add_strokes, add_background, add_under):
         add(draft)
     if draft.chance(0.5):
         draft.add_some(WARP_CHANCES)
@@ -85,8 +97,13 @@ def draw_design(
         add_marks(draft)
         draft.add_some(WARP_CHANCES)
     add_camera(draft)
-    sections = {"canvas": draft.canvas, "text": draft.text, "fonts": draft.fonts}
-    return {**sections, "operators": draft.operators, "redraw_illegible": not draft.hollow}
+    return {
+        "canvas": draft.canvas,
+        "text": draft.text,
+        "fonts": draft.fonts,
+        "operators": draft.operators,
+        "redraw_illegible": not draft.hollow,
+    }
 
 
 def _add_text(
@@ -119,7 +136,11 @@ def _add_text(
     pairs = {pair for face in faces for pair in face.look_alikes}
     if len(faces) > 1:
         pairs.update(CASE_TWINS)
-    text["charset"] = without_twins(characters, sorted(pairs), rng)
+    kept = list(characters)
+    for pair in sorted(pairs):
+        if len(kept) > 1 and set(pair) <= set(kept):
+            kept.remove(rng.choice(pair))
+    text["charset"] = "".join(kept)
     if lengths is None:
         shortest = rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
         longest = shortest + (rng.randint(1, 2) if draft.chance(0.2) else 0)
@@ -132,17 +153,8 @@ def _add_canvas(draft: DesignDraft) -> None:
     capital = draft.number(1.0, 1.15) if draft.disturbs(0.05) else draft.number(_SMALLEST, 0.9)
     size = capital * HEIGHT / _CAPITAL
     length = int(str(text.get("length", 6)).rpartition("-")[2])
-    kind = rng.choices(
-        ("touching", "normal", "wide", "spread"), (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25)
-    )[0]
-    low, high = {
-        "touching": (-0.2, -0.02),
-        "normal": (0.0, 0.15),
-        "wide": (0.15, 0.6),
-        "spread": (0, 0.3),
-    }[kind]
-    text["spacing"] = draft.part(low, high)
-    text["spread"] = kind == "spread"
+    kind = rng.choices([*_SPACINGS], (0.30 * min(1, draft.disturb), 0.25, 0.2, 0.25))[0]
+    text |= {"spacing": draft.part(*_SPACINGS[kind]), "spread": kind == "spread"}
     needed = length * size * _ADVANCE * (1.1 + max(0.0, sum(text["spacing"]) / 2))
     # Most canvases are two to four times as wide as high: a long text is written smaller.
     widest = min(MAX_WIDTH, HEIGHT * draft.rng.triangular(1.5, 6, 2.5))
@@ -235,30 +247,44 @@ def _color_near(draft: DesignDraft, luminance: int, saturation: float) -> Docume
     return {"hue": hue, "saturation": round(strength, 3), "luminance": light}
 
 
-def _add_shapes(draft: DesignDraft) -> None:
-    rng = draft.rng
-    if draft.chance(0.7):
-        degrees = rng.choices((8, 15, 30, 45), (3, 3, 2 * draft.disturb, draft.disturb))[0]
-        draft.add("rotation", angle=[-degrees, degrees])
-    if draft.chance(0.5):
-        reach = 0.05 if draft.chance(0.5) else 0.18
-        draft.add("scale", factor=[1 - reach, 1 + reach])
-    if draft.chance(0.3):
-        draft.add(
-            "stretch", factor=draft.part(0.7, 1.4) if draft.chance(0.5) else draft.number(0.7, 1.4)
-        )
-    if draft.chance(0.25):
-        reach = draft.number(0.05, 0.35)
-        draft.add(
-            "shear", factor=[-reach, reach] if draft.chance(0.6) else rng.choice((-reach, reach))
-        )
-    if draft.disturbs(0.2):
-        draft.add("corners", x=[0, draft.number(0.05, 0.35)], y=[0, draft.number(0.05, 0.35)])
-    if draft.chance(0.45):
-        draft.add("jitter", reach=draft.number(0.02, 0.22))
-    draft.add_one(_BENDS)
+def _around(middle: float, reach: float) -> list[float]:
+    return [middle - reach, middle + reach]
 
 
+def _draw_slant(draft: DesignDraft) -> Document:
+    both = _around(0, draft.number(0.05, 0.35))
+    return {"factor": both if draft.chance(0.6) else draft.rng.choice(both)}
+
+
+_SHAPES = (
+    Chance(
+        "rotation",
+        0.7,
+        lambda draft: {
+            "angle": _around(
+                0, draft.rng.choices((8, 15, 30, 45), (3, 3, 2 * draft.disturb, draft.disturb))[0]
+            )
+        },
+        disturbs=False,
+    ),
+    Chance(
+        "scale",
+        0.5,
+        lambda draft: {"factor": _around(1, draft.pick(0.5, 0.05, 0.18))},
+        disturbs=False,
+    ),
+    Chance(
+        "stretch",
+        0.3,
+        lambda draft: {"factor": draft.pick(0.5, draft.part, draft.number)(0.7, 1.4)},
+        disturbs=False,
+    ),
+    Chance("shear", 0.25, _draw_slant, disturbs=False),
+    Chance(
+        "corners", 0.2, lambda draft: {side: [0, draft.number(0.05, 0.35)] for side in ("x", "y")}
+    ),
+    Chance("jitter", 0.45, lambda draft: {"reach": draft.number(0.02, 0.22)}, disturbs=False),
+)
 _BENDS = (
     Chance("arch", 0.06, lambda draft: {"height": draft.part(-0.35, 0.35)}),
     Chance("slope", 0.06, lambda draft: {"rise": draft.part(-0.35, 0.35)}),

@@ -10,8 +10,6 @@ from PIL import Image, ImageDraw
 
 from captcha_ocr.options.drawing import CLASSIC_WARP
 
-_FONT_SIZES = (42, 50, 56)  # the package's own, in pixels
-
 _package: Any = captcha.image  # its attribute `secrets` is replaced while it draws
 
 
@@ -71,7 +69,7 @@ class PackageRenderer:
         self, design: str, size: tuple[int, int], fonts: Sequence[str], sizes: Sequence[int]
     ) -> None:
         kind = _ClassicCaptcha if design == CLASSIC_WARP else _package.ImageCaptcha
-        self._captcha = kind(*size, list(fonts), tuple(sizes) or _FONT_SIZES)
+        self._captcha = kind(*size, list(fonts), tuple(sizes))
 
     def draw(self, text: Sequence[str], rng: random.Random) -> Image.Image:
         """Draw the characters of a text, from left to right; return an RGB image.

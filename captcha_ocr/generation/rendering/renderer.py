@@ -1,6 +1,7 @@
-"""Draw a captcha of any design.
+"""Draw a captcha of any design, and tell whether a person could read it.
 
-Canvas, text, what lies under and over it, and what the image goes through.
+Canvas, text, what lies under and over it, and what the image goes through. To be read, each glyph
+must stand out, and must not have lost its ink.
 """
 
 import random
@@ -12,18 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from captcha_ocr.errors import UsageError
+from captcha_ocr.data.images import LUMINANCE
+from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
-from captcha_ocr.generation.operators.registry import Area, Mask, Pixels
-from captcha_ocr.generation.operators.values import RGB
-from captcha_ocr.generation.rendering.legibility import why_illegible
-from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out
+from captcha_ocr.generation.operators.registry import RGB, Area, Mask, Pixels
+from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out
 from captcha_ocr.options.shared import MAX_AREA
 
 _COLOR_GROUPS = 4  # at most, of the items of a mark that have colours of their own
 _INK = 128  # the coverage from which a pixel belongs to a glyph
 _MARK_FIELDS = ("color", "opacity", "color_per_item", "behind")  # all others are the operator's
 _IMAGE_STAGES = ("mark", "inversion", "warp", "pixels")  # of operators on the whole image
+# What a person can read
+_MIN_INK_LEFT = 0.65  # of a glyph's own ink: the rest is clipped, or covered by other glyphs
+_MAX_CONFUSED = 0.28  # of a glyph's pixels that look like what surrounds it, or the other way round
+_MIN_GAP = 25.0  # between the luminance of a glyph and what surrounds it
+_MIN_COLOR_GAP = 60.0  # between their colours, if the luminance is the same
+_MIN_STROKE = 6  # pixels of ink that a glyph needs
+_STEP = 2  # every other row and column is looked at
+_MARGIN = 2  # of these around a glyph that count as what surrounds it
+_LUMINANCE = np.array(LUMINANCE, np.float32)
 
 
 def draw(
@@ -71,11 +80,11 @@ class _Scene:
             others = [fields["color"](self.rng) for _ in text[1:]]
             colors[1:] = [self.palette.get(color, color) for color in others]
         placed, wide, height = self.typesetter.set_text(text, colors, width, height)
-        if height * wide > MAX_AREA:
-            raise UsageError(
-                f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
-                " canvas.width, canvas.height, canvas.padding, text.size or text.length"
-            )
+        check(
+            height * wide <= MAX_AREA,
+            f"an image has {wide:,} by {height:,} pixels, more than {MAX_AREA:,}; lower"
+            " canvas.width, canvas.height, canvas.padding, text.size or text.length",
+        )
         area = Area(height, wide, len(text), self.typesetter.faces[0])
         image = Image.new("RGB", (wide, height), self.palette["canvas"])
         behind = [(step, values) for step, values in self.plan if values.get("behind")]
@@ -115,7 +124,7 @@ class _Scene:
                     color = step.draws["color"](self.rng)
 
     def paint_under(
-        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+        self, image: Image.Image, placed: Sequence[Glyph], colors: Sequence[RGB]
     ) -> None:
         for step in self.steps["under"]:
             groups = [placed]
@@ -124,17 +133,16 @@ class _Scene:
             for glyphs, text_color in zip(groups, colors, strict=False):
                 values = step.values(self.rng)
                 color, opacity, _ = (values.pop(name) for name in ("color", "opacity", "per_glyph"))
-                if color == "text":
-                    color = text_color
+                palette = {**self.palette, "text": text_color}
                 whole = np.zeros((image.height, image.width), np.uint8)
                 for glyph in glyphs:
                     where, part = glyph.window(*whole.shape)
                     np.maximum(whole[where], glyph.mask[part], out=whole[where])
                 mask = step.operator.function(whole, self.rng, **values)
-                _paint(image, self.palette.get(color, color), Image.fromarray(mask), opacity)
+                _paint(image, palette.get(color, color), Image.fromarray(mask), opacity)
 
     def paint_text(
-        self, image: Image.Image, placed: Sequence[Placed], colors: Sequence[RGB]
+        self, image: Image.Image, placed: Sequence[Glyph], colors: Sequence[RGB]
     ) -> tuple[Mask, list[int]]:
         """Draw the glyphs.
 
@@ -220,13 +228,10 @@ def find_sources(shifts: NDArray[np.float32]) -> NDArray[np.int64]:
 
     Its y and x in sixteenths of a pixel, on the canvas.
     """
-    _, height, width = shifts.shape
-    sides = (height, np.arange(height)[:, None]), (width, np.arange(width))
-    places = np.empty(shifts.shape, np.int64)
-    for axis, (size, steps) in enumerate(sides):
-        sixteenths = (shifts[axis] + steps.astype(np.float32)) * 16
-        places[axis] = np.clip(sixteenths, 0, 16 * (size - 1) - 1)
-    return places
+    sides = shifts.shape[1:]
+    ends = 16 * np.array(sides, np.float32)[:, None, None] - 17
+    sixteenths = (shifts + np.indices(sides, np.float32)) * 16
+    return sixteenths.clip(0, ends).astype(np.int64)
 
 
 def warp(pixels: Pixels, places: NDArray[np.int64]) -> Pixels:
@@ -256,3 +261,47 @@ def warp_nearest(owners: Mask, places: NDArray[np.int64]) -> Mask:
     rows, columns = (places + 8) >> 4
     sampled: Mask = owners.take(rows * owners.shape[1] + columns)
     return sampled
+
+
+def why_illegible(pixels: Pixels, owners: Mask, ink: Sequence[int]) -> str | None:
+    """Return why an image cannot be read, in a word, or None: `clipped`, `contrast` or `hidden`.
+
+    owners (height, width): the number of the glyph that a pixel belongs to, from 1, and 0
+    elsewhere. ink: the pixels that each glyph has before anything covers or clips it.
+    """
+    for number, total in enumerate(ink, 1):
+        if np.count_nonzero(owners == number) < max(_MIN_STROKE, _MIN_INK_LEFT * total):
+            return "clipped"
+    pixels, owners = pixels[::_STEP, ::_STEP], owners[::_STEP, ::_STEP]
+    # (glyphs, height, width)
+    own = owners == np.arange(1, len(ink) + 1, dtype=np.uint8)[:, None, None]
+    around = _reach(own.any(2))[:, :, None] & _reach(own.any(1))[:, None, :] & (owners == 0)
+    own, around = own.reshape(len(ink), -1), around.reshape(len(ink), -1)
+    counts = np.stack([_count(own), _count(around)])
+    if not counts.all():
+        return "hidden"
+    colors = pixels.reshape(-1, 3).astype(np.float32)
+    pairs = zip((own, around), counts, strict=True)
+    middle, base = (where.astype(np.float32) @ colors / total[:, None] for where, total in pairs)
+    difference = middle - base
+    close = (difference**2).sum(1) < _MIN_COLOR_GAP**2
+    if (close & (abs(difference @ _LUMINANCE) < _MIN_GAP)).any():
+        return "contrast"
+    # Whether each pixel is nearer to the glyph's colour than to its surroundings'.
+    half = ((middle + base) * difference).sum(1) / 2
+    like = difference @ colors.T > half[:, None]
+    wrong = np.stack([_count(own & ~like), _count(around & like)])
+    return "hidden" if (wrong > _MAX_CONFUSED * counts).any() else None
+
+
+def _count(where: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return how much of each row is true; a loop is quicker than numpy's count along an axis."""
+    return np.array([np.count_nonzero(row) for row in where])
+
+
+def _reach(occupied: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows, or columns, lie within a glyph or close to it: (glyphs, length)."""
+    length = occupied.shape[1]
+    places = np.arange(length)
+    first, last = occupied.argmax(1) - _MARGIN, length - 1 - occupied[:, ::-1].argmax(1) + _MARGIN
+    return np.asarray((places >= first[:, None]) & (places <= last[:, None]))

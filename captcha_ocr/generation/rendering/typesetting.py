@@ -2,8 +2,9 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captcha_ocr.data.images import LUMINANCE
-from captcha_ocr.errors import UsageError
+from captcha_ocr.errors import check
 from captcha_ocr.generation.designs.design import Design, Step
 from captcha_ocr.generation.operators.glyphs import Matrix
-from captcha_ocr.generation.operators.registry import Mask
-from captcha_ocr.generation.operators.values import RGB
+from captcha_ocr.generation.operators.registry import RGB, Mask
 from captcha_ocr.generation.rendering.rasters import LADDER, Raster, raster
 from captcha_ocr.options.drawing import MIN_SIDE
 
@@ -23,26 +23,19 @@ _LUMINANCE = np.rint(65536 * np.array(LUMINANCE)).astype(int)  # as Pillow compu
 _MIN_FACTOR, _MAX_GLYPH = 1e-4, 10_000  # _MAX_GLYPH: pixels of a side
 
 
-class _Glyph(NamedTuple):
-    """A glyph ready to be placed.
+class Glyph(NamedTuple):
+    """A glyph.
 
-    image: its coverage, in mode L. middle: of the image, in pixels below the baseline. width: that
-    it takes. colors: of its pixels; None if one colour is all it has.
+    image: its coverage, in mode L; of a blank as wide and without a height. middle: of the image,
+    in pixels below the baseline. colors: of its pixels; None if one colour is all it has. left,
+    top: its place on the canvas in pixels, once it has one.
     """
 
     image: Image.Image
     middle: float
-    width: int
     colors: Image.Image | None = None
-
-
-class Placed(NamedTuple):
-    """A glyph's coverage, in mode L, and its left and top on the canvas, in pixels."""
-
-    image: Image.Image
-    left: int
-    top: int
-    colors: Image.Image | None = None
+    left: int = 0
+    top: int = 0
 
     @property
     def mask(self) -> Mask:
@@ -92,45 +85,47 @@ class Typesetter:
         step = next(step for step in LADDER if step >= size)
         return raster(face, step, character, margin=1), size / step
 
-    def make_glyph(self, character: str, color: RGB) -> _Glyph:
+    def make_glyph(self, character: str, color: RGB) -> Glyph:
         """Draw one glyph and put it through the operators for single glyphs.
 
         If its opacity is that of its luminance, it gets its strokes before it is turned and warped.
         """
         rng = self.rng
         inked, factor = self._draw_ink(character)
-        image = inked.image
+        image, colors = inked.image, None
         cell = round(inked.cell[0] * factor), round(inked.cell[1] * factor)
         if not image.width:
-            return _Glyph(image, 0, cell[0])
+            return Glyph(Image.new("L", (cell[0], 0)), 0.0)
         if self.gain:
             image = self._stroke(image)
         if self.steps["shape"] or factor != 1:
             matrix = factor, 0.0, 0.0, factor
-            for step in self.steps["shape"]:
-                if not step.skips(rng):
-                    matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
+            for step in self._choose("shape"):
+                matrix = _multiply(step.operator.function(rng, **step.values(rng)), matrix)
             image = transform(image, *matrix)
-        for step in self.steps["corners"]:
-            if not step.skips(rng):
-                image = step.operator.function(image, cell, rng, **step.values(rng))
-        middle = inked.middle[1] * factor
+        for step in self._choose("corners"):
+            image = step.operator.function(image, cell, rng, **step.values(rng))
         if self.gain:
-            stencil, colors = paint(image, color, self.opacity, self.gain)
-            return _Glyph(stencil, middle, image.width, colors)
-        image = self._stroke(image)
-        return _Glyph(image, middle, image.width)
+            image, colors = paint(image, color, self.opacity, self.gain)
+        else:
+            image = self._stroke(image)
+        return Glyph(image, inked.middle[1] * factor, colors)
 
     def _stroke(self, image: Image.Image) -> Image.Image:
-        for step in self.steps["stroke"]:
-            if not step.skips(self.rng):
-                mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
-                image = Image.fromarray(mask)
+        for step in self._choose("stroke"):
+            mask = step.operator.function(np.asarray(image), self.rng, **step.values(self.rng))
+            image = Image.fromarray(mask)
         return image
+
+    def _choose(self, stage: str) -> Iterator[Step]:
+        """Yield, at random, the operators of a stage that the next glyph has."""
+        for step in self.steps[stage]:
+            if step.glyph_probability >= 1 or self.rng.random() < step.glyph_probability:
+                yield step
 
     def set_text(
         self, text: Sequence[str], colors: Sequence[RGB], width: int, height: int
-    ) -> tuple[list[Placed], int, int]:
+    ) -> tuple[list[Glyph], int, int]:
         """Place the glyphs of a text.
 
         Return them, and the width and height of the canvas that they need.
@@ -147,35 +142,36 @@ class Typesetter:
         else:
             left = round(self.value("x") * (wide - extent))
             line = [left + x for x in line]
-        pairs = zip(glyphs, self._find_middles(glyphs), strict=True)
-        tops = [middle - glyph.image.height / 2 for glyph, middle in pairs]
-        bottom = max(top + glyph.image.height for glyph, top in zip(glyphs, tops, strict=True))
-        high = height or max(MIN_SIDE, math.ceil(bottom - min(tops)) + 2 * self.padding)
-        base = self.value("y") * (high - (bottom - min(tops))) - min(tops)
+        heights = [glyph.image.height for glyph in glyphs]
+        pairs = zip(self._find_middles(glyphs), heights, strict=True)
+        tops = [middle - height / 2 for middle, height in pairs]
+        bottom, top = max(map(add, tops, heights)), min(tops)
+        high = height or max(MIN_SIDE, math.ceil(bottom - top) + 2 * self.padding)
+        base = self.value("y") * (high - (bottom - top)) - top
         places = zip(glyphs, line, tops, strict=True)
-        placed = [Placed(glyph.image, x, int(base + top), glyph.colors) for glyph, x, top in places]
+        placed = [
+            Glyph(glyph.image, glyph.middle, glyph.colors, x, int(base + y))
+            for glyph, x, y in places
+        ]
         return placed, wide, high
 
-    def _find_middles(self, glyphs: Sequence[_Glyph]) -> list[float]:
+    def _find_middles(self, glyphs: Sequence[Glyph]) -> list[float]:
         """Return the middle of each glyph, in pixels below the baseline."""
-        middles = []
-        for glyph in glyphs:
-            is_centred = self.value("align") == "middle"
-            middles.append(0.0 if is_centred else glyph.middle)
+        middles = [glyph.middle * (self.value("align") == "baseline") for glyph in glyphs]
         for step in self.steps["layout"]:
             shifts = step.operator.function(len(glyphs), self.rng, **step.values(self.rng))
             shifts = (shifts * self.value("size")).tolist()
-            middles = [middle + shift for middle, shift in zip(middles, shifts, strict=True)]
+            middles = list(map(add, middles, shifts))
         return middles
 
-    def _place_in_line(self, glyphs: Sequence[_Glyph]) -> tuple[list[int], int, int]:
+    def _place_in_line(self, glyphs: Sequence[Glyph]) -> tuple[list[int], int, int]:
         """Return where glyphs begin, the reach of the line, and its width without overlaps."""
         blanks = [0] * len(glyphs)
         for index in range(len(glyphs)):
             if self.rng.random() < self.value("blanks"):
                 blank, factor = self._draw_ink(" ")
                 blanks[index] = round(blank.cell[0] * factor)
-        total = sum(blanks) + sum(glyph.width for glyph in glyphs)
+        total = sum(blanks) + sum(glyph.image.width for glyph in glyphs)
         average = total / len(glyphs)
         x, line, gap = int(self.value("indent") * average), [], 0
         for glyph, width in zip(glyphs, blanks, strict=True):
@@ -183,17 +179,18 @@ class Typesetter:
                 x += width + round(self.value("spacing") * average)
             line.append(x)
             gap = round(self.value("spacing") * average)
-            x += glyph.width + gap
+            x += glyph.image.width + gap
         return line, x - gap, max(x - gap, total)
 
-    def _spread(self, glyphs: Sequence[_Glyph], width: int) -> list[int]:
+    def _spread(self, glyphs: Sequence[Glyph], width: int) -> list[int]:
         """Return where each glyph begins if each is somewhere in its part of the canvas."""
-        line, part = [], width / len(glyphs)
+        part = width / len(glyphs)
         reaches = [self.value("spacing") * part / 2 for _ in glyphs]
-        for number, (glyph, reach) in enumerate(zip(glyphs, reaches, strict=True)):
-            middle = (number + 0.5) * part + self.rng.uniform(-reach, reach)
-            line.append(round(middle - glyph.width / 2))
-        return line
+        parts = enumerate(zip(glyphs, reaches, strict=True))
+        return [
+            round((number + 0.5) * part + self.rng.uniform(-reach, reach) - glyph.image.width / 2)
+            for number, (glyph, reach) in parts
+        ]
 
 
 def paint(
@@ -237,11 +234,11 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     """
     size = abs(a * d - b * c) ** 0.5
     largest = max(image.size) * max(abs(a), abs(b), abs(c), abs(d))
-    if size <= _MIN_FACTOR or largest >= _MAX_GLYPH:
-        raise UsageError(
-            "the operators of the design scale, stretch and shear a glyph too far; give them"
-            " factors closer to 1"
-        )
+    check(
+        size > _MIN_FACTOR and largest < _MAX_GLYPH,
+        "the operators of the design scale, stretch and shear a glyph too far; give them"
+        " factors closer to 1",
+    )
     shrink = int(1 / size)
     if shrink > 1:  # bilinear sampling alone would skip pixels
         image = image.reduce(shrink)
@@ -262,15 +259,13 @@ def transform(image: Image.Image, a: float, b: float, c: float, d: float) -> Ima
     )
 
 
-def knock_out(placed: Sequence[Placed], height: int, width: int) -> list[Placed]:
+def knock_out(placed: Sequence[Glyph], height: int, width: int) -> list[Glyph]:
     """Remove the ink where glyphs overlap."""
-    total = np.zeros((height, width), np.int32)
-    for glyph in placed:
-        where, part = glyph.window(height, width)
+    total, kept = np.zeros((height, width), np.int32), []
+    windows = [glyph.window(height, width) for glyph in placed]
+    for glyph, (where, part) in zip(placed, windows, strict=True):
         total[where] += glyph.mask[part]
-    kept = []
-    for glyph in placed:
-        where, part = glyph.window(height, width)
+    for glyph, (where, part) in zip(placed, windows, strict=True):
         mask = np.zeros_like(glyph.mask)
         mask[part] = np.clip(2 * glyph.mask[part].astype(np.int32) - total[where], 0, 255)
         kept.append(glyph._replace(image=Image.fromarray(mask)))

@@ -15,9 +15,8 @@ from captcha_ocr.data.images import survey, to_array
 from captcha_ocr.data.prepare import MAX_SURVEYED, derive_size
 from captcha_ocr.data.shards import Dataset
 from captcha_ocr.errors import check
-from captcha_ocr.generation.drawer import Drawn, drawer_of
+from captcha_ocr.generation.drawer import DrawingPlan, Drawn, drawer_of, plan_drawing
 from captcha_ocr.generation.folder import image_options
-from captcha_ocr.generation.plan import DrawingPlan, plan_drawing
 from captcha_ocr.input_size import GENERATED, InputSize
 from captcha_ocr.options.drawing import RANDOM, DrawingOptions
 from captcha_ocr.options.model import Lengths

@@ -15,6 +15,7 @@ from captcha_ocr.generation.designs.design import (
     read_document,
     read_saved,
 )
+from captcha_ocr.generation.operators.registry import OPERATORS
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.system.files import MAX_TEXT_BYTES
 
@@ -33,7 +34,7 @@ def test_an_empty_document_is_a_design_of_defaults():
         Lengths(4, 4),
         (),
     )
-    assert (design.steps, design.redraw_illegible, design.texts.arithmetic) == ([], True, False)
+    assert (design.steps, design.redraw_illegible) == ([], True)
     assert parse_design({"canvas": {"width": "text"}}, "it").canvas["width"](rng) == 0
 
 
@@ -49,7 +50,7 @@ def test_texts_have_all_characters_and_lengths_and_no_others():
     assert ({*"".join(written)}, {*map(len, written)}) == ({*"abc"}, {1, 2, 3})
     assert {*map(len, texts({"text": {"length": 5}}))} == {5}
     marked = parse_design({"text": {"charset": "ax\u0302", "length": 2}}, "it")
-    assert marked.texts.symbols == ["a", "x\u0302"]
+    assert marked.texts.symbols == ("a", "x\u0302")
 
 
 def test_fields_are_changed_by_their_places_and_the_design_itself_is_kept():
@@ -91,16 +92,8 @@ def test_a_step_draws_its_fields_anew_each_time():
         {"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it"
     ).steps
     rng = random.Random(1)
-    assert (step.operator.name, step.probability) == ("lines", 0.5)
+    assert (step.operator, step.probability) == (OPERATORS["lines"], 0.5)
     assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
-
-
-def test_a_glyph_may_go_without_an_operator():
-    steps = [{"kind": "thicken", "glyph_probability": 0.25}, {"kind": "thicken"}]
-    design, rng = parse_design({"operators": steps}, "it"), random.Random(1)
-    partly, always = design.steps
-    assert sum(partly.skips(rng) for _ in range(400)) == pytest.approx(300, abs=30)
-    assert not any(always.skips(rng) for _ in range(100))
 
 
 def test_what_is_drawn_once_is_settled_for_each_image():

@@ -16,8 +16,7 @@ from captcha_ocr.generation.designs.design import (
     design_names,
     parse_design,
 )
-from captcha_ocr.generation.operators.registry import COMMON, OPERATORS
-from captcha_ocr.generation.operators.values import Flag, Number, Word
+from captcha_ocr.generation.operators.registry import COMMON, OPERATORS, Flag, Number, Word
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "designs.md").read_text(encoding="utf-8")

@@ -1,15 +1,170 @@
-"""The table of operators, and what is true for all of them."""
+"""The table of operators, what is true for all of them, and the values of their fields."""
 
 import random
 import warnings
+from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
+from conftest import naming
 from PIL import Image
 
+from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import OPERATOR_MODULES
-from captcha_ocr.generation.operators.registry import COMMON, OPERATORS
-from captcha_ocr.generation.operators.values import Number, Word
+from captcha_ocr.generation.operators.registry import (
+    COMMON,
+    OPERATORS,
+    Color,
+    Flag,
+    Number,
+    Word,
+    color_of_luminance,
+    in_words,
+    settle,
+    show,
+)
+
+SHARE, COUNT = Number(0, 1, 0.5), Number(1, 9, (2, 4), "pixels", whole=True)
+WORD, FLAG, COLOR = Word(("over", "under"), "over"), Flag(), Color("text")
+
+
+def drawn(kind, value, times=200):
+    """Many draws of a value."""
+    draw, rng = kind.parse(value, "a.field"), random.Random(1)
+    return [draw(rng) for _ in range(times)]
+
+
+def light_of(rgb):
+    """The luminance of a colour: ITU-R BT.601."""
+    return np.dot((0.299, 0.587, 0.114), rgb)
+
+
+def test_a_fixed_value_is_drawn_as_it_is():
+    for kind, value in (
+        (SHARE, 0.25),
+        (SHARE, 1),
+        (COUNT, 9),
+        (WORD, "under"),
+        (FLAG, True),
+        (COLOR, "canvas"),
+    ):
+        assert set(drawn(kind, value)) == {value}
+    assert isinstance(drawn(COUNT, 9)[0], int)
+
+
+def test_a_range_is_filled_evenly_and_one_of_whole_numbers_has_both_ends():
+    counts = Counter(drawn(COUNT, [2, 4], 3000))
+    assert {number: round(count / 3000, 1) for number, count in counts.items()} == {
+        2: 0.3,
+        3: 0.3,
+        4: 0.3,
+    }
+    numbers = drawn(SHARE, (0.2, 0.6), 3000)
+    assert 0.2 <= min(numbers) < 0.21
+    assert 0.59 < max(numbers) <= 0.6
+    assert sum(numbers) / 3000 == pytest.approx(0.4, abs=0.01)
+    assert set(drawn(SHARE, [0.5, 0.5])) == {0.5}
+
+
+def test_one_of_draws_every_option_as_often_ranges_too():
+    words = drawn(WORD, {"one_of": ["over", "under"]}, 1000)
+    assert 400 < words.count("over") < 600
+    numbers = drawn(SHARE, {"one_of": [0, [0.5, 0.6]]}, 1000)
+    assert 400 < numbers.count(0) < 600
+    assert all(0.5 <= number <= 0.6 for number in numbers if number)
+
+
+def test_once_is_drawn_for_an_image_and_then_stays():
+    number, rng = Number(0, 9, 0), random.Random(1)
+    draw = number.parse({"once": {"one_of": [1, [5, 9]]}}, "it")
+    images = [settle({"it": draw}, rng)["it"] for _ in range(50)]
+    values = [image(rng) for image in images]
+    assert [image(rng) for image in images] == values
+    assert 1 in values
+    assert len({*values}) > 10
+    plain = number.parse([5, 9], "it")
+    assert settle({"it": plain}, rng) == {"it": plain}
+
+
+def test_a_default_is_drawn_like_a_value():
+    assert SHARE.draw_default(random.Random()) == 0.5
+    assert COUNT.draw_default(random.Random(1)) in (2, 3, 4)
+
+
+def test_colours_are_exact_or_drawn_by_channel_or_by_luminance():
+    assert set(drawn(COLOR, "#2f4F00")) == {(47, 79, 0)}
+    assert set(drawn(COLOR, {"red": 7, "green": 0, "blue": {"one_of": [9]}})) == {(7, 0, 9)}
+    assert {blue for _, _, blue in drawn(COLOR, {"red": 1}, 5000)} == set(range(256))
+    lights = [light_of(rgb) for rgb in drawn(COLOR, {"luminance": [40, 90]})]
+    assert 39 < min(lights) < 45
+    assert 85 < max(lights) < 91
+
+
+def test_a_colour_has_the_luminance_that_is_asked_for_and_the_hue_of_its_primary():
+    lights = (0, 20, 128, 254, 255)
+    for hue, saturation, luminance in product(range(-360, 361, 40), (0, 0.5, 1), lights):
+        rgb = color_of_luminance(hue, saturation, luminance)
+        assert all(0 <= channel <= 255 for channel in rgb)
+        assert light_of(rgb) == pytest.approx(luminance, abs=0.51)
+        assert saturation or max(rgb) == min(rgb)
+    assert color_of_luminance(0, 1, 76.245) == (255, 0, 0)
+    assert color_of_luminance(120, 1, 149.685) == (0, 255, 0)
+    assert color_of_luminance(240, 1, 29.07) == (0, 0, 255)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "named"),
+    [
+        *(
+            (SHARE, value, "0 to 1")
+            for value in (2, -0.1, "x", None, True, [], [1], [0, 0, 1], [1, 0], [0, 2], {})
+        ),
+        *(
+            (SHARE, value, "0 to 1")
+            for value in (float("nan"), float("inf"), [0, float("nan")], [False, True])
+        ),
+        *((COUNT, value, "1 to 9 pixels") for value in (1.5, 0, [1, 2.5], [0, 1], [1, 10**5000])),
+        *((WORD, value, "over or under") for value in ("Over", 1, [], ["over"], {"over": 1})),
+        *((FLAG, value, "true or false") for value in (1, "true", None, [True])),
+        *(
+            (COLOR, value, "colour #2f4f4f")
+            for value in ("red", "#fff", "#12345", "#gggggg", 5, [], {}, [1, 2, 3])
+        ),
+        *(
+            (COLOR, value, "colour")
+            for value in ({"red": 1, "hue": 2}, {"rot": 1}, {"red": 1, "opacity": 1})
+        ),
+        *((COLOR, {"red": value}, "a.field.red 255") for value in (256, -1, 0.5, "x", [9, 5])),
+        (COLOR, {"hue": 361}, "a.field.hue 360 degrees"),
+        *((SHARE, {"one_of": value}, "one_of") for value in ([], 5, {}, "ab")),
+        (SHARE, {"one_of": [1], "low": 0}, "one_of low"),
+        (SHARE, {"once": [0, 1], "low": 0}, "once alone low"),
+        (SHARE, {"one_of": [1, 2]}, "0 to 1"),
+        (SHARE, {"one_of": [{"one_of": [1]}]}, "one_of"),
+    ],
+)
+def test_another_value_is_refused_by_the_name_of_the_field(kind, value, named):
+    with pytest.raises(UsageError, match=naming("a.field", *named.split())) as refusal:
+        kind.parse(value, "a.field")
+    assert len(str(refusal.value)) < 250
+
+
+def test_a_colour_that_cannot_be_a_word_does_not_offer_it():
+    with pytest.raises(UsageError, match="field") as refusal:
+        Color("#ffffff", words=()).parse("text", "field")
+    assert '"canvas"' not in str(refusal.value)
+
+
+def test_values_are_shown_as_in_toml_and_shortened():
+    assert [show(value) for value in (True, "é", [1, 2.5])] == ["true", '"é"', "[1, 2.5]"]
+    assert show("x" * 100) == '"' + "x" * 56 + "..."
+    assert [in_words(words) for words in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a or b",
+        "a, b or c",
+    ]
+
 
 MARK_FIELDS = {"color", "opacity", "behind", "color_per_item", "per_glyph"}  # the renderer's own
 
@@ -62,15 +217,15 @@ def test_both_ends_of_every_range_every_word_and_every_flag_give_a_result_of_the
 
 
 def test_the_same_random_state_gives_the_same_result(run):
-    for operator in OPERATORS.values():
+    for name, operator in OPERATORS.items():
         first, second = (run(operator, {}) for _ in range(2))
-        assert np.array_equal(first, second), operator.name
+        assert np.array_equal(first, second), name
 
 
 def test_every_operator_has_a_module_and_the_fields_of_its_stage():
     modules = {module.__name__ for module in OPERATOR_MODULES}
     for name, operator in OPERATORS.items():
-        assert operator.name == operator.function.__name__ == name
+        assert operator.function.__name__ == name
         assert operator.function.__module__ in modules
         assert COMMON.get(operator.stage, {}).keys() <= operator.fields.keys()
 

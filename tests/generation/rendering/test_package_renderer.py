@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from captcha_ocr.generation.drawer import drawer_of
-from captcha_ocr.generation.plan import plan_drawing
+from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.options.drawing import CLASSIC_WARP, WARPS, DrawingOptions
 from captcha_ocr.options.model import Lengths
 

@@ -8,7 +8,7 @@ from PIL import Image
 from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.rendering.rasters import raster
-from captcha_ocr.generation.rendering.typesetting import Placed, Typesetter, knock_out, transform
+from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out, transform
 
 from ..conftest import DEJAVU, SERIF
 
@@ -111,7 +111,7 @@ def test_a_size_from_a_range_is_that_of_the_font(size):
 
 def test_a_character_without_ink_has_a_width():
     glyph = glyph_of(" ")
-    assert (glyph.image.size, glyph.width) == ((0, 0), raster(DEJAVU, 30, " ").cell[0])
+    assert glyph.image.size == (raster(DEJAVU, 30, " ").cell[0], 0)
     assert set_text("a b")[0][1].mask.size == 0
 
 
@@ -125,6 +125,15 @@ def test_operators_on_glyphs_are_applied_in_their_order():
     assert shape(turn, wide) == pytest.approx([plain[1], 3 * plain[0]], abs=4)
     assert shape(wide, turn) == pytest.approx([3 * plain[1], plain[0]], abs=4)
     assert shape({"kind": "outline", "width": 1}, {"kind": "corners", "x": 0, "y": 0})[0] > plain[0]
+
+
+def test_a_glyph_may_go_without_an_operator():
+    thick = {"kind": "thicken", "width": 4, "glyph_probability": 0.25}
+    placed, _, _ = set_text("l" * 40, operators=[thick])
+    widths = [glyph.image.width for glyph in placed]
+    plain = glyph_of("l").image.width
+    assert {*widths} == {plain, plain + 4}
+    assert widths.count(plain) == pytest.approx(30, abs=6)
 
 
 def test_a_line_that_slopes_has_its_end_above_its_beginning():
@@ -174,7 +183,7 @@ def test_a_glyph_that_is_shrunk_much_keeps_its_thin_lines():
     ],
 )
 def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
-    glyph = Placed(Image.new("L", (10, 10)), left, top)
+    glyph = Glyph(Image.new("L", (10, 10)), 0, None, left, top)
     (inside, across), part = glyph.window(20, 40)
     assert ((inside.start, inside.stop), (across.start, across.stop)) == (rows, columns)
     shape = rows[1] - rows[0], columns[1] - columns[0]
@@ -183,7 +192,7 @@ def test_what_lies_outside_the_canvas_is_cut(left, top, rows, columns):
 
 def test_where_glyphs_overlap_their_ink_is_knocked_out():
     full = Image.new("L", (10, 10), 255)
-    first, second = knock_out([Placed(full, 0, 0), Placed(full, 6, 0)], 10, 16)
+    first, second = knock_out([Glyph(full, 0), Glyph(full, 0, left=6)], 10, 16)
     assert (first.mask == [255] * 6 + [0] * 4).all()
     assert (second.mask == [0] * 4 + [255] * 6).all()
     assert (second.left, second.top) == (6, 0)

@@ -11,9 +11,8 @@ from captcha_ocr.data.images import to_array
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_shard
 from captcha_ocr.errors import UsageError
-from captcha_ocr.generation.drawer import drawer_of
+from captcha_ocr.generation.drawer import drawer_of, plan_drawing
 from captcha_ocr.generation.folder import generate
-from captcha_ocr.generation.plan import plan_drawing
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig

@@ -5,15 +5,16 @@ from itertools import product
 import pytest
 
 from captcha_ocr.generation.designs.design import parse_design
-from captcha_ocr.generation.random_designs.disturbances import (
+from captcha_ocr.generation.random_designs.draft import (
     WARP_CHANCES,
+    Chance,
+    DesignDraft,
     add_background,
     add_camera,
     add_marks,
     add_under,
     mark_fields,
 )
-from captcha_ocr.generation.random_designs.draft import Chance, DesignDraft
 
 
 def draft(seed, disturb=1.0, hollow=False, light=(200, 220)):
