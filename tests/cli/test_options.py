@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import naming
 
-from captcha_ocr.cli.app import COMMANDS
+from captcha_ocr.cli.app import COMMANDS, main
 from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
@@ -38,8 +39,8 @@ def run(*words: str) -> tuple[Baking, dict[str, object], str]:
     @click.argument("oven", default="")
     @takes(Baking, "minutes", "flour")
     @takes(Baking, "salted", "tins", "sides", "parts", "recipe", section="The rest")
-    def bake(oven: str, baking: Baking, given: Given) -> None:
-        seen.extend([baking, given.for_class(Baking)])
+    def bake(oven: str, given: Given) -> None:
+        seen.extend([given[Baking], given.values(Baking)])
 
     result = CliRunner().invoke(bake, words, standalone_mode=False)
     if result.exception is not None:
@@ -107,3 +108,13 @@ def test_a_name_has_one_flag_in_the_whole_program():
         for name, declared in declarations(kind).items():
             if declared.help:
                 assert flags.setdefault(name, declared.flag) == declared.flag, (kind, name)
+
+
+def test_a_command_takes_its_arguments_and_one_object():
+    for module, names in COMMANDS.items():
+        import_module(f"captcha_ocr.cli.commands.{module}")
+    commands = [*main.commands.values(), *main.commands["design"].commands.values()]
+    for command in commands:
+        arguments = [each.name for each in command.params if isinstance(each, click.Argument)]
+        expected = {*arguments, "given"} if isinstance(command, DeclaredCommand) else set()
+        assert signature(command.callback).parameters.keys() == expected, command.name

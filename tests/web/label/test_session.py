@@ -132,7 +132,7 @@ def short(monkeypatch):
         line = [*map(str, arguments), *words(options)]
         main.get_command(click.Context(main), name).make_context(name, line)  # else UsageError
         if name == "prepare":
-            how = replace(ONE_WORKER, labels_file=options["labels"])
+            how = replace(ONE_WORKER, labels=options["labels"])
             prepare(*arguments, options["out"], PrepareConfig(preset="tiny"), how)
         else:
             train([options["data"]], options["out"], TINY.training, QUIET)
