@@ -111,7 +111,7 @@ def test_a_name_has_one_flag_in_the_whole_program():
 
 
 def test_a_command_takes_its_arguments_and_one_object():
-    for module, names in COMMANDS.items():
+    for module in COMMANDS:
         import_module(f"captcha_ocr.cli.commands.{module}")
     commands = [*main.commands.values(), *main.commands["design"].commands.values()]
     for command in commands:
