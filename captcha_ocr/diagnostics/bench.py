@@ -21,7 +21,7 @@ from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.parallel import JOBS_PER_SLICE
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
-from captcha_ocr.training.samples.load import keep_in_memory
+from captcha_ocr.training.samples.batches import keep_in_memory
 from captcha_ocr.training.step.trainer import Trainer
 
 DRAWN = 256  # different images, which are used again and again

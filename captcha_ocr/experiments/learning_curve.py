@@ -102,7 +102,7 @@ def learning_curve(
         for folder, config in runs.items():
             with ExitStack() as lock:
                 how = with_preset_model(options, config)
-                if inspect_folder(folder, dataset, config, how, lock).finished is None:
+                if inspect_folder(folder, dataset, config, how, lock)["finished"] is None:
                     unfinished.append(config)
         if not options.quiet:
             tell_plan(dataset, list(runs.values()), unfinished, options)

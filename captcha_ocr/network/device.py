@@ -5,6 +5,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,22 +22,12 @@ _OUT_OF_MEMORY = re.compile(
     "|^could not create a primitive$"
 )
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_is_forked = False  # whether this process, or a parent, was forked since it imported this module
-
-
-def _compute_alone() -> None:
-    """Make torch compute with one thread in a process that was just forked.
-
-    The other threads of OpenMP stayed in the parent, and the first parallel loop would wait for
-    them forever.
-    """
-    global _is_forked
-    _is_forked = True
-    torch.set_num_threads(1)
-
+_PROCESS = os.getpid()  # a forked process has another number
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_compute_alone)
+    # The other threads of OpenMP stay in the parent, and the first parallel loop of a forked
+    # process would wait for them forever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def set_threads(threads: int | None = None) -> None:
@@ -45,7 +36,7 @@ def set_threads(threads: int | None = None) -> None:
     None: as many as torch takes itself, but no more than `available_workers`; torch sees no quota.
     A forked process keeps one.
     """
-    if not _is_forked:
+    if os.getpid() == _PROCESS:
         torch.set_num_threads(threads or min(torch.get_num_threads(), available_workers()))
 
 
@@ -73,13 +64,12 @@ def choose_device(name: str = "auto") -> torch.device:
     numbered = f"{name}:0" if name in ("cuda", "xpu") else name
     if numbered in available:
         return torch.device(numbered)
+    hiding = [f"{key}={os.environ[key]}" for key in VISIBILITY_VARIABLES if key in os.environ]
     hint = ""
-    if name.startswith("cuda"):
-        for variable in VISIBILITY_VARIABLES:
-            if variable in os.environ:
-                hint = hint or f" ({variable}={os.environ[variable]} is set)"
-        if torch.version.cuda is None and torch.version.hip is None:
-            hint = " (this build of torch supports only the CPU)"
+    if name.startswith("cuda") and torch.version.cuda is None and torch.version.hip is None:
+        hint = " (this build of torch supports only the CPU)"
+    elif name.startswith("cuda") and hiding:
+        hint = f" ({hiding[0]} is set)"
     raise UsageError(f"there is no device {name!r} here; available: {', '.join(available)}{hint}")
 
 
@@ -108,9 +98,9 @@ def choose_precision(wanted: Precision, device: torch.device) -> Precision:
 
     For `auto` bf16 if the device computes faster in it, else fp32.
     """
-    if wanted == "auto":
-        return "bf16" if has_native_bf16(device) else "fp32"
-    return wanted
+    if wanted != "auto":
+        return wanted
+    return "bf16" if has_native_bf16(device) else "fp32"
 
 
 def has_native_bf16(device: torch.device) -> bool:
@@ -133,9 +123,8 @@ def has_native_bf16(device: torch.device) -> bool:
 
 def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[None]:
     """Return the context in which a forward pass runs in `precision`."""
-    if precision == "fp32":
-        return contextlib.nullcontext()
-    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+    half = torch.float16 if precision == "fp16" else torch.bfloat16
+    return torch.autocast(device.type, half, enabled=precision != "fp32")
 
 
 @contextlib.contextmanager

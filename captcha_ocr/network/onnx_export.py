@@ -14,10 +14,11 @@ import random
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,7 @@ _MAX_COMPARED = 1000  # images
 _CALIBRATION_IMAGES = 200  # from which int8 takes its scales
 _MIN_INT8_IMAGES = 2 * _CALIBRATION_IMAGES  # fewer cannot show how many exact matches int8 loses
 _BATCH = 64
+_Sample = tuple[np.ndarray, str]  # an image (C, H, W) uint8, and its text
 
 
 @dataclass(frozen=True)
@@ -114,64 +116,61 @@ def export_onnx(
     )
     model = load_model(folder)
     with writing_to(folder):
-        arrays, texts = _read_images(images, labels, model.config, max_bytes)
+        samples = _read_samples(images, labels, model.config, max_bytes)
         check(
-            len(arrays) > 0,
+            len(samples) > 0,
             f"no labelled image below {images} can be read; "
             "name a folder of images to compare with",
         )
         check(
-            len(arrays) >= _MIN_INT8_IMAGES or not int8,
-            f"`int8` needs at least {_MIN_INT8_IMAGES} labelled images; {images} has {len(arrays)}",
+            len(samples) >= _MIN_INT8_IMAGES or not int8,
+            f"`int8` needs at least {_MIN_INT8_IMAGES} labelled images; "
+            f"{images} has {len(samples)}",
         )
         network = to_onnx(model)
         if int8:
-            network = _quantize(network, arrays[:_CALIBRATION_IMAGES])
-            arrays, texts = arrays[_CALIBRATION_IMAGES:], texts[_CALIBRATION_IMAGES:]
+            network = _quantize(network, samples[:_CALIBRATION_IMAGES])
+            samples = samples[_CALIBRATION_IMAGES:]
         data = network.SerializeToString()
-        comparison = _compare(model, data, arrays, texts)
-        exported = Exported(str(folder / ONNX_FILE), len(data), int8, len(texts), *comparison)
-        if not int8 and (exported.texts_changed or exported.largest_difference > _MAX_DIFFERENCE):
-            raise CaptchaOcrError(
-                f"the predictions of the exported network differ, so it is not kept: {exported}"
-            )
+        comparison = _compare(model, data, samples)
+        exported = Exported(str(folder / ONNX_FILE), len(data), int8, len(samples), *comparison)
+        is_same = exported.texts_changed == 0 and exported.largest_difference <= _MAX_DIFFERENCE
+        check(
+            int8 or is_same,
+            f"the predictions of the exported network differ, so it is not kept: {exported}",
+            CaptchaOcrError,
+        )
         document = read_config(folder)
-        if document["files"][WEIGHTS_FILE] != files[WEIGHTS_FILE]:
-            raise CaptchaOcrError(
-                f"the model in {folder} was replaced during the export; export it again"
-            )
+        check(
+            document["files"][WEIGHTS_FILE] == files[WEIGHTS_FILE],
+            f"the model in {folder} was replaced during the export; export it again",
+            CaptchaOcrError,
+        )
         _add_to_model(folder, document, data, exported)
     return exported
 
 
-def _read_images(
+def _read_samples(
     folder: Path, labels: Sequence[Label], config: ModelConfig, max_bytes: int
-) -> tuple[list[np.ndarray], list[str]]:
-    """Read a random sample of the images, each (C, H, W) uint8, with their texts.
-
-    Skip those that cannot be read.
-    """
-    arrays: list[np.ndarray] = []
-    texts: list[str] = []
+) -> list[_Sample]:
+    """Read some of the images at random, with their texts; skip those that cannot be read."""
+    samples: list[_Sample] = []
     for label in random.Random(0).sample(list(labels), len(labels)):
-        if len(texts) == _MAX_COMPARED + _CALIBRATION_IMAGES:
+        if len(samples) == _MAX_COMPARED + _CALIBRATION_IMAGES:
             break
         with suppress(ImageError):
-            arrays.append(to_array(folder / label.file, config.size, max_bytes))
-            texts.append(config.charset.normalize(label.text))
-    return arrays, texts
+            image = to_array(folder / label.file, config.size, max_bytes)
+            samples.append((image, config.charset.normalize(label.text)))
+    return samples
 
 
-def _split_batches(
-    images: Sequence[np.ndarray], texts: Sequence[str]
-) -> Iterator[tuple[np.ndarray, list[str]]]:
+def _split_batches(samples: Sequence[_Sample]) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the images in batches of one width, (B, C, H, W), with their texts."""
-    for width in sorted({image.shape[-1] for image in images}):
-        rows = [row for row, image in enumerate(images) if image.shape[-1] == width]
-        for first in range(0, len(rows), _BATCH):
-            batch = rows[first : first + _BATCH]
-            arrays = np.stack([images[row] for row in batch])
-            yield arrays, [texts[row] for row in batch]
+    for width in sorted({image.shape[-1] for image, _ in samples}):
+        alike = [sample for sample in samples if sample[0].shape[-1] == width]
+        for first in range(0, len(alike), _BATCH):
+            images, texts = zip(*alike[first : first + _BATCH], strict=True)
+            yield np.stack(images), list(texts)
 
 
 def to_onnx(model: ResNet18) -> "onnx.ModelProto":
@@ -211,41 +210,26 @@ def to_onnx(model: ResNet18) -> "onnx.ModelProto":
 @contextmanager
 def _silence_libraries() -> Iterator[None]:
     """Suppress the warnings of the exporter and the quantizer, which no user can act on."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    with warnings.catch_warnings(action="ignore"), ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.WARNING)
+        yield
 
 
-def _quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx.ModelProto":
-    """Return the network in 8-bit integers, their scales taken from images (C, H, W) uint8."""
+def _quantize(network: "onnx.ModelProto", samples: Sequence[_Sample]) -> "onnx.ModelProto":
+    """Return the network in 8-bit integers, their scales taken from some images."""
     import onnx
-    from onnxruntime.quantization import (
-        CalibrationDataReader,
-        QuantFormat,
-        QuantType,
-        quantize_static,
-    )
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
-    class Images(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            batches = _split_batches(images, [""] * len(images))
-            self.inputs = ({"images": batch} for batch, _ in batches)
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(self.inputs, None)
-
+    inputs = ({"images": batch} for batch, _ in _split_batches(samples))
+    reader = SimpleNamespace(get_next=lambda: next(inputs, None))  # a CalibrationDataReader
     with tempfile.TemporaryDirectory() as folder, _silence_libraries():
         source, target = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(network, source)
         quantize_static(
             source,
             target,
-            Images(),
+            reader,
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=["Conv"],
             per_channel=True,
@@ -256,9 +240,9 @@ def _quantize(network: "onnx.ModelProto", images: Sequence[np.ndarray]) -> "onnx
 
 
 def _compare(
-    model: ResNet18, network: bytes, images: Sequence[np.ndarray], texts: Sequence[str]
+    model: ResNet18, network: bytes, samples: Sequence[_Sample]
 ) -> tuple[float, int, int, int]:
-    """Compare the predictions of an exported network with torch's on images (C, H, W) uint8.
+    """Compare the predictions of an exported network with torch's.
 
     Return the fields of `Exported` from `largest_difference` on.
     """
@@ -266,7 +250,7 @@ def _compare(
     engine = TorchEngine(model, torch.device("cpu"))
     changed = exact_before = exact = 0
     largest = 0.0
-    for batch, truths in _split_batches(images, texts):
+    for batch, truths in _split_batches(samples):
         both = engine.logits(batch), session.run(None, {"images": batch})[0]
         before = [reading.text for reading in decoder.read(both[0])]
         after = [reading.text for reading in decoder.read(both[1])]
@@ -287,8 +271,7 @@ def _add_to_model(folder: Path, document: dict[str, Any], network: bytes, export
     files.pop(ONNX_FILE, None)
     facts.pop("exported", None)
     without = sealed({**document, "facts": facts, "files": files})
-    facts["exported"] = asdict(export)
-    del facts["exported"]["file"]
+    facts["exported"] = {key: value for key, value in asdict(export).items() if key != "file"}
     files[ONNX_FILE] = sha256(network)
     complete = sealed({**document, "facts": facts, "files": files})
     config = folder / CONFIG_FILE

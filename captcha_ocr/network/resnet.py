@@ -247,11 +247,6 @@ def count_columns(config: ModelConfig) -> int:
     return columns
 
 
-def count_parameters(model: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def to_device(model: ResNet18, device: torch.device) -> ResNet18:
     """Move the model to `device`, its kernels in channels-last order, which is faster."""
     return model.to(device, memory_format=torch.channels_last)  # type: ignore

@@ -11,7 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.network.device import describe_device
-from captcha_ocr.network.resnet import BasicBlock, ResNet18, to_device
+from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.system.forking import computing
 
 
@@ -21,15 +21,10 @@ def fuse_norms(model: ResNet18) -> ResNet18:
     """
     model = copy.deepcopy(model).eval()
     for part in model.modules():
-        if isinstance(part, BasicBlock):
-            part.conv1 = fuse_conv_bn_eval(part.conv1, part.norm1)
-            part.conv2 = fuse_conv_bn_eval(part.conv2, part.norm2)
-            part.norm1 = part.norm2 = nn.Identity()  # type: ignore[assignment]
-        elif isinstance(part, nn.Sequential):
-            for number, (layer, following) in enumerate(pairwise(list(part))):
-                if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
-                    part[number] = fuse_conv_bn_eval(layer, following)
-                    part[number + 1] = nn.Identity()
+        for (name, layer), (norm, following) in pairwise(list(part.named_children())):
+            if isinstance(layer, nn.Conv2d) and isinstance(following, nn.BatchNorm2d):
+                setattr(part, name, fuse_conv_bn_eval(layer, following))
+                setattr(part, norm, nn.Identity())
     return model
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # a later import would keep the process group of that time alive
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from captcha_ocr.errors import CaptchaOcrError, UsageError, check
-from captcha_ocr.network.device import available_devices
+from captcha_ocr.network.device import choose_device
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import handling
@@ -72,7 +73,7 @@ class ProcessGroup:
 
     def concatenate(self, numbers: Tensor) -> Tensor:
         """Return the integers (N,) of all processes, in the order of their ranks; N may differ."""
-        counts = numbers.new_zeros(self.world_size)
+        counts = torch.zeros(self.world_size, dtype=torch.int64, device=self.device)
         counts[self.rank] = len(numbers)
         self.all_reduce(counts)
         before, total = int(counts[: self.rank].sum()), int(counts.sum())
@@ -102,27 +103,21 @@ class ProcessGroup:
         if self.world_size == 1:
             return work()
         if not self.is_main:
-            answer = self._broadcast_bytes(b"")
-            if answer[:1] == b"-":
-                raise SystemExit(int(answer[1:]))
-            head, _, content = answer.partition(b"\n")
+            head, _, content = self._join_bytes(b"").partition(b"\n")
+            if head.startswith(b"-"):
+                raise SystemExit(int(head[1:]))
             return json.loads(head), content
         try:
             document, content = work()
         except CaptchaOcrError as error:
-            self._broadcast_bytes(b"-%d" % error.exit_code)
+            self._join_bytes(b"-%d" % error.exit_code)
             raise
-        self._broadcast_bytes(json.dumps(document).encode() + b"\n" + content)
+        self._join_bytes(json.dumps(document).encode() + b"\n" + content)
         return document, content
 
-    def _broadcast_bytes(self, data: bytes) -> bytes:
-        length = torch.tensor(len(data), device=self.device)
-        dist.broadcast(length, 0)
-        content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
-        if self.is_main:
-            content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        dist.broadcast(content, 0)
-        return content.cpu().numpy().tobytes()
+    def _join_bytes(self, data: bytes) -> bytes:
+        numbers = torch.from_numpy(np.frombuffer(data, np.uint8).copy()).to(self.device)
+        return self.concatenate(numbers).cpu().numpy().tobytes()
 
 
 @dataclass(frozen=True)
@@ -161,32 +156,26 @@ class BatchPartition:
 
         A last batch with less than two images in a process is dropped, for batch norm.
         """
-        whole_batches = self.total // self.batch_size
-        smallest_rest = self.batch_size
-        for rank in range(self.group.world_size):
-            part = replace(self, group=replace(self.group, rank=rank))
-            rest = len(part.samples) - whole_batches * part.local_batch_size
-            smallest_rest = min(smallest_rest, rest)
-        return whole_batches + (smallest_rest > 1)
+        whole_batches, rest = divmod(self.total, self.batch_size)
+        groups = [replace(self.group, rank=rank) for rank in range(self.group.world_size)]
+        smallest = min(len(replace(self, total=rest, group=group).samples) for group in groups)
+        return whole_batches + (smallest > 1)
 
     def global_batch_size(self, step: int) -> int:
         """Return the images of a step of an epoch, counted from 0, in all processes."""
         return min(self.batch_size, self.total - step * self.batch_size)
 
 
-def local_device(name: str) -> str:
-    """Return the device of this process: under torchrun the GPU of its local rank, else `name`."""
+def local_device(name: str) -> torch.device:
+    """Return the device that `choose_device` does; under torchrun the GPU of the local rank."""
     if rank_and_world_size()[1] == 1:
-        return name
-    if ":" in name:
-        raise UsageError(
-            f"under torchrun every process has its own device; use `device` {name.split(':')[0]}"
-        )
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    for kind in ("cuda", "xpu"):
-        if name in ("auto", kind) and f"{kind}:0" in available_devices():
-            return f"{kind}:{local}"
-    return name
+        return choose_device(name)
+    kind, _, number = name.partition(":")
+    check(not number, f"under torchrun every process has its own device; use `device` {kind}")
+    device = choose_device(name)
+    if device.type in ("cuda", "xpu"):
+        return choose_device(f"{device.type}:{os.environ.get('LOCAL_RANK', '0')}")
+    return device
 
 
 def _rendezvous(backend: str) -> tuple[int, int]:

@@ -27,45 +27,31 @@ def evaluation_batch(config: ModelConfig) -> int:
 
 @torch.inference_mode()
 def evaluate(
-    model: ResNet18,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    loss: Loss = "bce",
-    group: ProcessGroup | None = None,
+    model: ResNet18, batches: Iterable[tuple[Tensor, Tensor]], loss: Loss, group: ProcessGroup
 ) -> Scores:
     """Score `model` on batches of images (B, C, H, W) uint8 and labels (B, L) on its device.
 
-    Leaves the model in eval mode. With a group, every process brings its own batches, and all
-    processes return the scores of all batches. It computes in the precision that `auto` chooses, so
-    that `eval` gives the same scores but for rounding. The counts stay on the device until the end.
+    Leaves the model in eval mode. Every process brings its own batches, and all processes return
+    the scores of all batches. It computes in the precision that `auto` chooses, so that `eval`
+    gives the same scores but for rounding. The readings stay on the device until the end.
     """
     model.eval()
     config, device = model.config, model.device
     characters, classes = config.class_names, config.classes
     forbidden = torch.from_numpy(~allowed_classes(config)).to(device)  # (L, K)
     precision = choose_precision("auto", device)
-    cells: list[Tensor] = []
-    case = merged_classes(characters, str.casefold).to(device)
-    merge = merged_classes(characters, merge_lookalikes).to(device)
-    images, exact, folded, merged = torch.zeros((4,), dtype=torch.int64, device=device)
+    cells = [torch.zeros(0, dtype=torch.int64, device=device)]
     loss_sum = torch.zeros((), dtype=torch.float32, device=device)
     for inputs, labels in batches:
         with autocast(device, precision):
             logits = model(inputs)  # (B, L, K) float32
         read = logits.masked_fill(forbidden, -torch.inf).argmax(-1)
-        has_ended = (read == len(config.charset)).cumsum(
-            1
-        ) > 0  # a text ends at its first end class
-        read[has_ended] = classes - 1
-        exact += (read == labels).all(1).sum()
-        folded += (case[read] == case[labels]).all(1).sum()
-        merged += (merge[read] == merge[labels]).all(1).sum()
+        # A text ends at its first end class.
+        read[(read == len(config.charset)).cumsum(1) > 0] = classes - 1
         cells.append((labels * classes + read).flatten())
         loss_sum += LOSSES[loss](logits, labels) * len(inputs)
-        images += len(inputs)
-    all_cells = torch.cat([images.new_empty(0), *cells])
-    if group is not None:
-        group.all_reduce(exact, folded, merged, loss_sum, images)
-        all_cells = group.concatenate(all_cells)
+    all_cells = group.concatenate(torch.cat(cells))
+    group.all_reduce(loss_sum)
     # Of thousands of characters only these pairs are counted, not the millions that could be
     # confused. This is the first wait for the device.
     confused, counts = torch.unique(all_cells, return_counts=True)
@@ -73,12 +59,12 @@ def evaluate(
     for cell, count in zip(confused.tolist(), counts.tolist(), strict=True):
         pairs[characters[cell // classes], characters[cell % classes]] = count
     del pairs["", ""]  # positions after both texts have ended
-    mean_loss = float(loss_sum) / max(1, int(images))
-    return Scores(
-        int(images),
-        int(exact),
-        pairs,
-        mean_loss,
-        int(folded) - int(exact),
-        int(merged) - int(exact),
-    )
+    true = (all_cells // classes).view(-1, config.lengths.longest)
+    read = (all_cells % classes).view(-1, config.lengths.longest)
+    matches = []
+    for rule in (str, str.casefold, merge_lookalikes):
+        same = merged_classes(characters, rule).to(device)
+        matches.append(int((same[true] == same[read]).all(1).sum()))
+    exact, folded, merged = matches
+    mean_loss = float(loss_sum) / max(1, len(true))
+    return Scores(len(true), exact, pairs, mean_loss, folded - exact, merged - exact)

@@ -2,11 +2,10 @@
 
 What happens at a SIGTERM, or at the first Ctrl-C:
 
-1. Python calls `Interruption._receive`, which notes the signal. The current step goes on.
+1. Python calls `Interruption.receive`, which notes the signal. The current step goes on.
 2. At the next place where a run can end, the processes agree whether one of them has received a
    signal. Such places are after every step (`leave_after_step`; on several GPUs after every 16th),
-   before every batch that is scored (`watch`), and twice a second while drawings are awaited
-   (`leave_if_received`).
+   before every batch that is scored and twice a second while drawings are awaited (`watch`).
 3. There `leave_if_received` raises SystemExit(143) in all of them, for Ctrl-C KeyboardInterrupt.
 4. `train()` catches it, writes the checkpoint `last`, and raises it again. On the way out, what is
    open is closed: the processes that draw, the lock of the run folder, the group of processes.
@@ -23,35 +22,25 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from captcha_ocr.system.signals import handling
 from captcha_ocr.training.distributed import ProcessGroup
 
-_Batch = TypeVar("_Batch")
+_Item = TypeVar("_Item")  # batches, or what tells of drawings
 _STEPS_BETWEEN_CHECKS = 16  # of several processes on an accelerator, where a check waits for it
 
 
 class Interruption:
-    """A context in which the first SIGINT or SIGTERM is only noted, until the run can end.
+    """A SIGINT or SIGTERM, which is only noted until the run can end; a second SIGINT is not.
 
-    A second SIGINT ends the process at once. Ignored signals stay ignored. Outside the main thread
-    nothing changes, since Python handles no signals there. received: the signal's number, or 0.
+    received: the signal's number, or 0.
     """
 
     def __init__(self, group: ProcessGroup) -> None:
-        self.group = group
-        self.received = 0
-        self.handling = handling(self._receive)
+        self.group, self.received = group, 0
 
-    def __enter__(self) -> "Interruption":
-        self.handling.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.handling.__exit__(*error)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: note the first one, and end the process at once at a second SIGINT."""
         if not self.received:
             self.received = number
             _write_to_stderr(
@@ -62,17 +51,15 @@ class Interruption:
             _write_to_stderr("captcha-ocr: left at once; the last checkpoint is whole")
             os._exit(130)
 
-    def leave_if_received(self, *numbers: int) -> list[int]:
+    def leave_if_received(self, has_more: bool = False) -> bool:
         """End the run in all processes if one has received a signal.
 
-        Otherwise return the largest of each number over all processes.
+        Otherwise tell whether one of them has more to do.
         """
-        received, *largest = self.group.maximum(self.received, *numbers)
-        if received == signal.SIGINT:
-            raise KeyboardInterrupt
+        received, some_have_more = self.group.maximum(self.received, has_more)
         if received:
-            raise SystemExit(128 + received)
-        return largest
+            raise KeyboardInterrupt if received == signal.SIGINT else SystemExit(128 + received)
+        return bool(some_have_more)
 
     def leave_after_step(self, step: int) -> None:
         """End the run, as `leave_if_received`; a check that would wait for a GPU comes seldom."""
@@ -80,18 +67,17 @@ class Interruption:
         if not waits_for_device or step % _STEPS_BETWEEN_CHECKS == 0:
             self.leave_if_received()
 
-    def watch(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:
-        """Yield batches, and end the run before one, as `leave_if_received`.
+    def watch(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Yield items, and end the run before one, as `leave_if_received`.
 
-        A process with fewer batches waits for the others.
+        A process with fewer items waits for the others.
         """
-        remaining = iter(batches)
-        some_have_more = 1
-        while some_have_more:
-            batch = next(remaining, None)
-            (some_have_more,) = self.leave_if_received(batch is not None)
-            if batch is not None:
-                yield batch
+        remaining = iter(items)
+        item = next(remaining, None)
+        while self.leave_if_received(has_more=item is not None):
+            if item is not None:
+                yield item
+            item = next(remaining, None)
 
 
 def _write_to_stderr(line: str) -> None:

@@ -6,15 +6,13 @@ import time
 from typing import Any
 
 from captcha_ocr.inference.model_folder import describe_model
-from captcha_ocr.network.device import choose_device, describe_device
-from captcha_ocr.network.resnet import count_parameters
+from captcha_ocr.network.device import describe_device
 from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
 from captcha_ocr.training.run.spec import Run, RunSpec
-from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.batches import Batches, load_split
 from captcha_ocr.training.samples.dataset import TrainingData
-from captcha_ocr.training.samples.load import load_split
 from captcha_ocr.training.step.trainer import Trainer
 
 TRIAL_SECONDS = 4.0  # at most, to estimate how long a run takes
@@ -30,26 +28,27 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
     """Print what the run trains, on what, with what."""
     preset, init, group = run.spec.training.preset, run.options.init, run.group
     processes = "" if group.world_size == 1 else f"; {group.world_size} processes"
-    run.tell(f"device     {describe_device(group.device)}, {trainer.precision}{processes}")
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     run.tell(
+        f"device     {describe_device(group.device)}, {trainer.precision}{processes}\n"
         f"data       {trainer.partition.total:,} training images, "
-        f"{run.dataset.count('val'):,} validation images, {run.dataset.size}, {training.location}"
+        f"{run.dataset.count('val'):,} validation images, {run.dataset.size}, {training.location}\n"
+        f"network    ResNet-18, {parameters:,} parameters\n"
+        f"recipe     preset {preset}, for {PRESETS[preset].meant_for}"
     )
-    run.tell(f"network    ResNet-18, {count_parameters(trainer.model):,} parameters")
-    run.tell(f"recipe     preset {preset}, for {PRESETS[preset].meant_for}")
     if init is not None:
         line = f"weights    from {describe_model(init)}"
-        if trainer.frozen_steps > 0:
-            steps = counted(trainer.frozen_steps, "step")
-            line += f"; first the classifier alone is trained, for {steps}"
+        if frozen := trainer.frozen_steps:
+            line += f"; first the classifier alone is trained, for {counted(frozen, 'step')}"
         run.tell(line)
 
 
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
-    """Estimate how long the run takes."""
-    rate = measure_rate(trainer, training)
-    epoch_s = epoch_seconds(trainer.partition.total, validation_images, rate)
-    epoch_s += training.extra_seconds
+    """Estimate how long the run takes, from some steps of a network like its own."""
+    trial = Trainer(trainer.model.config, trainer.config, trainer.partition)
+    trial.progress.step = trainer.progress.step
+    rate, total = measure_rate(trial, training), trainer.partition.total
+    epoch_s = epoch_seconds(total, validation_images, rate) + training.extra_seconds
     patience = counted(trainer.config.patience, "epoch")
     if trainer.epochs is None:
         return (
@@ -74,14 +73,13 @@ def epoch_seconds(training_images: int, validation_images: int, rate: float) -> 
 
 
 def measure_rate(trainer: Trainer, training: Batches) -> float:
-    """Measure the training images per second in a few steps on a copy of the network."""
-    trial = trainer.copy_for_trial()
+    """Measure the training images per second in a few steps."""
     images, labels = training.first(trainer.partition.local_batch_size)
     global_batch = len(images) * trainer.partition.group.world_size
     seconds: list[float] = []
     while len(seconds) < 4 or (len(seconds) < _TRIAL_STEPS and sum(seconds) < TRIAL_SECONDS):
         started = time.perf_counter()
-        trial.step(images, labels, global_batch)[0].item()  # waits for the device
+        trainer.step(images, labels, global_batch)[0].item()  # waits for the device
         seconds.append(time.perf_counter() - started)
     # The first steps are slow and uneven.
     return global_batch / statistics.median(seconds[len(seconds) // 2 :])
@@ -89,7 +87,7 @@ def measure_rate(trainer: Trainer, training: Batches) -> float:
 
 def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOptions) -> float:
     """Measure the training images per second of a run that is not begun."""
-    with process_group(choose_device(local_device(options.device))) as group:
+    with process_group(local_device(options.device)) as group:
         images = config.images or dataset.count("train")
         partition = BatchPartition(images, config.batch_size, group)
         training = load_split(dataset, "train", group, partition.samples, options.stream)
@@ -122,8 +120,6 @@ def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
 
 def describe_memory(row: dict[str, Any]) -> str:
     """Describe the peak memory in a row of metrics."""
-    process, device = row["peak_memory_mb"], row["peak_device_memory_mb"]
-    parts = [] if process is None else [f"{process / 1e3:.1f} GB"]
-    if device is not None:
-        parts.append(f"{device / 1e3:.1f} GB on the device")
-    return " and ".join(parts) or "memory unknown"
+    peaks = {"": row["peak_memory_mb"], " on the device": row["peak_device_memory_mb"]}
+    known = [f"{peak / 1e3:.1f} GB{place}" for place, peak in peaks.items() if peak is not None]
+    return " and ".join(known) or "memory unknown"

@@ -13,13 +13,14 @@ from typing import Any
 from captcha_ocr.data.shards import Dataset, check_shards, read_dataset
 from captcha_ocr.errors import CaptchaOcrError, check
 from captcha_ocr.network.calibration import calibrate
-from captcha_ocr.network.device import choose_device, enough_memory, set_threads
+from captcha_ocr.network.device import enough_memory, set_threads
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, decays
 from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
-from captcha_ocr.system.console import SECONDS_BETWEEN_NOTES, ProgressBar, counted, duration
+from captcha_ocr.system.console import ProgressBar, counted, duration
 from captcha_ocr.system.memory import keep_freed_memory
+from captcha_ocr.system.signals import handling
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.reporting import (
@@ -30,15 +31,13 @@ from captcha_ocr.training.reporting import (
     estimate,
     tell_settings,
 )
-from captcha_ocr.training.run.folder import BEST, Finished, FolderState, inspect_folder
+from captcha_ocr.training.run.checkpoint import resume
+from captcha_ocr.training.run.folder import BEST, Finished, inspect_folder, parse_run
 from captcha_ocr.training.run.recorder import Recorder
-from captcha_ocr.training.run.resume import resume
 from captcha_ocr.training.run.spec import Run, RunSpec, with_preset_model
-from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.batches import Batches, load_split, slice_shards
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
-from captcha_ocr.training.samples.load import load_split, slice_shards
-from captcha_ocr.training.step.progress import Progress
-from captcha_ocr.training.step.trainer import Trainer
+from captcha_ocr.training.step.trainer import Progress, Trainer
 
 _TRAINING_BATCHES = 4  # of training images, to score for comparison
 
@@ -65,7 +64,7 @@ def train(
     """
     options = with_preset_model(options, config)
     set_threads(options.threads)
-    device = choose_device(local_device(options.device))
+    device = local_device(options.device)
     dataset = DrawnData.of(data, config) if isinstance(data, DrawOptions) else read_dataset(data)
     check(
         not options.tensorboard or find_spec("tensorboard") is not None,
@@ -74,14 +73,14 @@ def train(
     with process_group(device) as group, contextlib.ExitStack() as stack:
         # The main process alone looks into the folder, and describes the run for all.
         document, _ = group.broadcast_from_main(
-            lambda: (inspect_folder(out, dataset, config, options, stack).to_dict(), b"")
+            lambda: (inspect_folder(out, dataset, config, options, stack), b"")
         )
-        state = FolderState.from_dict(document)
-        run = Run(out, state.spec, dataset, group, options, state.replaces)
-        if state.finished is not None:
+        spec, finished = parse_run(document)
+        run = Run(out, spec, dataset, group, options, document["replaces"])
+        if finished is not None:
             run.tell(f"finished   {out} holds this run already; nothing was trained")
-            return state.finished
-        _check_settings(state.spec, dataset, config)
+            return finished
+        _check_settings(spec, dataset, config)
         stack.enter_context(enough_memory(device, _name_memory_savers(run)))
         training, validation, trainer, recorder = _begin(run, stack)
         progress = trainer.progress
@@ -118,16 +117,13 @@ def _begin(run: Run, stack: contextlib.ExitStack) -> tuple[Batches, Batches, Tra
     partition = BatchPartition(config.images or dataset.count("train"), config.batch_size, group)
     check(dataset.count("val") > 0, f"{dataset.name} has no validation images; prepare others")
     check(
-        partition.total >= 2,
-        f"{dataset.name} has {partition.total} training image; at least 2 are needed",
-    )
-    check(
         partition.steps > 0,
-        f"{dataset.name} has too few training images for {group.world_size} processes",
+        f"{dataset.name} has {counted(partition.total, 'training image')}, too few for "
+        f"{counted(group.world_size, 'process')}: each needs at least 2",
     )
     if isinstance(dataset, Dataset):
         test = slice_shards(dataset.of_split("test"), group.portion(dataset.count("test")))
-        check_shards(part.ref for part in test)
+        check_shards(ref for ref, _ in test)
     keep_freed_memory()
     training = load_split(dataset, "train", group, partition.samples, options.stream)
     stack.callback(training.close)
@@ -139,8 +135,9 @@ def _begin(run: Run, stack: contextlib.ExitStack) -> tuple[Batches, Batches, Tra
     trainer.distribute(group.wrap(trainer.model))
     _show_images(run, training, trainer.progress.epoch, trainer.epochs, run.is_silent)
     run.tell(estimate(trainer, training, dataset.count("val")))
-    recorder = stack.enter_context(contextlib.closing(Recorder(run, trainer, checkpoint)))
-    stack.enter_context(run.interruption)
+    recorder = Recorder(run, trainer, checkpoint, stack)
+    # From here on a signal is only noted, until the run can end.
+    stack.enter_context(handling(run.interruption.receive))
     return training, validation, trainer, recorder
 
 
@@ -150,8 +147,7 @@ def _check_settings(spec: RunSpec, dataset: TrainingData, config: TrainConfig) -
     local = replace(RunSpec.of(dataset, config), init=spec.init, model=spec.model)
     changes = "; ".join(spec.changes(local))
     check(
-        not changes,
-        f"this process was started with other settings than the main one ({changes})",
+        not changes, f"this process was started with other settings than the main one ({changes})"
     )
 
 
@@ -174,14 +170,9 @@ def _show_images(
     epochs: of the run, if that is known. Return the seconds.
     """
     started = time.perf_counter()
-    training.show(epoch, epochs)
     with ProgressBar("draw", is_silent) as bar:
-        missing = 1
-        while missing:
-            missing = training.wait(SECONDS_BETWEEN_NOTES)
-            (missing,) = run.interruption.leave_if_received(missing)
-            if missing:
-                bar.show(len(training) - missing, len(training))
+        for done, total in run.interruption.watch(training.show(epoch, epochs)):
+            bar.show(done, total)
     return time.perf_counter() - started
 
 
@@ -237,11 +228,12 @@ def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool
 def ending_rule(trainer: Trainer) -> str | None:
     """Return the rule that ends the run now, or None; CaptchaOcrError if training has failed."""
     progress, patience = trainer.progress, trainer.config.patience
-    if progress.rows and not math.isfinite(progress.rows[-1]["training_loss"]):
-        raise CaptchaOcrError(
-            f"the loss is not a finite number after epoch {progress.epoch}; "
-            "try a lower `learning_rate`"
-        )
+    check(
+        not progress.rows or math.isfinite(progress.rows[-1]["training_loss"]),
+        f"the loss is not a finite number after epoch {progress.epoch}; "
+        "try a lower `learning_rate`",
+        CaptchaOcrError,
+    )
     if trainer.epochs is not None and progress.epoch >= trainer.epochs:
         return "all epochs done"
     if progress.epoch - progress.best_epoch >= patience:

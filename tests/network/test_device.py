@@ -49,8 +49,8 @@ def test_one_thread_computes_until_the_end_of_a_block_or_an_error(torch_threads)
 
 
 def test_a_forked_process_keeps_its_one_thread(monkeypatch, torch_threads):
-    monkeypatch.setattr(device, "_is_forked", False)
-    device._compute_alone()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(device, "_PROCESS", 0)
     set_threads(2)
     assert torch.get_num_threads() == 1
 

@@ -22,8 +22,7 @@ from captcha_ocr.data.shards import check_shards, read_dataset
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.run.checkpoint import check_files, find_last
-from captcha_ocr.training.run.folder import read_run
+from captcha_ocr.training.run.folder import check_files, find_last, read_run
 from captcha_ocr.training.train import train
 
 

@@ -21,8 +21,7 @@ from conftest import contents, draw, invoke, naming, skip_without_small_disks, s
 import captcha_ocr.network.onnx_export
 import captcha_ocr.training.reporting
 import captcha_ocr.training.run.recorder
-from captcha_ocr.training.run.checkpoint import find_last
-from captcha_ocr.training.run.folder import REPLACED, check_best, read_run
+from captcha_ocr.training.run.folder import REPLACED, check_best, find_last, read_run
 
 COMMANDS = {  # the words of each command, and what it writes
     "prepare": ("{work}/images --preset tiny --seed 1 --force --workers 1 --quiet --out", "shards"),

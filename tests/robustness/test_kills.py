@@ -27,7 +27,7 @@ from captcha_ocr.data.shards import check_shards, read_dataset
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files
+from captcha_ocr.training.run.folder import LAST, PREVIOUS, check_files
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 NEVER = 10**9

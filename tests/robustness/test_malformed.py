@@ -31,7 +31,7 @@ from captcha_ocr.generation.folder import generate
 from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
-from captcha_ocr.training.run.checkpoint import check_files
+from captcha_ocr.training.run.folder import check_files
 from captcha_ocr.training.train import train
 
 NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None]

@@ -10,7 +10,8 @@ from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec
-from captcha_ocr.training.samples.load import load_split
+from captcha_ocr.training.samples import batches
+from captcha_ocr.training.samples.batches import load_split
 from captcha_ocr.training.step.trainer import Trainer
 from captcha_ocr.training.train import train
 
@@ -44,6 +45,19 @@ def learn(shards, config):
         )
 
     return learn
+
+
+@pytest.fixture
+def drawings(drawings, monkeypatch):
+    """No process is started to draw them, unless a test uses `worker_processes`."""
+    monkeypatch.setattr(batches, "_count_processes", lambda *_: 0)
+    return drawings
+
+
+@pytest.fixture
+def worker_processes(drawings, monkeypatch):
+    """Other processes draw, as many as the options say."""
+    monkeypatch.setattr(batches, "_count_processes", lambda data, _: data.options.workers)
 
 
 @pytest.fixture

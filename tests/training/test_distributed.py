@@ -33,18 +33,18 @@ from captcha_ocr.training import reporting, train as training
 from captcha_ocr.training.run import recorder
 from captcha_ocr.options.training import TrainOptions
 from captcha_ocr.options.training import PRESETS
-from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.errors import UsageError
 from captcha_ocr.training.distributed import process_group
 from captcha_ocr.training.interruption import Interruption
 
-data, out, victim = sys.argv[1:]
+data, whole, killed = map(Path, sys.argv[1:])
 rank, first_attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 PRESETS["tiny"] = conftest.TINY
 reporting.TRIAL_SECONDS = recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 leave_after_step = Interruption.leave_after_step
 
 def die_after_seven_steps(self, step):
-    if first_attempt and step == 7 and rank == int(victim):
+    if first_attempt and step == 7 and rank == 1 and killed.exists():
         os.kill(os.getpid(), signal.SIGKILL)
     leave_after_step(self, step)
 
@@ -57,7 +57,7 @@ def exchange(group):
     group.broadcast([sent])
     told, content = group.broadcast_from_main(lambda: (["by the main process"], b"\\n\\0"))
     interruption = Interruption(group)
-    largest = interruption.leave_if_received(rank, 5 - rank)
+    largest = group.maximum(rank, 5 - rank)
     seen = [len(list(interruption.watch(part))) - rank]
     try:
         for number in interruption.watch(part):
@@ -77,68 +77,53 @@ def exchange(group):
     except (UsageError, SystemExit) as error:
         os.write(1, f"{rank} {error}\\n".encode())
 
-@contextlib.contextmanager
-def exchange_first(device):
-    with process_group(device) as group:
-        if victim == "-1":
-            exchange(group)
-        yield group
-
-training.process_group = exchange_first
 # Nothing is learnt at this rate, so that early stopping has to end the run.
 config = replace(
     conftest.TINY.training, schedule="constant", learning_rate=9.9, patience=1, epochs=200
 )
-try:
-    finished = training.train([Path(data)], Path(out), config, TrainOptions(device="cpu"))
-    ended = [rank, finished.epochs, finished.rule, finished.test["images"]]
-    os.write(1, (json.dumps(ended) + "\\n").encode())
-except CaptchaOcrError as error:
-    os.write(1, (json.dumps([rank, type(error).__name__]) + "\\n").encode())
-    sys.exit(error.exit_code)
+with process_group(torch.device("cpu")) as group:
+    training.process_group = lambda device: contextlib.nullcontext(group)
+    if first_attempt:
+        exchange(group)
+    for out in (whole, killed):
+        finished = training.train([data], out, config, TrainOptions(device="cpu"))
+        ended = [rank, finished.epochs, finished.rule, finished.test["images"]]
+        os.write(1, (json.dumps(ended) + "\\n").encode())
 """
 
 
-def run_two(*arguments: object, options=()) -> subprocess.CompletedProcess:
-    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    command = [*TORCHRUN, *options, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-
-
-def documents(result: subprocess.CompletedProcess) -> list:
-    """Return what the processes say of the end of their run."""
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()[-2:]
-    return sorted(map(json.loads, lines), key=str)
-
-
 def test_two_processes_train_as_one_and_go_on_by_themselves_after_one_was_killed(shards, tmp_path):
-    script, out = tmp_path / "train.py", tmp_path / "run"
+    script, out, killed = tmp_path / "train.py", tmp_path / "run", tmp_path / "killed"
     script.write_text(TRAIN)
-    result = run_two(script, shards, out, -1)
-    *exchanged, left, refused = sorted(result.stdout.splitlines()[:4], reverse=True)
+    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [*TORCHRUN, "--max-restarts", "1", *map(str, (script, shards, out, killed))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+    )
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    *exchanged, left, refused = sorted(lines[:4], reverse=True)
     arrived = [3.0, 0.0, ["by the main process"], [10, 0], [1, 5], [2, 0, 143], [0, 1, 3, 4, 5]]
     assert list(map(json.loads, exchanged)) == [arrived, arrived]
     # The first says why, and the other leaves with the same exit status.
     assert (refused, left) == ("0 no", "1 2")
-    finished = documents(result)
-    assert finished == [
-        [rank, *finished[0][1:3], 6] for rank in (0, 1)
-    ]  # each test image is scored once
+    # Two runs end in the first attempt, and twice as many in the second; each scores 6 images once.
+    finished = sorted(map(json.loads, lines[4:]))
+    assert finished == [[rank, *finished[0][1:3], 6] for rank in (0, 0, 0, 1, 1, 1)]
     validation = json.loads((out / "best" / "config.json").read_bytes())["facts"]["validation"]
     assert validation["images"] == 6
-    assert result.stderr.count("ResNet-18") == 1  # only the first speaks and writes
-    assert len(re.findall(r"cpu \(.*\b2\b", result.stderr)) == 1
+    # Only the first speaks and writes: of the whole run, of the killed one, and of its end.
+    assert result.stderr.count("ResNet-18") == 3
+    assert len(re.findall(r"cpu \(.*\b2\b", result.stderr)) == 3
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert len({row["step"] for row in rows if row["by"] == "step"}) == rows[-1]["step"]
     assert json.loads((out / "run.json").read_bytes())["processes"] == 2
-    result = run_two(script, shards, tmp_path / "killed", 1, options=["--max-restarts", "1"])
-    # Above may stand the other process's error, if torchrun did not end it sooner.
-    assert documents(result) == finished
-    assert re.search(rf"2 steps.*{tmp_path}/killed/last", result.stderr)
+    assert re.search(rf"2 steps.*{killed}/last", result.stderr)
     for name in ("best", "last"):
-        assert weights(out / name) == weights(tmp_path / "killed" / name)
+        assert weights(out / name) == weights(killed / name)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such signals there")
@@ -195,16 +180,16 @@ def test_a_process_is_alone_or_under_torchrun_takes_the_gpu_of_its_number(monkey
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with process_group(CPU) as alone:
         assert alone == ProcessGroup(CPU)
-    assert local_device("auto") == "auto"
+    assert local_device("cpu") == CPU
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    assert local_device("auto") == local_device("cuda") == "cuda:3"
-    assert local_device("cpu") == "cpu"
+    assert local_device("auto") == local_device("cuda") == torch.device("cuda:3")
+    assert local_device("cpu") == CPU
     with pytest.raises(UsageError, match="`device` cuda"):
         local_device("cuda:1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert local_device("auto") == "auto"
+    assert local_device("auto") == CPU
 
 
 def test_a_lost_process_is_told_from_another_error():

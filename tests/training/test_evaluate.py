@@ -11,6 +11,8 @@ from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 from captcha_ocr.scores import score_texts
 from captcha_ocr.training.evaluate import evaluate
 
+from .conftest import ALONE
+
 
 def network(characters: str = "ABC", lengths: tuple[int, int] = (2, 2), seed: int = 0) -> ResNet18:
     torch.manual_seed(seed)
@@ -33,9 +35,10 @@ def samples() -> tuple[torch.Tensor, torch.Tensor]:
 def test_batches_are_weighted_by_their_images_and_running_statistics_stay(samples):
     model, (images, labels) = network(), samples
     before = model.stem[1].running_mean.clone()
-    whole = evaluate(model.train(), [samples])
+    whole = evaluate(model.train(), [samples], "bce", ALONE)
     assert torch.equal(model.stem[1].running_mean, before)
-    parts = evaluate(model, [(images[:5], labels[:5]), (images[5:], labels[5:])])
+    in_parts = [(images[:5], labels[:5]), (images[5:], labels[5:])]
+    parts = evaluate(model, in_parts, "bce", ALONE)
     assert parts.pairs == whole.pairs
     assert parts.loss == pytest.approx(whole.loss, rel=1e-5)
     with autocast(images.device, choose_precision("auto", images.device)):
@@ -57,9 +60,8 @@ def test_the_scores_are_those_of_the_texts(samples, characters, lengths, truths)
     )  # it reads characters behind an end, too
     readings = Decoder(model.config).read(model(images).detach().numpy())
     expected = score_texts(truths, [reading.text for reading in readings])
-    scores = evaluate(
-        model, [(images, torch.from_numpy(model.config.charset.encode(truths)).long())]
-    )
+    labels = torch.from_numpy(model.config.charset.encode(truths)).long()
+    scores = evaluate(model, [(images, labels)], "bce", ALONE)
     assert (scores.images, scores.pairs) == (7, expected.pairs)
     assert (scores.exact, scores.folded, scores.lookalike) == (
         expected.exact,
@@ -72,6 +74,6 @@ def test_look_alikes_are_counted_apart(samples):
     model, (images, _) = network("0OA", seed=1), samples
     codes = model(images)[..., :3].argmax(-1)
     labels = torch.where(codes < 2, 1 - codes, codes)  # every O read as 0 and every 0 as O
-    scores = evaluate(model, [(images, labels)])
+    scores = evaluate(model, [(images, labels)], "bce", ALONE)
     assert scores.lookalike == int((codes < 2).any(1).sum()) > 0
     assert scores.summary()["merged_match"] == 1.0

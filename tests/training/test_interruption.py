@@ -1,20 +1,29 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
-from captcha_ocr.system.signals import SIGNALS
+from captcha_ocr.system.signals import SIGNALS, handling
 from captcha_ocr.training.interruption import Interruption
 
 from .conftest import ALONE
+
+
+@contextmanager
+def noting():
+    """Handle signals as a run does."""
+    interruption = Interruption(ALONE)
+    with handling(interruption.receive):
+        yield interruption
 
 
 @pytest.mark.parametrize("numbers", [[2], [15], [15, 15], [2, 2], [15, 2]], ids=str)
 def test_a_signal_is_a_wish_and_a_second_ctrl_c_leaves_at_once(numbers, monkeypatch, capfd):
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)
-    with Interruption(ALONE) as interruption:
+    with noting() as interruption:
         for number in numbers:
             signal.raise_signal(number)
     assert interruption.received == numbers[0]
@@ -29,7 +38,7 @@ def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         handlers = [signal.getsignal(number) for number in SIGNALS]
-        with Interruption(ALONE) as interruption:
+        with noting() as interruption:
             assert [signal.getsignal(number) for number in SIGNALS] != handlers
             os.kill(os.getpid(), signal.SIGINT)
         assert interruption.received == 0
@@ -40,7 +49,7 @@ def test_handlers_come_back_and_signals_that_were_ignored_stay_so():
 
 def test_outside_the_main_thread_signals_are_left_alone():
     def enter_elsewhere():
-        with Interruption(ALONE):
+        with noting():
             return signal.getsignal(signal.SIGINT)
 
     with ThreadPoolExecutor(1) as pool:

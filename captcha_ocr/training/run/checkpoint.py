@@ -1,7 +1,13 @@
-"""Checkpoints in `last` and `previous`: model folders with what a stopped run needs to continue."""
+"""Checkpoints: model folders with what a stopped run needs to continue, and how it continues.
+
+A run has the newest in `last` and the one before it in `previous`.
+"""
 
 import json
-from dataclasses import asdict, dataclass
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,115 +15,43 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import Tensor
 
-from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError, check
+from captcha_ocr.errors import DamagedError, UsageError, check
 from captcha_ocr.inference.model_folder import (
     OPTIMIZER_FILE,
     STATE_FILE,
+    current_path,
     read_config,
-    restore_backup,
     swap_in,
 )
-from captcha_ocr.network.weights import save_model
+from captcha_ocr.network.weights import load_into, save_model
+from captcha_ocr.options.training import decays
+from captcha_ocr.scores import loss_or_infinity
+from captcha_ocr.system.console import counted, say
 from captcha_ocr.system.documents import parse_json
 from captcha_ocr.system.files import read_checked
-from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
+from captcha_ocr.training.run.folder import (
+    BEST,
+    LAST,
+    PREVIOUS,
+    check_best,
+    find_last,
+    has_lost_its_checkpoints,
+)
+from captcha_ocr.training.run.spec import RUN_VERSION, Run, RunSpec
 from captcha_ocr.training.step.optim import name_moments
-from captcha_ocr.training.step.progress import Progress
-from captcha_ocr.training.step.trainer import Trainer
+from captcha_ocr.training.step.trainer import Progress, Trainer
 
-LAST, PREVIOUS = "last", "previous"
-
-
-@dataclass
-class Checkpoint:
-    """What a checkpoint holds beside the model.
-
-    spec: the run. state: of the trainer, as JSON types. optimizer: the optimiser's tensors, as the
-    bytes of a safetensors file.
-    """
-
-    folder: Path
-    spec: RunSpec
-    progress: Progress
-    state: dict[str, Any]
-    optimizer: bytes
-
-    @classmethod
-    def read(cls, folder: Path) -> "Checkpoint":
-        """Read and check a checkpoint's files.
-
-        UsageError for a model without them, or one of another version; DamagedError if they are not
-        whole.
-        """
-        files = read_config(folder)["files"]
-        check(
-            STATE_FILE in files and OPTIMIZER_FILE in files,
-            f"{folder} is a model, but no checkpoint to resume from",
-        )
-        state = read_checked(folder / STATE_FILE, files[STATE_FILE])
-        optimizer = read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE])
-        return cls.from_dict(folder, parse_json(folder / STATE_FILE, state), optimizer)
-
-    @classmethod
-    def from_dict(cls, folder: Path, document: dict[str, Any], optimizer: bytes) -> "Checkpoint":
-        """Invert `to_dict`; errors as `read`."""
-        check(
-            document.get("version") == RUN_VERSION,
-            f"{folder} is a checkpoint of another version of captcha-ocr; "
-            "train again, from its weights with `init`",
-        )
-        try:
-            spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
-            return cls(folder, spec, progress, document["state"], optimizer)
-        except (KeyError, TypeError, UsageError) as error:
-            raise _damaged(folder, error) from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of state.json: everything but the tensors."""
-        return {
-            "version": RUN_VERSION,
-            "run": self.spec.to_dict(),
-            "progress": asdict(self.progress),
-            "state": self.state,
-        }
-
-    def restore(self, trainer: Trainer) -> None:
-        """Bring a trainer's optimiser, schedule and progress to the state of the checkpoint.
-
-        DamagedError if they do not fit.
-        """
-        optimizer = trainer.optimization.optimizer
-        try:
-            state: dict[int, dict[str, torch.Tensor]] = {}
-            for key, tensor in load_tensors(self.optimizer).items():
-                number, name = key.split(".", 1)
-                state.setdefault(int(number), {})[name] = tensor
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": state, "param_groups": groups})
-            for parameter, moments in optimizer.state.items():
-                for name in name_moments(optimizer, parameter):
-                    # In the parameter's own layout, since the fused kernels walk both in the order
-                    # of memory.
-                    moments[name] = torch.empty_like(parameter).copy_(moments[name])
-            trainer.restore(self.state)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            RuntimeError,
-            OverflowError,
-            SafetensorError,
-        ) as error:
-            raise _damaged(self.folder, error) from None
-        trainer.progress = self.progress
-
-
-def _damaged(folder: Path, error: Exception) -> DamagedError:
-    return DamagedError(
-        f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}"
-    )
+_MISFITS = (  # what torch and Python raise where a checkpoint does not fit
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    SafetensorError,
+)
 
 
 def save_last(run: Path, spec: RunSpec, trainer: Trainer) -> None:
@@ -134,42 +68,158 @@ def save_checkpoint(folder: Path, spec: RunSpec, trainer: Trainer) -> None:
     for number, moments in trainer.optimization.optimizer.state_dict()["state"].items():
         for name, tensor in moments.items():
             tensors[f"{number}.{name}"] = tensor.contiguous().cpu()
-    optimizer = save_tensors(tensors)
-    checkpoint = Checkpoint(folder, spec, trainer.progress, trainer.state(), optimizer)
-    files = {OPTIMIZER_FILE: optimizer, STATE_FILE: json.dumps(checkpoint.to_dict()).encode()}
+    document = {
+        "version": RUN_VERSION,
+        "run": spec.to_dict(),
+        "progress": asdict(trainer.progress),
+        "state": trainer.state(),
+    }
+    files = {OPTIMIZER_FILE: save_tensors(tensors), STATE_FILE: json.dumps(document).encode()}
     save_model(folder, trainer.model, {"epoch": trainer.progress.epoch}, files=files)
 
 
-def find_last(run: Path) -> Path | None:
-    """Return the newest whole checkpoint of a run; None if it has none.
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser the tensors in a checkpoint."""
+    state: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for key, tensor in tensors.items():
+        number, name = key.split(".", 1)
+        state[int(number)][name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    for parameter, moments in optimizer.state.items():
+        for name in name_moments(optimizer, parameter):
+            # In the parameter's own layout, since the fused kernels walk both in the order of
+            # memory.
+            moments[name] = torch.empty_like(parameter).copy_(moments[name])
 
-    DamagedError if none is whole.
+
+def resume(trainer: Trainer, run: Run) -> Path | None:
+    """Bring the trainer to the state in which the run was stopped.
+
+    Returns the folder of the checkpoint, None for a new run. The main process reads it for all.
+    UsageError for a checkpoint of another run or version; DamagedError for one that does not fit.
     """
-    for name in (LAST, PREVIOUS):
-        restore_backup(run / name)
-    reasons = []
-    for folder in (run / LAST, run / PREVIOUS):
-        if not folder.exists():
-            continue
-        try:
-            check_files(folder)
-            return folder
-        except CaptchaOcrError as error:
-            reasons.append(str(error))
-    if reasons:
-        raise DamagedError(
-            f"no checkpoint in {run} is whole: {'; '.join(reasons)}; "
-            "start again with `resume` never `force`"
+    document, optimizer = run.group.broadcast_from_main(lambda: _read_checkpoint(trainer, run))
+    if document is None:
+        return None
+    folder, progress = Path(document["folder"]), Progress(**document["progress"])
+    trainer.progress = progress
+    try:
+        _restore_optimizer(trainer.optimization.optimizer, load_tensors(optimizer))
+        trainer.restore(document["state"])
+        if decays(trainer.config) and document["state"]["steps"] != trainer.total_steps:
+            trainer.optimization.extend(trainer.config, trainer.total_steps, progress.step)
+    except _MISFITS as error:
+        raise _damaged(folder, error) from None
+    if folder == run.out / PREVIOUS:
+        say(f"{run.out / LAST} is damaged: resuming from the checkpoint before it")
+    done = counted(progress.epoch, "epoch")
+    if progress.batch:
+        done += f" and {counted(progress.batch, 'step')}"
+    run.tell(f"resumed    after {done}, from {folder}")
+    return folder
+
+
+def _damaged(folder: Path, error: Exception) -> DamagedError:
+    return DamagedError(
+        f"the checkpoint in {folder} does not fit this training: {' '.join(str(error).split())}"
+    )
+
+
+def _read_checkpoint(trainer: Trainer, run: Run) -> tuple[dict[str, Any] | None, bytes]:
+    """Find, read and check the checkpoint to resume from, and load its weights.
+
+    Returns its document, with its folder, and the optimiser's tensors; None for a new run. Errors
+    as `resume`.
+    """
+    folder = _find_folder(run.out, run.options.resume, run.replaces)
+    if folder is None:
+        return None, b""
+    files, path = read_config(folder)["files"], folder / STATE_FILE
+    check(
+        STATE_FILE in files and OPTIMIZER_FILE in files,
+        f"{folder} is a model, but no checkpoint to resume from",
+    )
+    document = parse_json(path, read_checked(path, files[STATE_FILE]))
+    optimizer = read_checked(folder / OPTIMIZER_FILE, files[OPTIMIZER_FILE])
+    check(
+        document.get("version") == RUN_VERSION,
+        f"{folder} is a checkpoint of another version of captcha-ocr; "
+        "train again, from its weights with `init`",
+    )
+    try:
+        spec, progress = RunSpec.from_dict(document["run"]), Progress(**document["progress"])
+        before = document["state"]["steps_per_epoch"]
+    except (KeyError, TypeError, UsageError) as error:
+        raise _damaged(folder, error) from None
+    changes = [] if spec.is_extended_by(run.spec) else spec.changes(run.spec)
+    check(
+        not changes,
+        f"{folder} is of another run ({'; '.join(changes)}); `init` takes its weights alone",
+    )
+    check(
+        before == trainer.partition.steps,
+        f"{folder} is of a run with {before} steps an epoch, of which "
+        f"{counted(run.group.world_size, 'process')} would take {trainer.partition.steps}; "
+        "start as many processes as it had",
+    )
+    load_into(trainer.model, folder)
+    if progress.best_exact >= 0 or current_path(folder.parent / BEST).exists():
+        _find_best_epoch(folder.parent, spec, progress, run)
+        left = trainer.epochs is None or progress.epoch < trainer.epochs
+        check(
+            left or progress.best_exact >= 0,
+            f"{folder} has done all its epochs and has no best model beside it; "
+            "continue it with more `epochs`",
         )
-    return None
+    return {**document, "progress": asdict(progress), "folder": str(folder)}, optimizer
 
 
-def check_files(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json.
+def _find_folder(out: Path, resume: str, replaces: bool) -> Path | None:
+    """Return the checkpoint folder: the newest whole one in `out`, else that which `resume` names.
 
-    DamagedError unless every file that it lists is as it was written.
+    Returns None if there is neither.
     """
-    document = read_config(folder)
-    for name, expected in document["files"].items():
-        read_checked(folder / name, expected)
-    return document
+    checkpoint = None if replaces else find_last(out)
+    if checkpoint is not None:
+        return checkpoint
+    if resume in ("auto", "never"):
+        check(
+            replaces or not has_lost_its_checkpoints(out),
+            f"{out} has no checkpoint to resume from; start again with `resume` never `force`, "
+            "or continue from another checkpoint in another `out` with `resume` PATH",
+            DamagedError,
+        )
+        return None
+    named = Path(resume)
+    inside = out.resolve() in (named.resolve(), *named.resolve().parents)
+    check(
+        not inside,
+        f"{named} is in {out}, which holds no undamaged run to resume; choose another `out`",
+    )
+    return find_last(named) or named
+
+
+def _find_best_epoch(folder: Path, spec: RunSpec, progress: Progress, run: Run) -> None:
+    """Set the best epoch so far, as far as a run that resumes from one in `folder` knows it.
+
+    A run that was killed between writing `best` and `last` has a newer best model than the
+    checkpoint knows.
+    """
+    facts: dict[str, Any] = {}
+    try:
+        facts = check_best(folder, spec)
+    except DamagedError:
+        if folder == run.out:
+            raise
+    if facts and (facts["epoch"] <= progress.epoch or folder == run.out):
+        validation = facts["validation"]
+        progress.best_epoch, progress.best_exact = facts["epoch"], validation["exact_match"]
+        progress.best_loss = loss_or_infinity(validation["loss"])
+        return
+    # No best model, or one of epochs after this checkpoint, which the run in `out` has yet to do in
+    # its own way.
+    run.tell(
+        f"best       unknown for the epochs before, in {folder}; "
+        "the best of the coming epochs is kept"
+    )
+    progress.best_epoch, progress.best_exact, progress.best_loss = progress.epoch, -1.0, math.inf

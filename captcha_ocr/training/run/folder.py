@@ -29,14 +29,13 @@ from captcha_ocr.network.resnet import count_columns
 from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.documents import finite, is_ours, read_sealed, sealed
-from captcha_ocr.system.files import remove_stale, write_atomic, writing_to
-from captcha_ocr.training.run.checkpoint import LAST, PREVIOUS, check_files, find_last
+from captcha_ocr.system.files import read_checked, remove_stale, write_atomic, writing_to
 from captcha_ocr.training.run.spec import RUN_VERSION, RunSpec
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
 
-BEST, TENSORBOARD, RUN_FILE, _METRICS_FILE = "best", "tensorboard", "run.json", "metrics.jsonl"
+BEST, LAST, PREVIOUS, REPLACED = "best", "last", "previous", "replaced"
+TENSORBOARD, RUN_FILE, _METRICS_FILE = "tensorboard", "run.json", "metrics.jsonl"
 CURVES_FILE, CONFUSION_FILE = "curves.png", "confusion.png"
-REPLACED = "replaced"
 _MODEL_FOLDERS = BEST, LAST, PREVIOUS
 _OUTPUT_FILES = _METRICS_FILE, CURVES_FILE, CONFUSION_FILE  # beside run.json
 _KEPT = re.compile(rf"epoch-\d{{4,}}({re.escape(BACKUP)})?")  # the checkpoints of `keep_every`
@@ -60,39 +59,18 @@ class Finished:
     test: dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class FolderState:
-    """What is in a run folder.
-
-    spec: the run to carry out. finished: how it ended, if it has. replaces: whether it replaces
-    another run.
-    """
-
-    spec: RunSpec
-    finished: Finished | None
-    replaces: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as JSON types, for another process."""
-        finished = None if self.finished is None else asdict(self.finished)
-        return {**self.spec.to_dict(), "finished": finished, "replaces": self.replaces}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "FolderState":
-        """Invert `to_dict`."""
-        return cls(*_parse_run(document), document["replaces"])
-
-
 def inspect_folder(
     out: Path,
     dataset: TrainingData,
     config: TrainConfig,
     options: TrainOptions,
     lock: contextlib.ExitStack,
-) -> FolderState:
+) -> dict[str, Any]:
     """Look at what is in `out`, and refuse what does not fit.
 
-    The folder is locked until `lock` is closed, unless the run has finished.
+    Returns the run to carry out as `parse_run` takes it, for all processes, and as `replaces`
+    whether it replaces another one. The folder is locked until `lock` is closed, unless the run has
+    finished.
     """
     spec = RunSpec.of(dataset, config, options.init)
     checkpoint, in_out = Path(options.resume), (out.resolve(), (out / LAST).resolve())
@@ -115,7 +93,7 @@ def inspect_folder(
             raise
     if finished is None:
         lock.enter_context(writing_to(out))
-    return FolderState(spec, finished, replaces)
+    return {**spec.to_dict(), "finished": finished, "replaces": replaces}
 
 
 def _check_fits(dataset: TrainingData, spec: RunSpec) -> None:
@@ -157,19 +135,20 @@ def read_run(out: Path) -> tuple[RunSpec, Finished | None]:
     """
     path = out / RUN_FILE
     try:
-        return _parse_run(read_sealed(path, RUN_FORMAT, RUN_VERSION))
+        return parse_run(read_sealed(path, RUN_FORMAT, RUN_VERSION))
     except (KeyError, TypeError, UsageError) as error:
         raise DamagedError(f"{path} is malformed ({error})") from None
 
 
-def _parse_run(document: Mapping[str, Any]) -> tuple[RunSpec, Finished | None]:
+def parse_run(document: Mapping[str, Any]) -> tuple[RunSpec, Finished | None]:
+    """Return the run that a document such as run.json describes, and how it ended if it has."""
     ending = document["finished"]
     finished = None if ending is None else Finished(**ending)
     return RunSpec.from_dict(document), finished
 
 
-def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
-    """Return how the run in `out` ended, or None if there is none or it is unfinished.
+def find_run(out: Path, spec: RunSpec, resume: str) -> dict[str, Any] | None:
+    """Return how the run in `out` ended, as JSON types; None if there is none or it is unfinished.
 
     Changes nothing. UsageError if another run or model is there, or an unfinished run that `resume`
     "never" refuses; DamagedError if run.json or the best model is not whole.
@@ -184,19 +163,19 @@ def find_run(out: Path, spec: RunSpec, resume: str) -> Finished | None:
         way_out = "start again with `force`" if is_run(out) else "choose another `out`"
         raise DamagedError(f"{error}; {way_out}") from None
     changes, longer = existing.changes(spec), existing.is_extended_by(spec)
-    if changes and not longer:
-        raise UsageError(
-            f"{out} holds another run ({'; '.join(changes)}); choose another `out`, "
-            "or replace it with `force`"
-        )
-    if spec.begun_from not in (None, existing.begun_from):
-        raise UsageError(
-            f"{out} holds a run that did not begin from {resume}; continue it without `resume`, "
-            "choose another `out`, or replace it with `force`"
-        )
+    check(
+        longer or not changes,
+        f"{out} holds another run ({'; '.join(changes)}); choose another `out`, "
+        "or replace it with `force`",
+    )
+    check(
+        spec.begun_from in (None, existing.begun_from),
+        f"{out} holds a run that did not begin from {resume}; continue it without `resume`, "
+        "choose another `out`, or replace it with `force`",
+    )
     if finished is not None and not longer:
         check_best(out, existing)
-        return finished
+        return asdict(finished)
     check(
         resume != "never",
         f"{out} holds an unfinished run; continue it with `resume` auto, "
@@ -221,6 +200,42 @@ def check_best(run: Path, spec: RunSpec) -> dict[str, Any]:
             f"the best model of {run} is not whole ({error}); start again with `resume` never "
             f"`force`, or continue in another `out` with `resume` {run / LAST}"
         ) from None
+
+
+def find_last(run: Path) -> Path | None:
+    """Return the newest whole checkpoint of a run; None if it has none.
+
+    DamagedError if none is whole.
+    """
+    for name in (LAST, PREVIOUS):
+        restore_backup(run / name)
+    reasons = []
+    for folder in (run / LAST, run / PREVIOUS):
+        if not folder.exists():
+            continue
+        try:
+            check_files(folder)
+            return folder
+        except CaptchaOcrError as error:
+            reasons.append(str(error))
+    check(
+        not reasons,
+        f"no checkpoint in {run} is whole: {'; '.join(reasons)}; "
+        "start again with `resume` never `force`",
+        DamagedError,
+    )
+    return None
+
+
+def check_files(folder: Path) -> dict[str, Any]:
+    """Return the content of config.json.
+
+    DamagedError unless every file that it lists is as it was written.
+    """
+    document = read_config(folder)
+    for name, expected in document["files"].items():
+        read_checked(folder / name, expected)
+    return document
 
 
 def has_lost_its_checkpoints(out: Path) -> bool:
@@ -295,8 +310,5 @@ def _list_parts(out: Path) -> list[Path]:
 
 def write_metrics(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write metrics.jsonl, all rows at once; a value that is not a finite number becomes null."""
-    lines = []
-    for row in rows:
-        floats = {name: finite(value) for name, value in row.items() if isinstance(value, float)}
-        lines.append(json.dumps({**row, **floats}) + "\n")
+    lines = [json.dumps(finite(row)) + "\n" for row in rows]
     write_atomic(out / _METRICS_FILE, "".join(lines).encode())

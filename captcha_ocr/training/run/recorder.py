@@ -6,6 +6,7 @@ The metrics are in metrics.jsonl, and for `tensorboard --logdir runs` as curves.
 import platform
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,13 @@ CURVES = {
 class Recorder:
     """Write what a run leaves while it trains, in the main process; the others write nothing."""
 
-    def __init__(self, run: Run, trainer: Trainer, checkpoint: Path | None) -> None:
-        """Make the run folder ready for a run that may continue from a checkpoint."""
+    def __init__(
+        self, run: Run, trainer: Trainer, checkpoint: Path | None, stack: ExitStack
+    ) -> None:
+        """Make the run folder ready for a run that may continue from a checkpoint.
+
+        TensorBoard's files are closed with `stack`.
+        """
         self.run, self.trainer = run, trainer
         self.saved_at = time.monotonic()
         self.logged = len(trainer.progress.rows)
@@ -76,7 +82,8 @@ class Recorder:
 
             # It hides what a stopped run wrote after this step.
             after = trainer.progress.step + 1
-            self.tensorboard = SummaryWriter(run.out / TENSORBOARD, purge_step=after)
+            writer = SummaryWriter(run.out / TENSORBOARD, purge_step=after)
+            self.tensorboard = stack.enter_context(writer)
         write_metrics(run.out, trainer.progress.rows)
 
     def record_step(self) -> None:
@@ -138,24 +145,18 @@ class Recorder:
         init = None if options.init is None else printable(Path(name_model(options.init)))
         names = ("device", "threads", "stream", "keep_every", "tensorboard")
         given = {name: getattr(options, name) for name in names}
-        versions = {
-            "captcha_ocr": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        }
         facts = {
             "device": describe_device(trainer.device),
             "processes": self.run.group.world_size,
             "precision": trainer.precision,
-            "versions": versions,
+            "versions": {
+                "captcha_ocr": __version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+            },
             "given": {"data": _describe_data(self.run.dataset), "init": init, **given},
         }
         end_run(out, finished, facts)
-
-    def close(self) -> None:
-        """End the writing of TensorBoard's files."""
-        if self.tensorboard is not None:
-            self.tensorboard.close()
 
 
 def _describe_data(dataset: TrainingData) -> Any:

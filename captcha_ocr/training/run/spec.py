@@ -1,7 +1,7 @@
 """A run: what identifies it, the options that say how to carry it out, and what its parts share."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,7 @@ class RunSpec:
     def from_dict(cls, document: Mapping[str, Any]) -> "RunSpec":
         """Invert `to_dict`; further keys are ignored. UsageError for a malformed document."""
         try:
-            drawn = document.get("drawn")
-            drawn = drawn if drawn is None else dict(drawn)
+            drawn = dict(document["drawn"]) if "drawn" in document else None
             return cls(
                 training=TrainConfig.from_dict(document["training"]),
                 model=ModelConfig.from_dict(document["model"]),
@@ -111,10 +110,7 @@ class RunSpec:
         usual = PRESETS.get(self.training.preset, PRESETS["default"]).training
         if self.init is not None:
             usual = usual.for_fine_tuning(self.drawn is not None)
-        values = asdict(self.training)
-        return {
-            name: values[name] for name, value in asdict(usual).items() if value != values[name]
-        }
+        return {name: getattr(self.training, name) for name, _ in differences(usual, self.training)}
 
     def changes(self, new: "RunSpec") -> list[str]:
         """List in what another run differs: "`option`: old -> new".

@@ -6,7 +6,7 @@ The workers import this module and not torch, so that they start at once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +29,6 @@ HELD_OUT = 2000  # drawings to validate, and as many to test
 # The training never draws as many.
 _FIRST_HELD_OUT: dict[Split, int] = {"val": 10**12, "test": 10**12 + 10**6}
 DRAWINGS_PER_JOB = 25  # 25 ms of work: the end of a run waits for the jobs that are being done
-
-
-class Job(NamedTuple):
-    """Some images that one worker draws; the designs take turns."""
-
-    plans: tuple[DrawingPlan, ...]
-    numbers: range
-    charset: Charset
-    longest: int
-    size: InputSize
 
 
 @dataclass(frozen=True)
@@ -117,19 +107,25 @@ class DrawnData:
         """Return the number of images in one split; in that for training, of an epoch."""
         return self.options.images if split == "train" else HELD_OUT
 
-    def jobs(self, split: Split, samples: range, block: int = 0) -> list[Job]:
-        """Return the jobs that draw some images of a split.
+    def jobs(self, split: Split, samples: range, block: int = 0) -> list[range]:
+        """Return the numbers of some images of a split, in parts that one worker draws.
 
         Every `block` of training images has others.
         """
-        first, longest = block * self.options.images, self.lengths.longest
-        first = _FIRST_HELD_OUT.get(split, first)
-        jobs = []
-        for start in range(samples.start, samples.stop, DRAWINGS_PER_JOB):
-            end = min(start + DRAWINGS_PER_JOB, samples.stop)
-            numbers = range(first + start, first + end)
-            jobs.append(Job(self.plans, numbers, self.charset, longest, self.size))
-        return jobs
+        first = _FIRST_HELD_OUT.get(split, block * self.options.images)
+        numbers = range(first + samples.start, first + samples.stop)
+        starts = range(0, len(numbers), DRAWINGS_PER_JOB)
+        return [numbers[start : start + DRAWINGS_PER_JOB] for start in starts]
+
+    def draw(self, numbers: range) -> tuple[list[np.ndarray], np.ndarray]:
+        """Draw images; the designs take turns.
+
+        Returns each as prepare makes it, (C, H, W) uint8, and their class ids (N, L).
+        """
+        drawings = [_draw(self.plans, number) for number in numbers]
+        pixels = [to_array(drawing.image, self.size) for drawing in drawings]
+        texts = [drawing.text for drawing in drawings]
+        return pixels, self.charset.encode(texts, self.lengths.longest)
 
 
 TrainingData = Dataset | DrawnData
@@ -158,10 +154,3 @@ def _choose_size(options: DrawOptions, plans: Sequence[DrawingPlan], preset: str
 
 def _draw(plans: Sequence[DrawingPlan], number: int) -> Drawn:
     return drawer_of(plans[number % len(plans)]).draw(number)
-
-
-def draw_images(job: Job) -> tuple[list[np.ndarray], np.ndarray]:
-    """Draw images: return each as prepare makes it, (C, H, W) uint8, and the class ids (N, L)."""
-    drawings = [_draw(job.plans, number) for number in job.numbers]
-    pixels = [to_array(drawing.image, job.size) for drawing in drawings]
-    return pixels, job.charset.encode([drawing.text for drawing in drawings], job.longest)

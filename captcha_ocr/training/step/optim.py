@@ -2,7 +2,8 @@
 
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.optim.lr_scheduler import (
 
 from captcha_ocr.network.device import one_thread
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.options.training import Precision, TrainConfig
+from captcha_ocr.options.training import Precision, Schedule, TrainConfig
 from captcha_ocr.system.signals import deferred
 
 _MOMENTUM = 0.95  # of Muon
@@ -69,11 +70,10 @@ class Optimization:
 
     def extend(self, config: TrainConfig, steps: int, done: int) -> None:
         """Make the schedule that of a run of so many steps, of which `done` are done."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate
+        self.optimizer.param_groups[0]["lr"] = config.learning_rate
         self.schedule = make_schedule(self.optimizer, config, steps)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch expects steps of the optimiser in between
+        # torch expects steps of the optimiser in between.
+        with warnings.catch_warnings(action="ignore"):
             for _ in range(done):
                 self.schedule.step()
 
@@ -87,8 +87,7 @@ class Optimization:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Invert `state`."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = state["learning_rate"]
+        self.optimizer.param_groups[0]["lr"] = state["learning_rate"]
         self.schedule.load_state_dict(state["schedule"])
         if state["scaler"] and self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
@@ -168,14 +167,14 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, steps: 
 
     One cycle or cosine over all `steps`, lower on plateaus of the validation loss, or constant.
     """
-    if config.schedule == "onecycle":
-        rate = config.learning_rate
-        return OneCycleLR(optimizer, rate, total_steps=steps, cycle_momentum=False)
-    if config.schedule == "cosine":
-        return CosineAnnealingLR(optimizer, steps)
-    if config.schedule == "plateau":
-        return ReduceLROnPlateau(optimizer, patience=config.patience // 4)
-    return ConstantLR(optimizer, factor=1.0)
+    rate, patience = config.learning_rate, config.patience // 4
+    schedules: dict[Schedule, Callable[..., LRScheduler]] = {
+        "onecycle": partial(OneCycleLR, max_lr=rate, total_steps=steps, cycle_momentum=False),
+        "cosine": partial(CosineAnnealingLR, T_max=steps),
+        "plateau": partial(ReduceLROnPlateau, patience=patience),
+        "constant": partial(ConstantLR, factor=1.0),
+    }
+    return schedules[config.schedule](optimizer)
 
 
 def name_moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""The trainer: one step, its loss, one epoch, and the state that a checkpoint keeps."""
+"""The trainer: one step, its loss, one epoch with its metrics, and the state for a checkpoint."""
 
 import copy
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -19,15 +20,91 @@ from captcha_ocr.network.weights import blend_weights, copy_matching_weights, lo
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
-from captcha_ocr.training.distributed import BatchPartition
+from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.samples.augment import augment, change_views
 from captcha_ocr.training.samples.batches import Batches
-from captcha_ocr.training.step.batch_split import BatchSplit, count_parts
-from captcha_ocr.training.step.cuda_graph import CudaGraph
+from captcha_ocr.training.step.acceleration import BatchSplit, CudaGraph, count_parts
 from captcha_ocr.training.step.optim import Optimization
-from captcha_ocr.training.step.progress import EpochMetrics, Progress, RunningMetrics
 
 _ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
+
+
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    epoch, step: epochs and steps that are done. batch: steps of the current epoch. rows: of
+    metrics. best_exact: the best exact match on the validation images, 0 to 1; -1 before the first
+    epoch.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_exact: float = -1.0
+    best_loss: float = float("inf")
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+class RunningMetrics:
+    """Sums over images, and the seconds of their steps.
+
+    The sums stay on the device, so adding never waits for it.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        loss: float = 0.0,
+        exact: int = 0,
+        images: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        self.loss = torch.tensor(float(loss), device=device)
+        self.exact, self.images = torch.tensor([int(exact), int(images)], device=device)
+        self.seconds = float(seconds)
+
+    def add(self, loss: Tensor, wrong: Tensor, seconds: float) -> None:
+        """Add a step: its mean loss, and which characters were wrong (B, L)."""
+        self.loss += loss * len(wrong)
+        self.exact += (~wrong.any(1)).sum()
+        self.images += len(wrong)
+        self.seconds += seconds
+
+    def __add__(self, other: "RunningMetrics") -> "RunningMetrics":
+        both = RunningMetrics(self.loss.device)
+        both.loss, both.exact = self.loss + other.loss, self.exact + other.exact
+        both.images, both.seconds = self.images + other.images, self.seconds + other.seconds
+        return both
+
+    def state(self) -> dict[str, float]:
+        """Return the sums as JSON types."""
+        sums = {"loss": self.loss.item(), "exact": self.exact.item(), "images": self.images.item()}
+        return {**sums, "seconds": self.seconds}
+
+
+class EpochMetrics:
+    """The metrics of an epoch: of its steps up to the last row of metrics, and of those after it.
+
+    epoch: sums of all processes. recent: sums of this process.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.epoch, self.recent = RunningMetrics(device), RunningMetrics(device)
+
+    def end_interval(self, group: ProcessGroup) -> RunningMetrics:
+        """Return the sums of all processes since the last row of metrics."""
+        recent = self.recent
+        group.all_reduce(recent.loss, recent.exact, recent.images)
+        self.epoch, self.recent = self.epoch + recent, RunningMetrics(group.device)
+        return recent
+
+    def __str__(self) -> str:
+        total = self.epoch + self.recent
+        images = total.images.item()
+        return f"loss {total.loss.item() / images:.4f} exact {total.exact.item() / images:.1%}"
 
 
 class Trainer:
@@ -89,25 +166,14 @@ class Trainer:
 
         A process that is alone trains it in threads on the CPU, and as one graph on a GPU.
         """
-        is_alone, parts = self.partition.group.world_size == 1, 1
-        if is_alone:
-            parts = count_parts(self.device, self.config.batch_size)
-        self.split = BatchSplit(network, parts)
+        is_alone = self.partition.group.world_size == 1
+        threads = torch.get_num_threads() if is_alone and self.device.type == "cpu" else 1
+        self.split = BatchSplit(network, count_parts(threads, self.config.batch_size))
         # CTC of columns and the scaler of fp16 wait for the device, which a graph cannot.
         waits = self.config.loss == "ctc" or self.optimization.scaler.is_enabled()
         self.graph: CudaGraph | None = None
         if is_alone and self.device.type == "cuda" and not waits:
             self.graph = CudaGraph(self.optimization.optimizer)
-
-    def copy_for_trial(self) -> "Trainer":
-        """Return a trainer of a copy of the network, whose steps leave this one as it is."""
-        trial = copy.copy(self)
-        trial.model = copy.deepcopy(self.model)
-        trial.optimization = Optimization(
-            trial.model, self.config, self.precision, self.total_steps
-        )
-        trial.distribute(trial.model)
-        return trial
 
     def result(self) -> ResNet18:
         """Return the model that is validated and kept.
@@ -142,8 +208,9 @@ class Trainer:
         progress, partition, metrics = self.progress, self.partition, self.metrics
         self.model.train()
         interval = max(1, partition.steps // _ROWS_PER_EPOCH)
-        generator = self.generator(progress.epoch)
-        batches = training.shuffled(partition.local_batch_size, generator, progress.batch)
+        batches = training.shuffled(
+            partition.local_batch_size, self.generator(progress.epoch), progress.batch
+        )
         total = f"/{self.epochs}" if self.epochs else ""
         before = time.perf_counter()
         with ProgressBar(f"epoch {progress.epoch + 1}{total}", quiet) as bar:
@@ -164,8 +231,9 @@ class Trainer:
                     progress.rows.append({"by": "step", **self._row(recent)})
                 # Twice a second: besides the rows of metrics the only waits for the device.
                 bar.note(metrics)
-                images_done = min(partition.total, progress.batch * partition.batch_size)
-                bar.show(images_done, partition.total)
+                bar.show(
+                    min(partition.total, progress.batch * partition.batch_size), partition.total
+                )
                 between_steps()
         return self._row(metrics.epoch)
 
@@ -182,8 +250,7 @@ class Trainer:
             if self.config.loss == "ctc":
                 images = change_views(images, generator)
             else:  # targets become probabilities (B, L, K)
-                classes = self.model.config.classes
-                images, targets = augment(images, labels, classes, generator)
+                images, targets = augment(images, labels, self.model.config.classes, generator)
         if self.graph is None or self.progress.step < self.frozen_steps:
             return self._update(images, targets, labels, global_batch)
         return self.graph(self._update, images, targets, labels, global_batch)
@@ -198,7 +265,7 @@ class Trainer:
         weight = self.optimization.scaler.scale(share)
         self.optimization.optimizer.zero_grad(set_to_none=True)
         work = partial(self._compute_gradients, weight=weight)
-        totals, classes = self.split.backward(work, images, targets)
+        totals, classes = zip(*self.split.backward(work, images, targets), strict=True)
         if self.progress.step < self.frozen_steps:
             for parameter in (*self.model.stem.parameters(), *self.model.blocks.parameters()):
                 parameter.grad = None
@@ -255,9 +322,9 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Invert `state`."""
         self.optimization.restore(state)
-        self.metrics.epoch.restore(state["epoch"])
+        self.metrics.epoch = RunningMetrics(self.device, **state["epoch"])
         if self.partition.group.is_main:  # the main process alone has written its recent sums
-            self.metrics.recent.restore(state["recent"])
+            self.metrics.recent = RunningMetrics(self.device, **state["recent"])
 
     def _row(self, metrics: RunningMetrics) -> dict[str, Any]:
         """Return a row of metrics; waits for the device."""

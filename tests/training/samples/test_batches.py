@@ -14,9 +14,13 @@ from captcha_ocr.errors import CaptchaOcrError, DamagedError, UsageError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.preparation import PrepareConfig
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
-from captcha_ocr.training.samples.batches import PartBatches, WidthBatches
-from captcha_ocr.training.samples.dataset import DrawnData, draw_images
-from captcha_ocr.training.samples.load import keep_in_memory, load_split
+from captcha_ocr.training.samples.batches import (
+    PartBatches,
+    WidthBatches,
+    keep_in_memory,
+    load_split,
+)
+from captcha_ocr.training.samples.dataset import DrawnData
 
 ALONE = ProcessGroup(torch.device("cpu"))
 
@@ -32,10 +36,10 @@ def test_a_split_holds_the_samples_of_its_shards_in_order(shards):
     dataset = read_dataset([shards])
     batches = load_split(dataset, "train", ALONE)
     images, labels = read_shard(*dataset.of_split("train")[0])
-    found = batches.first(len(batches))
+    found = batches.first(100)
     assert np.array_equal(found[0].numpy(), images)
     assert np.array_equal(found[1].numpy(), labels)
-    assert len(batches) == dataset.count("train") == 48
+    assert len(found[0]) == dataset.count("train") == 48
 
 
 def in_one(batches) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,14 +100,11 @@ def drawn(drawings):
 
 def shown(batches, epoch: int, epochs: int | None = None) -> torch.Tensor:
     """Train on an epoch, and return its images in the order in which they are drawn."""
-    batches.show(epoch, epochs)
-    assert batches.wait(60) == 0
-    assert (
-        sum(len(images) for images, _ in batches.shuffled(10, seeded(0)))
-        == len(batches.block.images)
-        == len(batches)
-    )
-    return batches.block.images
+    for _ in batches.show(epoch, epochs):
+        pass
+    numbers = [len(images) for images, _ in batches.shuffled(10, seeded(0))]
+    assert sum(numbers) == len(batches.images) == len(batches.samples)
+    return batches.images
 
 
 def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(drawn):
@@ -115,15 +116,16 @@ def test_every_few_epochs_show_a_block_of_new_drawings_which_is_drawn_meanwhile(
         True,
         False,
     ]
-    assert batches.pending is None  # no epoch shows another block
+    assert not batches.pending  # no epoch shows another block
     for block, images in enumerate(blocks[::2]):
         (job,) = batches.data.jobs("train", range(24), block)
-        assert np.array_equal(images.numpy(), draw_images(job)[0])
+        assert np.array_equal(images.numpy(), batches.data.draw(job)[0])
     open_end = drawn()
     shown(open_end, 0)
-    assert open_end.pending.block == 1
+    assert [*open_end.pending] == [1]
 
 
+@pytest.mark.usefixtures("worker_processes")
 @pytest.mark.parametrize("has_semaphores", [True, False])
 def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypatch, has_semaphores):
     monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
@@ -135,30 +137,27 @@ def test_drawings_do_not_depend_on_the_processes_that_draw_them(drawn, monkeypat
     two = drawn(workers=2)
     for epoch in (0, 2, 3):
         assert torch.equal(shown(one, epoch), shown(two, epoch))
-        assert torch.equal(one.block.labels, two.block.labels)
+        assert torch.equal(one.labels, two.labels)
 
 
 def test_the_processes_of_a_run_draw_a_block_together(drawn):
     parts = [drawn(replace(ALONE, rank=rank, world_size=2)) for rank in range(2)]
-    assert [len(part) for part in parts] == [12, 12]
     assert torch.equal(torch.cat([shown(part, 2) for part in parts]), shown(drawn(), 2))
 
 
-def test_what_is_not_there_yet_is_counted(drawn, monkeypatch, capsys):
+def test_what_is_there_already_is_counted(drawn, monkeypatch):
     monkeypatch.setattr("captcha_ocr.training.samples.dataset.DRAWINGS_PER_JOB", 5)
-    monkeypatch.setattr("captcha_ocr.training.samples.load.DRAWINGS_PER_JOB", 5)
+    monkeypatch.setattr("captcha_ocr.training.samples.batches.DRAWINGS_PER_JOB", 5)
     monkeypatch.setattr(
         multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
     )
-    batches = drawn()
-    batches.show(0, None)
-    assert batches.wait(0) == len(batches) == 24
-    assert batches.wait(60) == 0
+    monkeypatch.setattr("captcha_ocr.training.samples.batches.SECONDS_BETWEEN_NOTES", 0.0)
+    assert next(drawn().show(0, None)) == (0, 24)
 
 
 def test_more_drawings_than_fit_into_half_of_the_memory_are_refused(drawn, monkeypatch):
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load.measure_memory", lambda device: 4 * 24 * 16 * 48 - 1
+        "captcha_ocr.training.samples.batches.measure_memory", lambda device: 4 * 24 * 16 * 48 - 1
     )
     with pytest.raises(UsageError, match="`images`"):
         drawn()
@@ -173,7 +172,7 @@ def several(images, other_images, tmp_path, monkeypatch) -> Dataset:
     """The tiny images in shards of at most 7, 60 in each of two folders."""
     monkeypatch.setattr("captcha_ocr.data.prepare.SAMPLES_PER_SHARD", 7)
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load._PART_BYTES", 20_000
+        "captcha_ocr.training.samples.batches._PART_BYTES", 20_000
     )  # three such shards
     prepare(images, tmp_path / "first", PrepareConfig(preset="tiny"), ONE_WORKER)
     prepare(other_images, tmp_path / "second", PrepareConfig(preset="tiny"), ONE_WORKER)
@@ -185,7 +184,7 @@ def test_a_stream_gives_the_same_samples_as_memory(several):
         load_split(several, "train", ALONE, stream=stream) for stream in (False, True)
     )
     assert (resident.location, streamed.location) == ("in memory", "streamed from disk")
-    assert len(streamed) == len(resident) == 96
+    assert len(in_one(resident.in_order(10))[0]) == 96
     for ours, theirs in zip(
         in_one(streamed.in_order(10)), in_one(resident.in_order(10)), strict=True
     ):
@@ -224,11 +223,11 @@ def test_a_damaged_shard_of_a_stream_is_found_before_the_first_batch(several):
 def test_a_split_larger_than_half_the_memory_is_streamed(several, monkeypatch):
     of_train = 96 * 16 * 48
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load.measure_memory", lambda device: 2 * of_train
+        "captcha_ocr.training.samples.batches.measure_memory", lambda device: 2 * of_train
     )
     assert load_split(several, "train", ALONE).location == "in memory"
     monkeypatch.setattr(
-        "captcha_ocr.training.samples.load.measure_memory", lambda device: 2 * of_train - 1
+        "captcha_ocr.training.samples.batches.measure_memory", lambda device: 2 * of_train - 1
     )
     assert load_split(several, "train", ALONE).location == "streamed from disk"
     assert load_split(several, "val", ALONE).location == "in memory"
@@ -239,6 +238,6 @@ def test_a_set_too_large_for_the_memory_is_refused(shards, monkeypatch):
     names = (f"train-{number:05}.safetensors.gz" for number in range(1000))
     shards_of_1000 = tuple(replace(manifest.shards[0], file=name, count=1000) for name in names)
     huge = replace(manifest, size=InputSize(1024, 1024, 3), shards=shards_of_1000)
-    monkeypatch.setattr("captcha_ocr.training.samples.load.measure_memory", lambda device: 2**60)
+    monkeypatch.setattr("captcha_ocr.training.samples.batches.measure_memory", lambda device: 2**60)
     with pytest.raises(CaptchaOcrError, match="`stream`"):
         load_split(Dataset((shards,), (huge,)), "train", ALONE)

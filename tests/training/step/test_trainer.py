@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captcha_ocr.training.distributed import BatchPartition
-from captcha_ocr.training.step.progress import EpochMetrics, RunningMetrics
+from captcha_ocr.training.step.trainer import EpochMetrics, RunningMetrics
 
 from ..conftest import ALONE
 
