@@ -1,6 +1,7 @@
 """What the statistics of an audit promise, by simulation."""
 
 import math
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -40,19 +41,11 @@ def covers(soak, figure):
     return check
 
 
-def expit(odds):
-    """Invert `logit`."""
-    return 1 / (1 + math.exp(-odds))
-
-
-class Truth:
+class Truth(namedtuple("Truth", "half slope between ceiling")):
     """A learning curve that reaches half of its ceiling at `half` labels.
 
     Its draws differ by `between` log odds.
     """
-
-    def __init__(self, half, slope, between, ceiling):
-        self.half, self.slope, self.between, self.ceiling = half, slope, between, ceiling
 
     def share(self, labels):
         """The exact match to expect."""
@@ -69,16 +62,11 @@ class Truth:
     def right(self, rng, labels, tested):
         """How many test images the solvers of three draws read."""
         odds = logit(min(self.share(labels), 1 - 1e-9)) + self.between * rng.normal(size=3)
-        return tuple(int(rng.binomial(tested, expit(each))) for each in odds)
+        return tuple(map(int, rng.binomial(tested, 1 / (1 + np.exp(-odds)))))
 
     def curve(self, rng):
         """What an audit measures of it, on 1,000 images."""
         return Curve(tuple(Score(labels, self.right(rng, labels, 1000), 1000) for labels in SIZES))
-
-
-def random_half(rng):
-    """Somewhere among the measured numbers of labels, and beyond them."""
-    return math.exp(rng.uniform(math.log(20), math.log(1500)))
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3, 0.5, 0.93])
@@ -97,7 +85,9 @@ def test_intervals_of_the_curve_and_of_labels_cover(soak, covers, slope, between
     rng = np.random.default_rng(1)
     of_curve, of_labels = [], []
     for _ in range(TIMES if soak else 300):
-        truth = Truth(random_half(rng), slope, between, ceiling)
+        # Half of the ceiling is among the measured numbers of labels, or beyond them.
+        half = math.exp(rng.uniform(math.log(20), math.log(1500)))
+        truth = Truth(half, slope, between, ceiling)
         curve = truth.curve(rng)
         for score in curve.scores:
             low, high = score.interval

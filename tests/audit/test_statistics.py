@@ -38,12 +38,9 @@ def test_quantiles_of_student(freedom, quantile):
     assert T_QUANTILES[freedom - 1] == pytest.approx(quantile, abs=6e-4)
 
 
-def test_labels_needed_lie_between_measured_numbers():
+def test_labels_needed_lie_between_measured_numbers_and_are_censored_at_both_ends():
     value, low, high = LABELS_MEASURED.labels_for(0.5)
     assert 100 < low < value < high < 300
-
-
-def test_labels_needed_are_censored_at_both_ends():
     assert LABELS_MEASURED.labels_for(0.005).value == 0
     assert LABELS_MEASURED.labels_for(0.999) == (math.inf, math.inf, math.inf)
 
@@ -55,11 +52,8 @@ def test_a_curve_never_falls():
     assert (np.diff(curve.odds) >= 0).all()
 
 
-def test_a_single_draw_has_the_interval_of_its_images():
+def test_a_single_draw_has_the_interval_of_its_images_and_one_value_none():
     assert Score(100, (300,), 1000).interval == pytest.approx(wilson_interval(300, 1000), abs=1e-3)
-
-
-def test_nothing_is_known_about_the_spread_of_one_value():
     assert mean_interval([3.0]) == (3, -math.inf, math.inf)
 
 
@@ -78,17 +72,13 @@ def test_the_surest_readings_come_first():
 
 
 def test_a_change_may_be_measured_with_more_labels():
-    logs = [log_factor(LABELS_MEASURED, labels, 0.9) for labels in (1000, 300)]
-    assert math.exp(logs[0] - logs[1]) == pytest.approx(10 / 3)
+    more, usual = (log_factor(LABELS_MEASURED, labels, 0.9) for labels in (1000, 300))
+    assert math.exp(more - usual) == pytest.approx(10 / 3)
 
 
 @pytest.mark.parametrize(("factors", "runs"), [(4, 8), (5, 16), (6, 16), (8, 16)])
 def test_screening_designs_have_resolution_four(factors, runs):
     design = screening_design(factors)
-    assert design.shape == (runs, factors)
     assert (design.T @ design == runs * np.eye(factors)).all()
-    for number in range(factors):  # no main effect is confounded with a pair
-        assert all(
-            design[:, number] @ (design[:, a] * design[:, b]) == 0
-            for a, b in combinations(range(factors), 2)
-        )
+    pairs = np.stack([design[:, pair].prod(axis=1) for pair in combinations(range(factors), 2)])
+    assert (pairs @ design == 0).all()  # no main effect is confounded with a pair

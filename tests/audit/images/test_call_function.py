@@ -2,20 +2,17 @@ import io
 
 import numpy as np
 import pytest
+from hostile import in_format
 from PIL import Image
 
 from captcha_ocr.audit.images import call_function
 
 PIXELS = np.full((4, 6, 3), 7, dtype=np.uint8)
 
-
-def as_png():
-    stream = io.BytesIO()
-    Image.fromarray(PIXELS).save(stream, "PNG")
-    return stream
+PNG = in_format(Image.fromarray(PIXELS))
 
 
-@pytest.mark.parametrize("image", [PIXELS, Image.fromarray(PIXELS), as_png(), as_png().getvalue()])
+@pytest.mark.parametrize("image", [PIXELS, Image.fromarray(PIXELS), io.BytesIO(PNG), PNG])
 def test_images_of_every_kind_become_files(image):
     with Image.open(io.BytesIO(call_function.to_file(image))) as found:
         assert (np.asarray(found) == PIXELS).all()

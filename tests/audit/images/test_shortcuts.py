@@ -11,52 +11,48 @@ from captcha_ocr.errors import UsageError
 ALPHABET = "0123456789"
 
 
-def folder_of(tmp_path, texts, draw=None, info=None):
-    """Images of random pixels with these texts; returns their labels."""
-    rng = random.Random(0)
-    for number, text in enumerate(texts):
-        image = Image.frombytes("L", (12, 8), rng.randbytes(96)) if draw is None else draw(number)
-        image.save(tmp_path / f"{number}.png", pnginfo=info(text) if info else None)
-    return [Label(f"{number}.png", text) for number, text in enumerate(texts)]
+RANDOM = random.Random(0)
+EVEN = ["".join(RANDOM.choices(ALPHABET, k=4)) for _ in range(300)]
+NOISE = [Image.frombytes("L", (12, 8), RANDOM.randbytes(96)) for _ in range(400)]
 
 
-def even_texts(count):
-    rng = random.Random(1)
-    return ["".join(rng.choices(ALPHABET, k=4)) for _ in range(count)]
+@pytest.fixture
+def find(tmp_path):
+    """A function that finds the shortcuts of images with these texts, by default of noise."""
+
+    def save_and_find(texts, images=NOISE, texts_are_given=False):
+        labels = [Label(f"{number}.png", text) for number, text in enumerate(texts)]
+        for label, image in zip(labels, images, strict=False):
+            image.save(tmp_path / label.file)
+        return find_shortcuts(tmp_path, labels, ALPHABET, texts_are_given)
+
+    return save_and_find
 
 
-def test_a_sound_folder_has_no_findings(tmp_path):
-    found = find_shortcuts(tmp_path, folder_of(tmp_path, even_texts(300)), ALPHABET, False)
+def test_a_sound_folder_has_no_findings(find):
+    found = find(EVEN)
     assert (found.findings, found.skewed, found.in_names) == ([], (), 0)
     assert found.even_guess == found.best_guess == 1e-4
 
 
-def test_repeated_images_are_found(tmp_path):
-    labels = folder_of(
-        tmp_path, even_texts(50) * 2, lambda number: Image.new("L", (12, 8), number % 50)
-    )
-    found = find_shortcuts(tmp_path, labels, ALPHABET, False)
-    assert found.repeated == 100
-    assert len(found.copies) == 50
+def test_repeated_images_are_found(find):
+    found = find(EVEN[:50] * 2, NOISE[:50] * 2)
+    assert (found.repeated, len(found.copies)) == (100, 50)
     assert "100 of 100 images" in found.findings[0]
 
 
-def test_images_that_do_not_show_their_texts_are_refused(tmp_path):
-    labels = folder_of(tmp_path, even_texts(60), lambda number: Image.new("L", (12, 8), 255))
+def test_images_that_do_not_show_their_texts_are_refused(find):
     with pytest.raises(UsageError, match=naming("0.png", "1.png")):
-        find_shortcuts(tmp_path, labels, ALPHABET, True)
+        find(EVEN[:60], NOISE[:1] * 60, texts_are_given=True)
 
 
-@pytest.mark.parametrize("is_compressed", [False, True])
-def test_texts_in_the_metadata_are_found(tmp_path, is_compressed):
-    def info(text):
-        made = PngImagePlugin.PngInfo()
-        made.add_text("Comment", f"code {text}", zip=is_compressed)
-        return made
-
-    found = find_shortcuts(
-        tmp_path, folder_of(tmp_path, even_texts(60), info=info), ALPHABET, False
-    )
+def test_texts_in_the_metadata_are_found_whether_they_are_compressed_or_not(tmp_path):
+    labels = [Label(f"{number}.png", EVEN[number]) for number in range(60)]
+    for number, label in enumerate(labels):
+        comment = PngImagePlugin.PngInfo()
+        comment.add_text("Comment", f"code {label.text}", zip=number % 2 == 1)
+        NOISE[number].save(tmp_path / label.file, pnginfo=comment)
+    found = find_shortcuts(tmp_path, labels, ALPHABET, False)
     assert found.in_files == 60
     assert "metadata" in found.findings[0]
 
@@ -75,22 +71,18 @@ def test_texts_in_file_names_are_told(tmp_path):
     assert find_shortcuts(tmp_path, [Label("1234.png", "1234")], ALPHABET, False).in_names == 1
 
 
-def test_skewed_texts_are_found(tmp_path):
-    rng = random.Random(2)
-    texts = [rng.choice("1112345") + "".join(rng.choices(ALPHABET, k=3)) for _ in range(400)]
-    found = find_shortcuts(tmp_path, folder_of(tmp_path, texts), ALPHABET, False)
+def test_skewed_texts_are_found(find):
+    found = find([RANDOM.choice("1112345") + text[1:] for text in EVEN])
     assert [(place, character) for place, character, _ in found.skewed] == [(1, "1")]
     assert found.best_guess > 2 * found.even_guess
 
 
-def test_a_frequent_text_is_found(tmp_path):
-    found = find_shortcuts(
-        tmp_path, folder_of(tmp_path, ["1234"] * 30 + even_texts(270)), ALPHABET, False
-    )
+def test_a_frequent_text_is_found(find):
+    found = find(["1234"] * 30 + EVEN[:270])
     assert "'1234'" in found.findings[0]
     assert found.best_guess == pytest.approx(0.1)
 
 
-def test_texts_that_the_audit_chose_are_not_judged(tmp_path):
-    found = find_shortcuts(tmp_path, folder_of(tmp_path, ["1111"] * 300), ALPHABET, True)
+def test_texts_that_the_audit_chose_are_not_judged(find):
+    found = find(["1111"] * 300, texts_are_given=True)
     assert (found.skewed, found.texts_are_given) == ((), True)

@@ -19,17 +19,13 @@ def training(images):
     return Training(LabelPool(images, labels[:40], labels[40:], 5), "random", 20, 0)
 
 
-def test_smaller_draws_are_part_of_larger_ones(training):
+def test_smaller_draws_are_part_of_larger_ones_others_differ_and_none_is_tested(training):
     small, large = training.rows(), replace(training, size=40).rows()
     drawn = [row[:2] for row in small if row[2] != "test"]
     assert [row[:2] for row in large if row[2] != "test"][:20] == drawn
     assert [row[2] for row in small].count("val") == 2
-
-
-def test_draws_differ_and_none_is_tested(training):
-    assert replace(training, draw=1).rows() != training.rows()
-    tested = {label.file for label in training.pool.tested}
-    assert not tested & {file for file, _, split in training.rows() if split != "test"}
+    assert replace(training, draw=1).rows() != small
+    assert not {(label.file, label.text) for label in training.pool.tested} & set(drawn)
 
 
 def test_a_training_that_fails_is_one_sentence(training, tmp_path, monkeypatch):
@@ -49,43 +45,26 @@ def test_more_labels_show_more_images(training):
     assert replace(training, size=1000).cost > replace(training, size=100).cost
 
 
-POOL = LabelPool(None, (), (), 0)
-
-
-def training_on(size, draw=0):
-    return Training(POOL, "random", size, draw)
-
-
-def make_budget(tmp_path, budget_s=1000.0, seed=0):
-    return InstantBudget(tmp_path, budget_s, seed, seconds=lambda _: 100)
+ENDED = Training(LabelPool(None, (), (), 0), "random", 30, 0)
 
 
 def test_what_is_left_is_expected_by_the_speed_of_what_has_ended(tmp_path):
-    made = make_budget(tmp_path)
-    made.run([training_on(30)])
-    per_image = 100 / training_on(30).cost
-    one = 1.1 * (training_on(100).cost * per_image + 8)
-    assert made.expected_s([training_on(100)]) == pytest.approx(one)
-    three = [training_on(100, draw) for draw in range(3)]
-    assert made.expected_s(three[:2]) == pytest.approx(one)  # side by side
-    assert made.expected_s(three) == pytest.approx(2 * one)
+    budget = InstantBudget(tmp_path, 300, seconds=lambda _: 100)
+    budget.run([ENDED])
+    three = [replace(ENDED, size=100, draw=draw) for draw in range(3)]
+    one = 1.1 * (three[0].cost * 100 / ENDED.cost + 8)
+    assert budget.expected_s(three[:1]) == pytest.approx(one)
+    assert budget.expected_s(three[:2]) == pytest.approx(one)  # side by side
+    assert budget.expected_s(three) == pytest.approx(2 * one)
+    assert budget.expected_s([ENDED]) == 0
+    short, long = replace(ENDED, draw=1), replace(ENDED, size=300)
+    assert budget.expected_s([short]) <= budget.left < budget.expected_s([long])
 
 
-def test_only_what_fits_into_the_budget_fits(tmp_path):
-    made = make_budget(tmp_path, budget_s=300)
-    made.run([training_on(30)])
-    assert made.expected_s([training_on(30, 1)]) <= made.left < made.expected_s([training_on(300)])
-    assert made.expected_s([training_on(30)]) == 0  # it has ended
-
-
-def test_time_of_earlier_sessions_counts(tmp_path):
-    make_budget(tmp_path).save()
+def test_time_of_earlier_sessions_counts_and_another_audit_in_the_folder_is_refused(tmp_path):
+    InstantBudget(tmp_path).save()
     state = json.loads((tmp_path / "audit.json").read_bytes())
     (tmp_path / "audit.json").write_bytes(to_json({**state, "spent": 400}))
-    assert make_budget(tmp_path).spent >= 400
-
-
-def test_another_audit_in_the_folder_is_refused(tmp_path):
-    make_budget(tmp_path).save()
+    assert InstantBudget(tmp_path).spent >= 400
     with pytest.raises(UsageError, match=naming(tmp_path, "`out`")):
-        make_budget(tmp_path, seed=1)
+        InstantBudget(tmp_path, seed=1)
