@@ -1,4 +1,4 @@
-"""Results of an audit that never ran, and trainings that are short or take no time."""
+"""Results of an audit that never ran, and trainings that take no time."""
 
 from captcha_ocr.audit.images.shortcuts import find_shortcuts
 from captcha_ocr.audit.results import Coverage, HumanAnswers, Results, Session, Subject
@@ -7,18 +7,6 @@ from captcha_ocr.audit.solvers.trainings import TimeBudget, Trained
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
 from captcha_ocr.audit.verdict import Attack, Verdict
 from captcha_ocr.data.labels import Label
-from captcha_ocr.experiments.child_run import ChildRuns
-
-
-def shorten_trainings(patch, epochs=1):
-    """Let each training in a child process have so many epochs."""
-    run_command = ChildRuns.run_command
-
-    def run_shorter(self, name, arguments, options):
-        more = {"epochs": epochs} if name == "train" else {}
-        run_command(self, name, arguments, options | more)
-
-    patch.setattr(ChildRuns, "run_command", run_shorter)
 
 
 class InstantBudget(TimeBudget):

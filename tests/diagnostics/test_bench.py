@@ -7,5 +7,4 @@ def test_a_device_trains_and_reads(monkeypatch):
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     speed = measure_speed("cpu", "tiny")
     assert speed.device.startswith("cpu (")
-    assert speed.training > 0
-    assert speed.reading > 0
+    assert min(speed.training, speed.reading) > 0

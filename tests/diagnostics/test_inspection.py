@@ -115,20 +115,11 @@ def test_a_folder_without_labels_is_inspected_too(tmp_path):
     (tmp_path / "texts.xlsx").write_bytes(b"PK")
     found = inspect(tmp_path, ANY, ONE_WORKER)
     summary = found.summary()
-    assert [summary[name] for name in ("images", "labels", "lengths", "characters")] == [
-        20,
-        0,
-        {},
-        {},
-    ]
-    assert (summary["sizes"], list(summary["problems"])) == (
-        {"30x16": 10, "31x16": 10},
-        ["img_0020.png"],
-    )
-    assert all(
-        word in found.summary()["advice"][0]
-        for word in ("img_0000.png", "labels.csv", "`labels`", "texts.xlsx")
-    )
+    counted = {"images": 20, "labels": 0, "sizes": {"30x16": 10, "31x16": 10}}
+    assert summary | counted | {"lengths": {}, "characters": {}} == summary
+    assert list(summary["problems"]) == ["img_0020.png"]
+    words = ("img_0000.png", "labels.csv", "`labels`", "texts.xlsx")
+    assert re.search(naming(*words), summary["advice"][0])
     assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
     assert not any(word in str(found) for word in ("alphabet", "lengths"))
 
@@ -220,11 +211,9 @@ def test_wrong_labels_come_by_falling_confidence_of_the_model(images, tmp_path):
     readings = {path.name: recognizer.predict(path) for path in paths}
     by_confidence = sorted(readings, key=lambda name: -readings[name].confidence)
     wrong = (by_confidence[0], by_confidence[-1])
-    shift = str.maketrans("0123456789", "1234567890")
     texts = {name: reading.text for name, reading in readings.items()}
-    texts |= {name: texts[name].translate(shift) for name in wrong}
-    rows = [f"{name},{text}" for name, text in texts.items()]
+    rows = [f"{name},{text}" for name, text in (texts | dict.fromkeys(wrong, "0123")).items()]
     (tmp_path / "labels.csv").write_text("\n".join(["filename,text", *rows]))
     found = read_wrong(recognizer, inspect(tmp_path, ANY, ONE_WORKER))
-    expected = [(name, texts[name], readings[name].text) for name in wrong]
+    expected = [(name, "0123", texts[name]) for name in wrong]
     assert [(label.file, label.text, reading.text) for label, reading in found] == expected

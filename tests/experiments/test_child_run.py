@@ -1,5 +1,5 @@
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -20,20 +20,12 @@ def test_a_command_that_fails_raises_its_last_line(tmp_path):
 
 
 def test_stop_ends_what_runs_and_begins_no_more(tmp_path):
-    children, raised = ChildRuns(), []
-
-    def run():
-        try:
-            children.run_command("generate", [], {"out": tmp_path, "count": 1_000_000})
-        except CaptchaOcrError as error:
-            raised.append(type(error))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    while not children.processes:
-        time.sleep(0.01)
-    children.stop()
-    thread.join(60)
+    children, options = ChildRuns(), {"out": tmp_path, "count": 1_000_000}
+    with ThreadPoolExecutor() as pool:
+        command = pool.submit(children.run_command, "generate", [], options)
+        while not children.processes:
+            time.sleep(0.01)
+        children.stop()
+    assert isinstance(command.exception(), Stopped)
     with pytest.raises(Stopped):
         children.run_command("doctor")
-    assert raised == [Stopped]

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from conftest import ONE_WORKER, QUIET
+from conftest import ONE_WORKER, QUIET, TINY
 
 from captcha_ocr.cli.wording import word_error
 from captcha_ocr.data.prepare import prepare_folds
@@ -23,27 +23,26 @@ def folds(images, tmp_path_factory):
     return folder
 
 
-def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tiny_preset, tmp_path):
+@pytest.mark.usefixtures("short_runs")
+def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tmp_path):
     def pool():
-        return cross_validate(folds, tmp_path, replace(tiny_preset.training, epochs=1), QUIET)
+        return cross_validate(folds, tmp_path, replace(TINY.training, epochs=1), QUIET)
 
     def identities():
         return {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*/**/*")}
 
     pooled, before = pool(), identities()
     assert pooled.images == 60
-    parts = [
-        json.loads((tmp_path / f"fold-{n}" / "run.json").read_bytes())["finished"]["test"]
-        for n in (1, 2)
-    ]
-    assert sum(map(Scores.from_counts, parts), Scores(0, 0, Counter())) == pooled
+    runs = [json.loads(path.read_bytes()) for path in tmp_path.glob("fold-*/run.json")]
+    parts = [Scores.from_counts(run["finished"]["test"]) for run in runs]
+    assert sum(parts, Scores(0, 0, Counter())) == pooled
     assert json.loads((tmp_path / RESULT_FILE).read_bytes())["test"] == pooled.summary()
     assert pool() == pooled
     assert identities() == before
 
 
-def test_folds_of_which_one_is_lost_are_refused(folds, tiny_preset, tmp_path):
+def test_folds_of_which_one_is_lost_are_refused(folds, tmp_path):
     shutil.copytree(folds / "fold-1", tmp_path / "folds" / "fold-1")
     with pytest.raises(UsageError) as refusal:
-        cross_validate(tmp_path / "folds", tmp_path / "run", tiny_preset.training)
+        cross_validate(tmp_path / "folds", tmp_path / "run", TINY.training)
     assert re.search(r"captcha-ocr prepare .* --folds 2", word_error(refusal.value))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import QUIET, naming
+from conftest import QUIET, TINY, naming
 
 from captcha_ocr.errors import UsageError
 from captcha_ocr.experiments.learning_curve import (
@@ -17,10 +17,14 @@ from captcha_ocr.experiments.learning_curve import (
     outlook,
     resampled_laws,
 )
-from captcha_ocr.options.training import TrainConfig, TrainOptions
+from captcha_ocr.options.training import TrainOptions
 from captcha_ocr.training.train import train
 
 LOUD = TrainOptions(device="cpu")
+
+
+def recipe(number):
+    return TINY.training.with_options(epochs=1, images=number)
 
 
 def points_of(factor, power, numbers):
@@ -102,32 +106,27 @@ def test_a_number_of_images_close_to_all_of_them_is_left_out(
     monkeypatch.setattr("captcha_ocr.experiments.learning_curve.tell_plan", stop)
     monkeypatch.setattr("captcha_ocr.data.shards.Dataset.count", lambda self, split: available)
     with pytest.raises(InterruptedError):
-        learning_curve(shards, tmp_path, lambda number: TrainConfig(images=number), (), LOUD)
+        learning_curve(shards, tmp_path, recipe, (), LOUD)
     assert tried == counts
 
 
 def test_the_plan_comes_first_and_every_number_of_images_has_a_run(
-    shards, tiny_preset, tmp_path, monkeypatch, capsys
+    shards, tmp_path, monkeypatch, capsys
 ):
-    def recipe(number):
-        return tiny_preset.training.with_options(epochs=1, images=number)
-
     monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (20, 100))
     for finished in ("", "finished"):  # finished runs take no time
         points = learning_curve(shards, tmp_path, recipe, (), LOUD)
         assert [(point.images, point.tested) for point in points] == [(20, 6), (48, 6)]
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == PLAN.header
-        rows = [line.split()[:3] for line in lines[1:3]]
-        assert rows == [["20", "1", "tiny"], ["48", "1", "tiny"]]  # up to all images
+        plan = [line.split()[:3] for line in lines[1:3]]
+        assert plan == [["20", "1", "tiny"], ["48", "1", "tiny"]]  # up to all images
         assert all(line.endswith(finished) for line in lines[1:3])
         assert re.match(r"expected .* 2 runs$", lines[3])
         assert str(points[-1]) in lines
         assert all(len(line) <= 80 for line in (*lines[:4], POINTS.header, str(points[-1])))
         assert not any(line.startswith("advice") for line in lines)
-    runs = [
-        json.loads((tmp_path / f"images-{number}" / "run.json").read_bytes()) for number in (20, 48)
-    ]
+    runs = [json.loads(path.read_bytes()) for path in sorted(tmp_path.glob("images-*/run.json"))]
     assert [run["training"]["images"] for run in runs] == [20, 48]
     assert " 20 " in (tmp_path / "images-20" / "best" / "README.md").read_text()
     assert json.loads((tmp_path / "curve.json").read_bytes())["points"][0]["images"] == 20
@@ -135,12 +134,8 @@ def test_the_plan_comes_first_and_every_number_of_images_has_a_run(
     assert learning_curve(shards, tmp_path, recipe, (48, 20, 48), QUIET) == points
 
 
-def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(
-    shards, tiny_preset, tmp_path, capsys
-):
-    def recipe(number):
-        return tiny_preset.training.with_options(epochs=1, images=number)
-
+@pytest.mark.usefixtures("short_runs")
+def test_another_run_in_a_folder_is_refused_before_any_plan_or_training(shards, tmp_path, capsys):
     train([shards], tmp_path / "images-30", replace(recipe(30), batch_size=5), QUIET)
     for options in (LOUD, QUIET):
         names = naming(tmp_path / "images-30", "`batch_size`", "`force`")

@@ -32,14 +32,9 @@ def factors(*rows):
     return np.array([[log_factor(CURVE, 300, share) for share in row] for row in rows])
 
 
-def written(tmp_path, text):
-    path = tmp_path / "knobs.toml"
-    path.write_text(text)
-    return path
-
-
 def test_knobs_have_dotted_names(tmp_path):
-    path = written(tmp_path, "[knobs]\nnoise = [0, 30]\ntext.spacing = [[-0.2, 0], 0.3]\n")
+    path = tmp_path / "knobs.toml"
+    path.write_text("[knobs]\nnoise = [0, 30]\ntext.spacing = [[-0.2, 0], 0.3]\n")
     assert read_knobs(path) == {"noise": [0, 30], "text.spacing": [[-0.2, 0], 0.3]}
 
 
@@ -55,7 +50,8 @@ def test_knobs_have_dotted_names(tmp_path):
     ],
 )
 def test_wrong_knobs_are_named_with_the_file(tmp_path, text, word):
-    path = written(tmp_path, text)
+    path = tmp_path / "knobs.toml"
+    path.write_text(text)
     with pytest.raises(UsageError, match=naming(path, word)):
         read_knobs(path)
 
@@ -73,9 +69,9 @@ def test_few_knobs_are_changed_one_at_a_time():
 
 def test_many_knobs_share_the_runs_of_a_screening_design():
     settings = list_settings(MANY)
-    assert len(settings) == 16
-    for name in MANY:
-        assert sum(setting.levels[name] for setting in settings) == 8
+    levels = np.array([[*setting.levels.values()] for setting in settings])
+    assert levels.sum(axis=0).tolist() == [8] * len(MANY)
+    assert len(levels) == 16
     assert settings[0].label == "none"
     assert settings[1].label == ", ".join(name for name in MANY if settings[1].levels[name])
 
@@ -90,24 +86,29 @@ def test_pairs_that_cannot_be_told_apart_share_their_column():
     assert confounded(SPACING) == []
 
 
-def test_knobs_are_compared_where_the_base_reads_about_half():
-    saturated = Curve((Score(30, (990,) * 3, 1000),))
-    assert where_to_compare({"general": saturated, "random": CURVE}) == ("random", 100)
-    assert where_to_compare({"general": saturated}) == ("general", 30)
+SATURATED = Curve((Score(30, (990,) * 3, 1000),))
+FLAT = Curve((Score(30, (700,) * 3, 1000), Score(100, (900,) * 3, 1000)))
+STEEP = Curve((Score(30, (0,) * 3, 1000), Score(100, (950,) * 3, 1000)))
 
 
-def test_knobs_are_compared_on_a_curve_that_passes_the_middle():
-    flat = Curve((Score(30, (700,) * 3, 1000), Score(100, (900,) * 3, 1000)))
-    steep = Curve((Score(30, (0,) * 3, 1000), Score(100, (950,) * 3, 1000)))
-    assert where_to_compare({"general": flat, "random": steep}) == ("random", 100)
+@pytest.mark.parametrize(
+    ("curves", "place"),
+    [
+        ({"general": SATURATED, "random": CURVE}, ("random", 100)),
+        ({"general": SATURATED}, ("general", 30)),
+        ({"general": FLAT, "random": STEEP}, ("random", 100)),  # which passes the middle
+    ],
+)
+def test_knobs_are_compared_where_the_base_reads_about_half(curves, place):
+    assert where_to_compare(curves) == place
 
 
 def test_effects_of_single_changes():
     # With the change, 300 labels read as much as 100 do without: three times as many are needed.
-    found = find_effects({"a": [0, 1]}, factors((0.9, 0.91, 0.89), (0.3, 0.31, 0.29)))
-    assert (found[0].knob, found[0].change) == ("a", "0 → 1")
-    assert found[0].factor.value == pytest.approx(3, rel=0.02)
-    assert found[0].factor.low < 3 < found[0].factor.high
+    (effect,) = find_effects({"a": [0, 1]}, factors((0.9, 0.91, 0.89), (0.3, 0.31, 0.29)))
+    assert (effect.knob, effect.change) == ("a", "0 → 1")
+    assert effect.factor.value == pytest.approx(3, rel=0.02)
+    assert effect.factor.low < 3 < effect.factor.high
 
 
 def test_effects_of_a_screening_design():
@@ -165,23 +166,26 @@ def test_each_setting_is_trained_again_with_the_same_texts(budget, tmp_path):
     assert [label.text for label in second.labels] == texts
 
 
-def test_without_the_time_for_two_draws_nothing_is_trained(budget, tmp_path):
-    budget.budget_s = 1
-    found, notes = measure(tmp_path, budget)
-    assert found is None
-    assert "budget" in notes
-    assert not budget.trained
+@pytest.mark.parametrize(
+    ("budget_s", "curve", "words"),
+    [
+        (1, MIDDLE, "budget"),  # which has no time for two draws
+        (
+            3600,
+            Curve((Score(20, (0, 1, 0), 100),)),
+            "before a change",
+        ),  # of a base that is not read
+    ],
+)
+def test_what_cannot_be_compared_is_not_trained(budget, tmp_path, budget_s, curve, words):
+    budget.budget_s = budget_s
+    found, notes = measure(tmp_path, budget, curve=curve)
+    assert (found, budget.trained) == (None, {})
+    assert words in notes
 
 
 def test_more_labels_that_do_not_fit_leave_those_that_were_measured(budget, tmp_path, monkeypatch):
     budget.right = 0
     monkeypatch.setattr(KnobMeasurement, "_fits", lambda measurement, sizes, draw: max(sizes) <= 30)
     found, _ = measure(tmp_path, budget, 3000)
-    assert found.draws == 2
-    assert [setting.labels for setting in found.settings] == [30, 30]
-
-
-def test_a_base_that_is_not_read_cannot_be_compared(budget, tmp_path):
-    found, notes = measure(tmp_path, budget, curve=Curve((Score(20, (0, 1, 0), 100),)))
-    assert found is None
-    assert "before a change" in notes
+    assert (found.draws, [setting.labels for setting in found.settings]) == (2, [30, 30])
