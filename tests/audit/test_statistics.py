@@ -46,10 +46,10 @@ def test_labels_needed_lie_between_measured_numbers_and_are_censored_at_both_end
 
 
 def test_a_curve_never_falls():
-    curve = Curve(
-        (Score(30, (500,) * 3, 1000), Score(100, (400,) * 3, 1000), Score(300, (900,) * 3, 1000))
-    )
-    assert (np.diff(curve.odds) >= 0).all()
+    scores = [
+        Score(size, (right,) * 3, 1000) for size, right in ((30, 500), (100, 400), (300, 900))
+    ]
+    assert (np.diff(Curve(tuple(scores)).odds) >= 0).all()
 
 
 def test_a_single_draw_has_the_interval_of_its_images_and_one_value_none():

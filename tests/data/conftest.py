@@ -1,13 +1,14 @@
 import csv
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import ONE_WORKER, decode
 from PIL import Image
 
 import captcha_ocr.data.prepare
-from captcha_ocr.data.shards import read_dataset, read_manifest, read_shard
+from captcha_ocr.data.shards import read_manifest, read_shard
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 
 SMALL = PrepareConfig(size=(16, 8))
@@ -34,15 +35,14 @@ def counts(folder):
     return [manifest.count(split) for split in SPLITS]
 
 
-def samples(folder, split):
-    """What the shards of one split hold: [(pixels as bytes, text)]."""
-    manifest = read_manifest(folder)
-    pairs = []
-    for _, _, shard in read_dataset([folder]).of_split(split):
-        images, labels = read_shard(folder, manifest, shard)
-        pairs += zip(
-            (image.tobytes() for image in images), decode(manifest.charset, labels), strict=True
-        )
+def samples(folder, *splits):
+    """What the shards of some splits hold, by default of all: [(pixels as bytes, text)]."""
+    manifest, pairs = read_manifest(folder), []
+    for shard in manifest.shards:
+        if shard.split in (splits or SPLITS):
+            images, labels = read_shard(folder, manifest, shard)
+            pixels = (image.tobytes() for image in images)
+            pairs += zip(pixels, decode(manifest.charset, labels), strict=True)
     return pairs
 
 
@@ -70,14 +70,9 @@ def numbered(count, split=lambda number: ""):
     return [(number, AB_OR_BA[number % 2], split(number)) for number in range(count)]
 
 
-@pytest.fixture
-def prepare_rows(tmp_path):
-    """Prepare flat images, from rows as `labelled` takes them, into tmp_path / "out"."""
-
-    def run(rows, config=SMALL, **options):
-        return prepare(labelled(tmp_path / "images", rows), tmp_path / "out", config, **options)
-
-    return run
+def prepare_rows(rows, config=SMALL, **options):
+    """Prepare flat images, from rows as `labelled` takes them, into the folder `out`."""
+    return prepare(labelled(Path("images"), rows), Path("out"), config, **options)
 
 
 @pytest.fixture

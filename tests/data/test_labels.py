@@ -1,6 +1,6 @@
 import re
 import unicodedata
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytest
 from conftest import naming
@@ -19,16 +19,11 @@ from captcha_ocr.options.preparation import PrepareConfig
 IMAGE = png(4, 4)
 
 
-@pytest.fixture
-def read(tmp_path):
+def read(content):
     """Read a labels.csv of the given content: (labels, problems)."""
-
-    def read_content(content):
-        path = tmp_path / "labels.csv"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_labels(path)
-
-    return read_content
+    path = Path("labels.csv")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_labels(path)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +34,9 @@ def read(tmp_path):
     ],
     ids=["group text", "first group", "whole match", "the path"],
 )
-def test_a_pattern_finds_the_text(folder, pattern, text):
+def test_a_pattern_finds_the_text(pattern, text):
     assert labels_from_pattern(["AB/7_R865.png"], pattern).labels == [Label("AB/7_R865.png", text)]
-    raw = folder("AB/7_R865.png", files={"labels.csv": "AB/7_R865.png,no"})
+    raw = write_folder("AB/7_R865.png", files={"labels.csv": "AB/7_R865.png,no"})
     assert texts(find_labels(raw, config=PrepareConfig(label_pattern=pattern))) == {
         "AB/7_R865.png": text
     }
@@ -76,12 +71,12 @@ def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
         *((f"a.png,AB,{split}", Label("a.png", "AB", "test")) for split in ("test", "TESTING")),
     ],
 )
-def test_a_row_is_a_label(read, row, label):
+def test_a_row_is_a_label(row, label):
     assert read(f"filename,text,split\n{row}\n{row}\n") == ([label], {})
 
 
 @pytest.mark.parametrize("split", ["rest", "trainval", ""])
-def test_an_unknown_split_is_reported(read, split):
+def test_an_unknown_split_is_reported(split):
     labels, problems = read(f"filename,text,split\na.png,AB,{split}\nb.png,CD,test\n")
     assert labels == [Label("b.png", "CD", "test")]
     assert all(word in problems["a.png"] for word in (repr(split), "train", "val", "test"))
@@ -102,31 +97,24 @@ def test_an_unknown_split_is_reported(read, split):
         ("..\\a.png,AB", "../a.png"),
     ],
 )
-def test_an_empty_label_conflicting_rows_and_a_file_outside_the_folder_are_reported(
-    read, rows, name
-):
+def test_an_empty_label_conflicting_rows_and_a_file_outside_the_folder_are_reported(rows, name):
     labels, problems = read(f"filename,text,split\n{rows}\n")
     assert (labels, list(problems)) == ([], [name])
 
 
-def test_a_row_without_a_file_name_is_reported_by_its_number(read):
+def test_a_row_without_a_file_name_is_reported_by_its_number():
     labels, (place,) = read("filename,text\na.png,AB\n,CD\n")
     assert labels == [Label("a.png", "AB")]
     assert all(word in place for word in ("labels.csv", "3"))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Write images and other files into a folder."""
-
-    def write(*images, files=()):
-        for name, content in {**dict.fromkeys(images, IMAGE), **dict(files)}.items():
-            path = tmp_path / "raw" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return tmp_path / "raw"
-
-    return write
+def write_folder(*images, files=()):
+    """Write images and other files into the folder `raw`."""
+    for name, content in {**dict.fromkeys(images, IMAGE), **dict(files)}.items():
+        path = Path("raw", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Path("raw")
 
 
 def texts(found):
@@ -194,20 +182,20 @@ def texts(found):
         ),
     ],
 )
-def test_labels_are_found_where_people_put_them(folder, images, labels, files, source):
-    found = find_labels(folder(*images.split(), files=files))
+def test_labels_are_found_where_people_put_them(images, labels, files, source):
+    found = find_labels(write_folder(*images.split(), files=files))
     assert texts(found) == dict(zip(images.split(), labels.split(), strict=True))
     assert any(source in where for where in found.sources)
     assert sum(found.sources.values()) == len(images.split())
 
 
-def test_names_in_another_unicode_form_mean_the_same_image(folder):
+def test_names_in_another_unicode_form_mean_the_same_image():
     names = ["pru\u0308f-1.png", "이미지-2.png", "e\u0301/3.png", "Å\u0301.png"]
     rows = "\n".join(
         f"{unicodedata.normalize(form, name)},A{form}"
         for name, form in zip(names, ["NFC", "NFD"] * 2, strict=True)
     )
-    found = find_labels(folder(*names, files={"labels.csv": f"filename,text\n{rows}\n"}))
+    found = find_labels(write_folder(*names, files={"labels.csv": f"filename,text\n{rows}\n"}))
     assert (set(texts(found)), found.problems) == (set(names), {})
 
 
@@ -220,9 +208,9 @@ def test_names_in_another_unicode_form_mean_the_same_image(folder):
     ],
 )
 def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_so_is_a_row_without_its_image(
-    folder, files
+    files,
 ):
-    found = find_labels(folder("1.png", "CD_2.png", "EF.png", files=files))
+    found = find_labels(write_folder("1.png", "CD_2.png", "EF.png", files=files))
     assert texts(found) == {"1.png": "AB"}
     gone = ["gone.png"] if "gone" in str(files) else []
     assert sorted(found.problems) == ["CD_2.png", "EF.png", *gone]
@@ -232,12 +220,12 @@ def test_an_image_without_a_row_or_a_text_file_is_unlabelled_and_so_is_a_row_wit
     )
 
 
-def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(folder, tmp_path):
+def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(tmp_path):
     names = [f"img_{number:04}.png" for number in range(28)]
     (tmp_path / "fixed.csv").write_text(
         "filename,text\n" + "".join(f"{name},A{name[6]}\n" for name in names[:6])
     )
-    found = find_labels(folder(*names), corrections=tmp_path / "fixed.csv")
+    found = find_labels(write_folder(*names), corrections=tmp_path / "fixed.csv")
     assert (len(found.labels), len(found.problems), found.sources) == (6, 22, {"fixed.csv": 6})
 
 
@@ -251,9 +239,9 @@ def test_numbered_images_with_some_corrections_are_unlabelled_but_for_these(fold
         (["train", "a", "b"], [None, None, None]),  # one kind alone divides nothing
     ],
 )
-def test_folders_named_after_splits_keep_them(folder, folders, splits):
+def test_folders_named_after_splits_keep_them(folders, splits):
     names = [f"{place}/{text}.png" for place, text in zip(folders, ["AB", "CD", "EF"], strict=True)]
-    kept = {label.file: label.split for label in find_labels(folder(*names)).labels}
+    kept = {label.file: label.split for label in find_labels(write_folder(*names)).labels}
     assert [kept[name] for name in names] == splits
 
 
@@ -275,31 +263,31 @@ def test_folders_named_after_splits_keep_them(folder, folders, splits):
         ),
     ],
 )
-def test_folders_with_names_that_are_no_texts_give_no_labels(folder, folders):
+def test_folders_with_names_that_are_no_texts_give_no_labels(folders):
     found = find_labels(
-        folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20)))
+        write_folder(*(f"{place}/img_{number}.png" for place in folders for number in range(20)))
     )
     assert found.labels == []
     with pytest.raises(UsageError, match=naming("img_0.png", r"`label_pattern`")):
         found.check()
 
 
-def test_folders_that_many_images_share_are_labels_where_the_options_allow_them(folder):
+def test_folders_that_many_images_share_are_labels_where_the_options_allow_them():
     names = [f"{text}/img_{number}.png" for text in ("7-3", "1-2") for number in range(20)]
-    raw = folder(*names)
+    raw = write_folder(*names)
     assert find_labels(raw).labels == []
     found = find_labels(raw, config=PrepareConfig(charset="0123456789-"))
     assert texts(found) == {name: name[:3] for name in names}
 
 
-def test_the_alphabet_of_the_options_decides_how_names_are_read(folder):
-    raw = folder("7-3.png", "1+2.png", "5-4.png")
+def test_the_alphabet_of_the_options_decides_how_names_are_read():
+    raw = write_folder("7-3.png", "1+2.png", "5-4.png")
     found = find_labels(raw, config=PrepareConfig(charset="0123456789+-"))
     assert texts(found) == {"7-3.png": "7-3", "1+2.png": "1+2", "5-4.png": "5-4"}
     assert find_labels(raw).problems.keys() == {"7-3.png", "5-4.png"}
 
 
-def test_a_folder_of_other_files_names_their_kinds(folder):
+def test_a_folder_of_other_files_names_their_kinds():
     files = {
         "a.avif": b"\0\0\0 ftypavif",
         "b.avif": b"\0",
@@ -307,8 +295,8 @@ def test_a_folder_of_other_files_names_their_kinds(folder):
         "README": b"read me",
     }
     with pytest.raises(UsageError, match=naming(".avif 2", ".docx 1", "without an extension 1")):
-        find_labels(folder(files=files))
-    found = find_labels(folder("AB.png", files=files))
+        find_labels(write_folder(files=files))
+    found = find_labels(write_folder("AB.png", files=files))
     assert found.others == {".avif": 2, ".docx": 1, "without an extension": 1}
     assert re.search(naming(".avif", "PNG"), dict(found.rows())["not read"])
 
@@ -317,21 +305,21 @@ def test_a_folder_of_other_files_names_their_kinds(folder):
     ("files", "named"),
     [(["texts.csv"], True), (["a.txt"], True), (["a.txt", "b.txt", "c.txt", "d.txt"], False)],
 )
-def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(folder, files, named):
-    rows = find_labels(folder("AB.png", "CD.png", files=dict.fromkeys(files, "x"))).rows()
+def test_a_table_beside_images_that_are_read_by_their_names_is_proposed(files, named):
+    rows = find_labels(write_folder("AB.png", "CD.png", files=dict.fromkeys(files, "x"))).rows()
     assert any("`labels`" in words and files[0] in words for _, words in rows) == named
 
 
 @pytest.mark.parametrize(
     "table", ["texts.csv", "annotations.csv", "solutions.json", "codes.txt", "labels.xlsx"]
 )
-def test_a_table_of_another_name_is_proposed(folder, table):
+def test_a_table_of_another_name_is_proposed(table):
     names = [f"img_{number}.png" for number in range(20)]
     with pytest.raises(UsageError, match=naming("`labels`", table)):
-        find_labels(folder(*names, files={table: "x"})).check()
+        find_labels(write_folder(*names, files={table: "x"})).check()
 
 
-def test_a_text_file_without_one_text_for_one_image_is_reported(folder):
+def test_a_text_file_without_one_text_for_one_image_is_reported():
     files = {
         "a.txt": "0 0.5 0.5 0.9 0.2",
         "b.txt": "AB",
@@ -339,7 +327,9 @@ def test_a_text_file_without_one_text_for_one_image_is_reported(folder):
         "d.txt": "\n",
         "e.txt": "E",
     }
-    found = find_labels(folder("a.png", "b.png", "b.jpg", "c.png", "d.png", "e.png", files=files))
+    found = find_labels(
+        write_folder("a.png", "b.png", "b.jpg", "c.png", "d.png", "e.png", files=files)
+    )
     assert texts(found) == {"e.png": "E"}
     assert sorted(found.problems) == ["a.png", "b.jpg", "b.png", "c.png", "d.png"]
 

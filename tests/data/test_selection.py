@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import pytest
 from conftest import naming
@@ -9,7 +10,7 @@ from captcha_ocr.errors import CaptchaOcrError, UsageError
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 
-from .conftest import counts, numbered, prepare, samples, tiny
+from .conftest import counts, numbered, prepare, prepare_rows, samples, tiny
 
 
 def labels(*texts):
@@ -77,10 +78,8 @@ def test_other_percentages_are_kept_and_no_split_is_empty(images, tmp_path, spli
     assert counts(tmp_path) == expected
 
 
-def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none(
-    prepare_rows, tmp_path
-):
-    out = tmp_path / "out"
+def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_none():
+    out = Path("out")
     prepare_rows(numbered(12, lambda number: SPLITS[number % 3]))
     assert [greys(out, split) for split in SPLITS] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
     prepare_rows(numbered(50, lambda number: "train" if number < 40 else "test"), force=True)
@@ -90,21 +89,19 @@ def test_given_splits_are_kept_and_validation_images_are_drawn_where_there_are_n
     assert counts(out) == [9, 1, 0]  # no test set is drawn
 
 
-def test_three_images_are_enough_and_two_are_not(prepare_rows, tmp_path):
+def test_three_images_are_enough_and_two_are_not():
     with pytest.raises(CaptchaOcrError, match="2"):
         prepare_rows(numbered(2))
-    assert not (tmp_path / "out").exists()
+    assert not Path("out").exists()
     prepare_rows(numbered(3))
-    assert counts(tmp_path / "out") == [1, 1, 1]
+    assert counts(Path("out")) == [1, 1, 1]
 
 
-def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ(
-    prepare_rows, tmp_path
-):
+def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ():
     rows = [(0, "ab"), (0, "ab"), (0, "AB"), (1, "ab"), (1, "ba")]
     prepared = prepare_rows([*rows, (2, "ab"), (3, "ba"), (4, "ab"), (5, "ba")])
     assert prepared.manifest.copies == 2
-    assert sum(counts(tmp_path / "out")) == 5
+    assert sum(counts(Path("out"))) == 5
     assert list(prepared.problems) == ["3.png", "4.png"]
     assert all(re.search(naming("3.png", "4.png"), reason) for reason in prepared.problems.values())
 
@@ -112,10 +109,10 @@ def test_byte_identical_copies_are_dropped_and_counted_unless_their_texts_differ
 @pytest.mark.parametrize(
     "splits", [SPLITS, SPLITS[::-1], ("val", "test", "train"), ("train", "val")]
 )
-def test_of_copies_in_several_splits_the_last_split_keeps_one(prepare_rows, tmp_path, splits):
+def test_of_copies_in_several_splits_the_last_split_keeps_one(splits):
     prepare_rows(
         [*((200, "ab", split) for split in splits), *numbered(9, lambda number: SPLITS[number % 3])]
     )
     last = max(splits, key=SPLITS.index)
     expected = [split == last for split in SPLITS]
-    assert [200 in greys(tmp_path / "out", split) for split in SPLITS] == expected
+    assert [200 in greys(Path("out"), split) for split in SPLITS] == expected

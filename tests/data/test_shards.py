@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import safetensors.numpy
+from conftest import amend
 
 from captcha_ocr.charset import Charset
 from captcha_ocr.data.shards import (
@@ -70,16 +71,14 @@ def test_a_shard_is_a_gzip_file_of_safetensors_and_equal_contents_give_equal_byt
 ):
     data = (tmp_path / FILE).read_bytes()
     tensors = safetensors.numpy.load(gzip.decompress(data))
-    assert {name: tensor.dtype.name for name, tensor in tensors.items()} == {
-        "images": "uint8",
-        "labels": "int16",
-    }
+    types = {name: tensor.dtype.name for name, tensor in tensors.items()}
+    assert types == {"images": "uint8", "labels": "int16"}
     write_shard(tmp_path / "train-00001.safetensors.gz", "train", IMAGES.copy(), LABELS.copy())
     assert (tmp_path / "train-00001.safetensors.gz").read_bytes() == data
 
 
 def test_a_manifest_comes_back_with_the_counts_of_its_splits(tmp_path, manifest):
-    shard = manifest.shards[0]
+    (shard,) = manifest.shards
     second = replace(shard, file="train-00001.safetensors.gz", count=2)
     third = replace(shard, file="val-00000.safetensors.gz", split="val", count=5)
     manifest = replace(manifest, shards=(shard, second, third))
@@ -101,8 +100,7 @@ def test_a_manifest_comes_back_with_the_counts_of_its_splits(tmp_path, manifest)
     ],
 )
 def test_a_sealed_manifest_with_an_impossible_value_is_refused(tmp_path, manifest, change):
-    path = tmp_path / MANIFEST_FILE
-    path.write_bytes(sealed({**json.loads(path.read_bytes()), **change}))
+    amend(tmp_path / MANIFEST_FILE, **change)
     with pytest.raises(DamagedError):
         read_manifest(tmp_path)
 

@@ -2,7 +2,6 @@ import json
 import re
 import shutil
 
-import pytest
 import torch
 from conftest import naming
 
@@ -15,15 +14,9 @@ from captcha_ocr.diagnostics.doctor import (
 from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Copy the model of the package into a run folder."""
-    shutil.copytree(PRETRAINED, tmp_path / "best")
-    return tmp_path
-
-
-def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
-    facts = json.loads(json.dumps(examine_machine(folder)))
+def test_the_doctor_reports_versions_devices_threads_and_the_model(tmp_path):
+    folder = shutil.copytree(PRETRAINED, tmp_path / "best")  # of a run
+    facts = json.loads(json.dumps(examine_machine(tmp_path)))
     cpu = facts["devices"][-1]
     assert facts["versions"]["torch"] == torch.__version__
     assert cpu["device"] == "cpu"
@@ -31,7 +24,7 @@ def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
     assert "" not in (cpu["name"], cpu["capability"])
     assert facts["threads"] == torch.get_num_threads()
     config = read_model_config(PRETRAINED)
-    model = [str((folder / "best").resolve()), config.charset.characters, str(config.size)]
+    model = [str(folder.resolve()), config.charset.characters, str(config.size)]
     assert [facts["model"][name] for name in ("folder", "charset", "size")] == model
     report = format_facts(facts)
     assert f"torch {torch.__version__}" in report
@@ -39,8 +32,9 @@ def test_the_doctor_reports_versions_devices_threads_and_the_model(folder):
     assert re.search(naming(*model[1:]), report)
 
 
-def test_a_damaged_model_is_reported(folder):
-    (folder / "best" / "model.safetensors").write_bytes(b"")
+def test_a_damaged_model_is_reported(tmp_path):
+    folder = shutil.copytree(PRETRAINED, tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"")
     assert "model.safetensors" in examine_model(folder)["error"]
     assert "model.safetensors" in format_facts(examine_machine(folder))
 

@@ -50,10 +50,9 @@ def found(folder):
 
 
 def test_everything_is_counted(found):
-    assert len(found.labels) == 5
+    assert (len(found.labels), list(found.problems)) == (5, ["bad.png"])
     assert (found.sizes, found.modes) == ({(32, 16): 4, (48, 20): 1}, {"L": 4, "RGB": 1})
     assert (found.lengths, found.characters) == ({2: 4, 3: 1}, {"B": 2, "a": 4, "b": 3})
-    assert list(found.problems) == ["bad.png"]
     (copies,), (conflict,) = found.copies, found.conflicts
     assert [label.file for label in copies] == ["aB_1.png", "aB_2.png"]
     assert [label.file for label in conflict] == ["ab.png", "bb.png"]

@@ -28,17 +28,15 @@ def test_every_image_is_tested_once_and_finished_folds_are_left_alone(folds, tmp
     def pool():
         return cross_validate(folds, tmp_path, replace(TINY.training, epochs=1), QUIET)
 
-    def identities():
-        return {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*/**/*")}
-
-    pooled, before = pool(), identities()
+    pooled = pool()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*/**/*")}
     assert pooled.images == 60
     runs = [json.loads(path.read_bytes()) for path in tmp_path.glob("fold-*/run.json")]
     parts = [Scores.from_counts(run["finished"]["test"]) for run in runs]
     assert sum(parts, Scores(0, 0, Counter())) == pooled
     assert json.loads((tmp_path / RESULT_FILE).read_bytes())["test"] == pooled.summary()
     assert pool() == pooled
-    assert identities() == before
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*/**/*")} == before
 
 
 def test_folds_of_which_one_is_lost_are_refused(folds, tmp_path):

@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -96,18 +97,13 @@ def test_the_outlook_names_what_was_reached_and_what_it_would_take_unless_that_i
 def test_a_number_of_images_close_to_all_of_them_is_left_out(
     available, counts, shards, tmp_path, monkeypatch
 ):
-    tried = []
-
-    def stop(dataset, configs, finished, options):
-        tried.extend(config.images for config in configs)
-        raise InterruptedError
-
+    plan = Mock(side_effect=InterruptedError)
     monkeypatch.setattr("captcha_ocr.experiments.learning_curve.IMAGE_COUNTS", (10, 30, 100))
-    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.tell_plan", stop)
+    monkeypatch.setattr("captcha_ocr.experiments.learning_curve.tell_plan", plan)
     monkeypatch.setattr("captcha_ocr.data.shards.Dataset.count", lambda self, split: available)
     with pytest.raises(InterruptedError):
         learning_curve(shards, tmp_path, recipe, (), LOUD)
-    assert tried == counts
+    assert [config.images for config in plan.call_args.args[1]] == counts
 
 
 def test_the_plan_comes_first_and_every_number_of_images_has_a_run(

@@ -118,7 +118,6 @@ def test_effects_of_a_screening_design():
     assert all(found[name] == pytest.approx(1) for name in MANY if name != "knob2")
 
 
-GENERATOR = DesignGenerator("captcha", "01", Lengths(2, 2))
 SPACING = {"text.spacing": [0, -0.2]}
 MIDDLE = Curve((Score(30, (50,) * 3, 100),))
 
@@ -138,8 +137,9 @@ def budget(tmp_path, run, monkeypatch):
 def measure(tmp_path, budget, largest=30, curve=MIDDLE):
     """Return what the knobs do, and the notes."""
     base = LabelPool(tmp_path / "images" / "base", (), (), 0)
-    measurement = KnobMeasurement(GENERATOR, SPACING, base, budget, largest)
-    return measurement.run({"random": curve}), " ".join(budget.notes)
+    generator = DesignGenerator("captcha", "01", Lengths(2, 2))
+    found = KnobMeasurement(generator, SPACING, base, budget, largest).run({"random": curve})
+    return found, " ".join(budget.notes)
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,11 @@ WORDS = [("a.png", "AB"), ("b.png", "é 1")]
 CSV = "filename,text\na.png,AB\nb.png,é 1\n"
 
 
-@pytest.fixture
-def read(tmp_path):
+def read(content):
     """Read a table of the given content."""
-
-    def read_content(content):
-        path = tmp_path / "table.dat"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_table(path)
-
-    return read_content
+    path = Path("table.dat")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(path)
 
 
 def words(rows):
@@ -31,9 +26,9 @@ def words(rows):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding):
-    for end in ("\n", "\r\n", "\r"):
-        assert words(read(CSV.replace("\n", end).encode(encoding))) == WORDS
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_encoding_with_a_mark_and_every_line_end_is_read(encoding, end):
+    assert words(read(CSV.replace("\n", end).encode(encoding))) == WORDS
     assert words(read(b"\xfe\xff" + CSV.encode("utf-16-be"))) == WORDS
     assert [detect_encoding(b"a"), detect_encoding(b"a", "cp1252")] == ["utf-8", "cp1252"]
 
@@ -59,7 +54,7 @@ def test_every_encoding_with_a_mark_and_every_line_end_is_read(read, encoding):
         ),
     ],
 )
-def test_the_usual_names_of_columns_are_known(read, header):
+def test_the_usual_names_of_columns_are_known(header):
     assert words(read(f"{header}\na.png,AB\nb.png,é 1\n")) == WORDS
 
 
@@ -89,7 +84,7 @@ def test_the_usual_names_of_columns_are_known(read, header):
         '{"path": "c.png", "error": "x"}\n{"path": "d.png", "text": null}\n{"summary": {}}\n',
     ],
 )
-def test_every_form_of_a_table_is_read(read, content):
+def test_every_form_of_a_table_is_read(content):
     assert words(read(content)) == WORDS
 
 
@@ -112,7 +107,7 @@ def test_every_form_of_a_table_is_read(read, content):
         ),  # fewer fields than the header: the others are empty
     ],
 )
-def test_a_text_is_neither_cut_nor_changed(read, content, text):
+def test_a_text_is_neither_cut_nor_changed(content, text):
     assert words(read(content)) == [("a.png", text)]
 
 
@@ -127,7 +122,7 @@ def test_a_text_is_neither_cut_nor_changed(read, content, text):
         '{"file": "a.png", "text": ["A"]}\n{"file": "b.png", "text": "CD"}\n',
     ],
 )
-def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content):
+def test_a_row_that_does_not_fit_is_an_error_of_that_row(content):
     first, second = read(content)
     assert (first.filename, bool(first.problem)) == ("a.png", True)
     assert (second.filename, second.text, second.problem) == ("b.png", "CD", None)
@@ -156,7 +151,7 @@ def test_a_row_that_does_not_fit_is_an_error_of_that_row(read, content):
         ("[" * 200_000, "table.dat"),
     ],
 )
-def test_what_is_no_table_is_refused_with_its_first_line(read, content, shown):
+def test_what_is_no_table_is_refused_with_its_first_line(content, shown):
     with pytest.raises(UsageError, match=naming("table.dat", shown)) as refusal:
         read(content)
     assert len(str(refusal.value)) < 500
@@ -167,7 +162,7 @@ def test_a_missing_table_is_named(tmp_path):
         read_table(tmp_path / "gone.csv")
 
 
-def test_rows_have_the_number_of_their_line(read):
+def test_rows_have_the_number_of_their_line():
     assert read("filename,text\na.png,AB\n\nb.png,CD\n") == [
         Row(2, "a.png", "AB"),
         Row(4, "b.png", "CD"),
