@@ -134,9 +134,8 @@ def test_precision_of_the_surest_readings_covers(covers, coverage):
     truth = 1 - coverage / 2  # of confidences that are even between 0 and 1, and calibrated
     for _ in range(TIMES):
         sure = rng.random(1000)
-        (row,) = precision_by_coverage(
-            [*zip(sure, rng.random(1000) < sure, strict=True)], [coverage]
-        )
+        readings = [*zip(sure.tolist(), (rng.random(1000) < sure).tolist(), strict=True)]
+        (row,) = precision_by_coverage(readings, [coverage])
         low, high = row.interval
         covered.append(low <= truth <= high)
     covers("precision", covered)

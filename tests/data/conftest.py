@@ -12,7 +12,6 @@ from captcha_ocr.data.shards import read_manifest, read_shard
 from captcha_ocr.options.preparation import SPLITS, PrepareConfig
 
 SMALL = PrepareConfig(size=(16, 8))
-AB_OR_BA = ("ab", "ba")
 
 
 def tiny(**options):
@@ -67,7 +66,7 @@ def labelled(folder, rows):
 
 def numbered(count, split=lambda number: ""):
     """Rows of different images with two texts in turn, and the split of each."""
-    return [(number, AB_OR_BA[number % 2], split(number)) for number in range(count)]
+    return [(number, ("ab", "ba")[number % 2], split(number)) for number in range(count)]
 
 
 def prepare_rows(rows, config=SMALL, **options):

@@ -114,11 +114,11 @@ def test_a_folder_without_labels_is_inspected_too(tmp_path):
     (tmp_path / "texts.xlsx").write_bytes(b"PK")
     found = inspect(tmp_path, ANY, ONE_WORKER)
     summary = found.summary()
-    counted = {"images": 20, "labels": 0, "sizes": {"30x16": 10, "31x16": 10}}
-    assert summary | counted | {"lengths": {}, "characters": {}} == summary
+    counts = {"images": 20, "labels": 0, "lengths": {}, "characters": {}}
+    assert summary | counts | {"sizes": {"30x16": 10, "31x16": 10}} == summary
     assert list(summary["problems"]) == ["img_0020.png"]
-    words = ("img_0000.png", "labels.csv", "`labels`", "texts.xlsx")
-    assert re.search(naming(*words), summary["advice"][0])
+    names = naming("img_0000.png", "labels.csv", "`labels`", "texts.xlsx")
+    assert re.search(names, summary["advice"][0])
     assert all(word in str(found) for word in ("20", "none", "30x16", ".xlsx 1"))
     assert not any(word in str(found) for word in ("alphabet", "lengths"))
 

@@ -17,7 +17,7 @@ def test_readings_come_in_order_with_whether_they_are_the_labels(images, run, tm
     right, bad, wrong = judge(recognizer, tmp_path, labels)
     assert [(right.is_exact, right.reading.text), bad.reading.text] == [(True, texts[0]), ""]
     assert (wrong.is_exact, wrong.reading.text, wrong.label) == (False, texts[1], labels[2])
-    assert [each.answer[1] for each in (right, bad, wrong)] == [True, False, False]
+    assert [judged.answer[1] for judged in (right, bad, wrong)] == [True, False, False]
     assert (right.answer[0], bad.answer[0]) == (right.reading.confidence, 0)
 
 

@@ -68,9 +68,9 @@ def test_a_function_draws_with_its_knobs(tmp_path, monkeypatch):
 
 def test_some_failures_are_drawn_again_and_counted(tmp_path):
     source = command(f'sys.exit("no") if sys.argv[2] in ("0000", "1111") else None; {DRAW}')
-    source.draw(tmp_path, 20, 0, {})
+    source.draw(tmp_path, 10, 1, {})
     assert source.failures > 0
-    assert len(texts_in(tmp_path)) == 20
+    assert len(texts_in(tmp_path)) == 10
     assert not {"0000", "1111"} & {*texts_in(tmp_path)}
 
 
