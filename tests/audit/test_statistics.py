@@ -79,6 +79,7 @@ def test_a_change_may_be_measured_with_more_labels():
 @pytest.mark.parametrize(("factors", "runs"), [(4, 8), (5, 16), (6, 16), (8, 16)])
 def test_screening_designs_have_resolution_four(factors, runs):
     design = screening_design(factors)
+    assert design.shape == (runs, factors)
     assert (design.T @ design == runs * np.eye(factors)).all()
     pairs = np.stack([design[:, pair].prod(axis=1) for pair in combinations(range(factors), 2)])
     assert (pairs @ design == 0).all()  # no main effect is confounded with a pair

@@ -40,8 +40,8 @@ def test_the_best_cheap_attack_is_named():
 
 def test_costs_are_those_of_so_many_solved():
     cost = attack(500).cost
-    assert cost.labels == pytest.approx(0.1)  # two people read each of 100
-    assert cost.training == pytest.approx(60 / 3600 * 0.05)
+    # Two people read each of 100 labels.
+    assert (cost.labels, cost.training) == pytest.approx((0.1, 60 / 3600 * 0.05))
     assert cost.for_1000 == pytest.approx(
         (cost.labels + cost.training + cost.reading) / SOLVED * 1000
     )
