@@ -219,25 +219,25 @@ def test_a_folder_that_generate_did_not_write_is_left_as_it_is(tmp_path, files, 
     assert contents(tmp_path) == {name: text.encode() for name, text in files.items()}
 
 
-RANDOM = DrawingOptions(
-    count=20, start=4, design="random:easy", fonts=(DEJAVU, DROID), charset="digits", seed=1
+@pytest.mark.parametrize(
+    ("designs", "numbers", "workers"), [(None, range(4, 24), 2), (3, range(3), 1)]
 )
-
-
-@pytest.mark.parametrize("designs", [None, 3])
 def test_random_designs_are_the_same_for_any_number_of_workers_and_again_from_their_file(
-    tmp_path, designs, monkeypatch
+    tmp_path, designs, numbers, workers, monkeypatch
 ):
     monkeypatch.setattr(generation, "_IMAGES_PER_JOB", 8)
-    options, path = replace(RANDOM, random_designs=designs), tmp_path / "saved.jsonl"
+    (tmp_path / "fonts").mkdir()
+    shutil.copy(DEJAVU, tmp_path / "fonts" / os.fsdecode(b"\xff.ttf"))  # its name is no text
+    fonts, path = (str(tmp_path / "fonts"), DROID), tmp_path / "saved.jsonl"
+    saved = DrawingOptions(design=str(path), count=20, start=4, seed=1, fonts=fonts)
+    options = replace(saved, design="random:easy", charset="digits", random_designs=designs)
     first = generate(options, tmp_path / "one")
-    assert (first.drawn, generate(options, tmp_path / "two", 2)) == (20, first)
+    assert (first.drawn, generate(options, tmp_path / "two", workers)) == (20, first)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    generation.save_designs(plan_drawing(options), path)
-    drawer, numbers = drawer_of(plan_drawing(options)), range(3) if designs else range(4, 24)
-    lines = [drawer.random_document(number) for number in numbers]
-    assert path.read_text().splitlines() == lines
-    generate(replace(RANDOM, design=str(path), charset=None), tmp_path / "again")
+    generation.save_designs(plan_drawing(options), path, workers)
+    drawer = drawer_of(plan_drawing(options))
+    assert path.read_text().splitlines() == [drawer.random_document(number) for number in numbers]
+    generate(saved, tmp_path / "again")
     assert pictures(tmp_path / "again") == pictures(tmp_path / "one")
     expected = {"design": ["random:easy", designs], "charset": "0123456789", "length": "1-10"}
     assert options_of(tmp_path / "one").items() >= expected.items()
@@ -251,13 +251,3 @@ def test_what_cannot_be_read_is_drawn_again_counted_and_written_all_the_same(tmp
     options = DrawingOptions(count=3, design="mine.toml", fonts=(DEJAVU,))
     assert generate(options, tmp_path / "images") == (3, 3 * (TRIES - 1), 3)
     assert len(pictures(tmp_path / "images")) == 3
-
-
-def test_a_font_whose_name_is_no_text_can_be_drawn_with(tmp_path):
-    (tmp_path / "fonts").mkdir()
-    shutil.copy(DEJAVU, tmp_path / "fonts" / os.fsdecode(b"\xff.ttf"))
-    options = DrawingOptions(count=2, design="random:easy", fonts=(str(tmp_path / "fonts"),))
-    assert generate(options, tmp_path / "images").drawn == 2
-    generation.save_designs(plan_drawing(options), Path("saved.jsonl"), 1)
-    generate(replace(options, design="saved.jsonl"), tmp_path / "again")
-    assert pictures(tmp_path / "again") == pictures(tmp_path / "images")
