@@ -152,7 +152,7 @@ def test_what_a_font_lacks_is_found_by_its_glyphs(tmp_path):
 
 
 @pytest.fixture
-def font(tmp_path, cache_home):
+def font(tmp_path, cache):
     """A font that is in the cache."""
     (tmp_path / "a.ttf").write_bytes(make_font({"A": TEE, "B": TEE}))
     assert not is_known(tmp_path / "a.ttf")
@@ -161,9 +161,10 @@ def font(tmp_path, cache_home):
 
 
 @pytest.fixture
-def cache(cache_home):
-    """The file with what is known about fonts."""
-    return cache_home / "captcha-ocr" / "faces.json"
+def cache(tmp_path, monkeypatch):
+    """The file with what is known about fonts, which is not there yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "captcha-ocr" / "faces.json"
 
 
 def is_known(path, added=b"", later=0):
@@ -194,7 +195,7 @@ def test_a_font_of_the_same_size_and_time_is_known_from_a_file_that_is_written_i
     assert find_faces([font])[0].family == "Other"
 
 
-def test_what_is_known_is_kept_after_an_error(folder, cache_home):
+def test_what_is_known_is_kept_after_an_error(folder, cache):
     with pytest.raises(UsageError, match="gone"):
         find_faces([folder, folder / "gone"])
     assert is_known(folder / "Droid.ttf")
