@@ -40,14 +40,6 @@ def test_an_image_depends_on_the_seed_and_its_number_alone(design):
     assert draw(drawer_with(design=design, seed=1), [3]) != first[:1]
 
 
-@pytest.mark.parametrize("design", ["captcha", "random"])
-def test_texts_have_the_characters_and_lengths_in_the_options_and_no_others(design):
-    drawer = drawer_with(design=design, charset="abz", lengths=Lengths(1, 3))
-    texts = [drawer.draw(index).text for index in range(20)]
-    assert {len(text) for text in texts} == {1, 2, 3}
-    assert {*"".join(texts)} == {*"abz"}
-
-
 def test_a_number_of_designs_is_used_again_and_again_with_other_texts():
     drawer = drawer_with(random_designs=3)
     assert len({drawer.draw(index).text for index in range(9)}) > 5

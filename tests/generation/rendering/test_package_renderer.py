@@ -30,11 +30,9 @@ def draw(options, numbers):
 
 
 def test_drawing_leaves_the_random_numbers_of_the_caller_and_of_the_package_alone():
-    random.seed(1)
-    expected = random.random()
-    random.seed(1)
+    state = random.getstate()
     draw(TINY, range(1))
-    assert random.random() == expected
+    assert random.getstate() == state
     assert captcha.image.secrets is secrets
 
 
@@ -98,8 +96,8 @@ def test_both_renderers_draw_as_much_ink_of_the_same_colours(design):
         drawn = draw(DrawingOptions(design=design, renderer=renderer), range(300))
         pixels = np.stack([np.asarray(image.image, np.float32) for image in drawn])
         ink = pixels < pixels.max((1, 2), keepdims=True) - 40
-        slopes = np.abs(np.diff(pixels, axis=2))
-        means.append([pixels.mean(), pixels.std(), ink.mean(), slopes.mean()])
+        slope = np.abs(np.diff(pixels, axis=2)).mean()
+        means.append([pixels.mean(), pixels.std(), ink.mean(), slope])
     assert means[0] == pytest.approx(means[1], rel=0.05)
 
 

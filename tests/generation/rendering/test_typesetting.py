@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.errors import UsageError
 from captcha_ocr.generation.designs.design import parse_design
 from captcha_ocr.generation.rendering.rasters import raster
 from captcha_ocr.generation.rendering.typesetting import Glyph, Typesetter, knock_out, transform
@@ -69,18 +68,6 @@ def test_spacing_is_a_share_of_the_mean_width_and_may_be_negative(spacing):
     assert second.left == right_of(first) + round(spacing * first.image.width)
 
 
-def test_a_canvas_may_be_as_wide_and_as_high_as_the_text_with_padding():
-    placed, wide, high = set_text("HHH", 0, 0, padding=7, x=0.5, y=0.5)
-    first, *_, last = placed
-    assert (first.left, first.top) == (7, 7)
-    assert (wide, high) == (right_of(last) + 7, first.image.height + 14)
-
-
-def test_a_text_wider_than_the_canvas_is_told():
-    placed, wide, _ = set_text("HHHHHHHHHH", width=50)
-    assert wide == right_of(placed[-1])
-
-
 def test_a_spread_text_has_each_glyph_in_its_part():
     placed, wide, _ = set_text("HHHH", spread=True)
     assert wide == 200
@@ -142,12 +129,6 @@ def test_a_line_that_slopes_has_its_end_above_its_beginning():
 def test_one_font_for_the_text_or_one_for_each_glyph(per_glyph):
     placed, _, _ = set_text("g" * 20, faces=(DEJAVU, SERIF), per_glyph=per_glyph)
     assert len({glyph.image.tobytes() for glyph in placed}) == 1 + per_glyph
-
-
-@pytest.mark.parametrize("factor", [4, 0.1])
-def test_operators_that_scale_without_end_are_refused(factor):
-    with pytest.raises(UsageError, match="scale"):
-        set_text(operators=[{"kind": "scale", "factor": factor}] * 40)
 
 
 @pytest.mark.parametrize(
