@@ -48,6 +48,35 @@ def roughness(image):
     return np.abs(np.diff(image.astype(int), axis=1)).mean()
 
 
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (blur, {"sigma": 0}),
+        (sharpen, {"amount": 0}),
+        (downscale, {"factor": 1, "down": "area", "up": "smooth"}),
+        (downscale, {"factor": 1, "down": "nearest", "up": "smooth"}),
+        (tint, {"hue": 0, "amount": 0}),
+        (edges, {"amount": 0}),
+    ],
+)
+def test_an_operator_of_no_strength_changes_no_pixel(rng, pixels, operator, fields):
+    assert np.array_equal(operator(pixels, rng, **fields), pixels)
+
+
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (sine, {"x": 0, "y": 0, "wavelength": 40}),
+        (elastic, {"sigma": 0, "rows": 4}),
+        (lens, {"strength": 0}),
+        (swirl, {"angle": 0}),
+        (turn, {"angle": 0}),
+    ],
+)
+def test_a_warp_of_no_strength_moves_nothing(rng, operator, fields):
+    assert not operator(AREA, rng, **fields).any()
+
+
 def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng):
     for colored in (False, True):
         noise = grain(grey(128), rng, sigma=10, colored=colored).astype(float) - 128
@@ -64,14 +93,13 @@ def test_salt_and_pepper_make_their_share_black_or_white(rng):
     assert (result[..., 0] == result[..., 2]).all()
 
 
-def test_a_blur_is_nearly_that_of_a_gaussian_and_one_of_nothing_changes_nothing(rng, steps):
+def test_a_blur_is_nearly_that_of_a_gaussian(rng, steps):
     for sigma in (0.5, 1.2, 1.5, 4):
         result = blur(steps, rng, sigma=sigma)
         assert result.mean() == pytest.approx(steps.mean(), abs=1)
         exact = np.asarray(Image.fromarray(steps).filter(ImageFilter.GaussianBlur(sigma)))
         assert np.abs(result - exact.astype(int)).mean() < 1.5
         assert not np.array_equal(result, steps)
-    assert np.array_equal(blur(steps, rng, sigma=0), steps)
 
 
 def test_smooth_is_pillow_s_filter_to_the_bit(rng):
@@ -85,7 +113,6 @@ def test_smooth_is_pillow_s_filter_to_the_bit(rng):
 def test_sharpen_widens_the_differences_at_edges_and_keeps_what_is_flat(rng, steps):
     assert roughness(sharpen(steps, rng, amount=1)) > roughness(steps)
     assert np.array_equal(sharpen(grey(99), rng, amount=5), grey(99))
-    assert np.array_equal(sharpen(steps, rng, amount=0), steps)
 
 
 @pytest.mark.parametrize("down", ["area", "nearest"])
@@ -93,7 +120,6 @@ def test_a_downscaled_image_has_as_few_different_pixels_as_the_small_one(rng, pi
     result = downscale(pixels, rng, factor=0.5, down=down, up="nearest")
     assert len(np.unique(result.reshape(-1, 3), axis=0)) <= 16 * 40
     assert abs(result.mean() - pixels.mean()) < 8
-    assert np.array_equal(downscale(pixels, rng, factor=1, down=down, up="smooth"), pixels)
 
 
 def test_jpeg_changes_pixels_and_keeps_the_mean_and_less_with_more_quality(rng, steps):
@@ -131,7 +157,6 @@ def test_a_tint_mixes_in_its_hue(rng):
         result = tint(grey(128), rng, hue=hue, amount=0.3)[0, 0]
         assert result.argmax() == channel
         assert result[channel] == pytest.approx(0.7 * 128 + 0.3 * 255, abs=1.5)
-    assert np.array_equal(tint(grey(128), rng, hue=0, amount=0), grey(128))
 
 
 def test_edges_stand_on_grey(rng, steps):
@@ -141,7 +166,6 @@ def test_edges_stand_on_grey(rng, steps):
     assert (only[1:-1, flat] == 127).all()
     assert (only[1:-1, 1:-1] != 127).any()
     assert np.abs(half - (steps.astype(int) + only) / 2).max() <= 1
-    assert np.array_equal(edges(steps, rng, amount=0), steps)
 
 
 def test_an_inversion_marks_a_part_and_not_all_and_a_band_has_its_size():
@@ -163,14 +187,12 @@ def test_a_sine_moves_rows_by_up_to_x_and_columns_by_up_to_y(rng):
         assert (shifts == shifts[:1]).all()
         assert reach - 0.1 < np.abs(shifts).max() <= reach
     assert np.allclose(down[0, 40:], down[0, :-40], atol=1e-4)
-    assert not sine(AREA, rng, x=0, y=0, wavelength=40).any()
 
 
 def test_elastic_is_smooth_and_as_strong_as_its_sigma(rng):
     shifts = np.stack([elastic(AREA, rng, sigma=2, rows=4) for _ in range(30)])
     assert 1 < shifts.std() < 2
     assert np.abs(np.diff(shifts, axis=-1)).max() < 1.5
-    assert not elastic(AREA, rng, sigma=0, rows=4).any()
 
 
 def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
@@ -188,7 +210,6 @@ def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):
     for y, x, moved in ((30, 61, (-1, -1)), (31, 60, (-1, 1)), (30, 59, (1, 1))):
         assert shifts[:, y, x] == pytest.approx(moved, abs=0.05)  # a quarter turn, clockwise
     assert np.abs(shifts[:, :, 0]).max() < 0.05
-    assert not swirl(AREA, rng, angle=0).any()
 
 
 def test_a_ripple_moves_bands_of_rows_sideways(rng):
@@ -226,4 +247,3 @@ def test_a_turn_turns_the_whole_image_counterclockwise(rng):
     turned = warped(pixels, turn(AREA, rng, angle=90))[..., 0]
     assert (turned[3:14, 60] == 255).all()  # above it
     assert not turned[31:].any()
-    assert not turn(AREA, rng, angle=0).any()
