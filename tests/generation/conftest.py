@@ -3,7 +3,6 @@ import io
 from pathlib import Path
 
 import captcha.image
-import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
@@ -11,16 +10,8 @@ MATPLOTLIB = importlib.util.find_spec("matplotlib").submodule_search_locations[0
 FONTS = Path(MATPLOTLIB, "mpl-data", "fonts", "ttf")
 DEJAVU, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")
 DROID = captcha.image.DEFAULT_FONTS[0]
-EM = 1000  # units of the fonts that are built here
 BAR = ((0, 0, 100, 700),)
 TEE = ((150, 0, 250, 700), (0, 600, 400, 700))
-
-
-@pytest.fixture
-def cache_home(tmp_path, monkeypatch):
-    """The folder of the user's caches, an empty one for this test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def make_font(glyphs, family="Boxes", notdef=((50, 0, 450, 700),)):
@@ -30,7 +21,7 @@ def make_font(glyphs, family="Boxes", notdef=((50, 0, 450, 700),)):
     """
     names = {character: f"g{ord(character):x}" for character in glyphs}
     shapes = {".notdef": notdef} | {names[character]: boxes for character, boxes in glyphs.items()}
-    builder = FontBuilder(EM)
+    builder = FontBuilder(unitsPerEm=1000)
     builder.setupGlyphOrder(list(shapes))
     builder.setupCharacterMap({ord(character): name for character, name in names.items()})
     outlines = {}

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captcha_ocr.charset import split_characters
 from captcha_ocr.pictures.contact_sheet import (
     COLUMNS,
     GAP,
@@ -17,11 +16,6 @@ from captcha_ocr.pictures.contact_sheet import (
 )
 
 
-def picture(path, size, colour):
-    Image.new("RGB", size, colour).save(path)
-    return path
-
-
 def lines_below(tile):
     """The lines of text below an image, as they are drawn; every one fits below it."""
     fonts = find_fonts([tile])
@@ -34,8 +28,9 @@ def lines_below(tile):
 
 
 def test_every_image_fits_its_tile(tmp_path):
-    wide = picture(tmp_path / "wide.png", (400, 20), "red")
-    high = picture(tmp_path / "high.png", (10, 300), "blue")
+    wide, high = tmp_path / "wide.png", tmp_path / "high.png"
+    Image.new("RGB", (400, 20), "red").save(wide)
+    Image.new("RGB", (10, 300), "blue").save(high)
     draw_sheet([Tile(wide, "w", "a"), Tile(high, "h", "b")], tmp_path / "sheet.png")
     with Image.open(tmp_path / "sheet.png") as sheet:
         pixels = np.asarray(sheet).astype(int)
@@ -43,57 +38,49 @@ def test_every_image_fits_its_tile(tmp_path):
     red, blue = ((pixels[..., channel] - pixels[..., 2 - channel]) > 200 for channel in (0, 2))
     first = slice(GAP, GAP + TILE[0])
     assert red[:, first].sum() == red.sum() == TILE[0] * (TILE[0] * 20 // 400)
-    assert blue[:, first].sum() == 0
-    assert blue.any(1).sum() == TILE[1]
+    assert (blue[:, first].sum(), blue.any(1).sum()) == (0, TILE[1])
 
 
 def test_a_full_sheet_drops_the_rest_and_an_unreadable_image_keeps_its_tile(tmp_path):
     tile = Tile(tmp_path / "none.png", "n", "a")
     below = sum(block.height for block in lay_out_texts(tile, find_fonts([tile])))
+    size = COLUMNS * (TILE[0] + GAP) + GAP, ROWS * (TILE[1] + below + GAP) + GAP
     for count in (COLUMNS * ROWS, 1000):
         draw_sheet([tile] * count, tmp_path / "sheet.png")
         with Image.open(tmp_path / "sheet.png") as sheet:
-            assert sheet.size == (
-                COLUMNS * (TILE[0] + GAP) + GAP,
-                ROWS * (TILE[1] + below + GAP) + GAP,
-            )
+            assert sheet.size == size
+
+
+ID = "train/550e8400-e29b-41d4-a716-446655440000.png"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "least_lines"),
+    ("name", "drawn", "text", "least_lines"),
     [
-        ("a.png", "A1B2", 2),
-        ("a.png", "", 1),  # an image without a label
-        ("train/550e8400-e29b-41d4-a716-446655440000.png", "W" * 64, 2 + 4),
-        ("x" * 255, "a b  c", 9 + 1),
-        ("e\u0301.png", "שלום12", 2),
+        ("a.png", "a.png", "A1B2", 2),
+        ("a.png", "a.png", "", 1),  # an image without a label
+        (ID, ID, "W" * 64, 2 + 4),
+        ("x" * 255, "x" * 255, "a b  c", 9 + 1),
+        ("e\u0301.png", "e\u0301.png", "שלום12", 2),
+        # What cannot be drawn is named.
+        ("a\nb.png", "aU+000Ab.png", "", 1),
+        ("\udcff.png", "U+DCFF.png", "", 1),
+        ("\u202ea.png", "U+202Ea.png", "", 1),
+        ("\ufdd0", "U+FDD0", "", 1),
     ],
 )
-def test_names_and_texts_are_never_cut(name, text, least_lines):
+def test_names_and_texts_are_never_cut(name, drawn, text, least_lines):
     lines = lines_below(Tile("none", name, text))
-    assert "".join(lines) == name + text
+    assert "".join(lines) == drawn + text
     assert len(lines) >= least_lines
-
-
-@pytest.mark.parametrize(
-    ("name", "drawn"),
-    [
-        ("a\nb.png", "aU+000Ab.png"),
-        ("\udcff.png", "U+DCFF.png"),
-        ("\u202ea.png", "U+202Ea.png"),
-        ("\ufdd0", "U+FDD0"),
-    ],
-)
-def test_what_cannot_be_drawn_is_named(name, drawn):
-    assert lines_below(Tile("none", name, "")) == [drawn]
 
 
 def test_what_was_read_stands_below_the_label_with_its_confidence():
     tile = Tile("none", "492.png", "4gggiu", "4gggtu", 0.9825)
     assert lines_below(tile) == ["492.png", "4gggiu", "4gggtu", "confidence 0.98"]
     long = lines_below(Tile("none", "a.png", "W" * 30, "W" * 29, 0.5))
-    assert "".join(long[1:-1:2]) == "W" * 30  # label and reading in turn
-    assert "".join(long[2:-1:2]) == "W" * 29
+    # Label and reading in turn.
+    assert ("".join(long[1:-1:2]), "".join(long[2:-1:2])) == ("W" * 30, "W" * 29)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +111,3 @@ def test_the_characters_that_differ_are_marked(label, read, marked):
 
 def test_numbers_between_letters_from_the_right_keep_their_order():
     assert "".join(label for label, _ in align("אב12ג", "אב12ג")) == "ג12בא"
-
-
-def test_marks_stay_with_their_characters():
-    assert split_characters("e\u0301हिx") == ["e\u0301", "हि", "x"]
-    assert split_characters("\u0301a") == ["\u0301", "a"]

@@ -39,11 +39,6 @@ def shown(axes):
     ]
 
 
-def heights(axes, values):
-    """Where values stand on the y axis, in pixels."""
-    return axes.transData.transform([(1, value) for value in values])[:, 1]
-
-
 @pytest.mark.parametrize(
     ("exact", "ticks"),
     [
@@ -57,7 +52,8 @@ def heights(axes, values):
 def test_the_axis_of_exact_match_shows_95_to_100_percent_whatever_was_read(exact, ticks):
     axes = draw_curves(rows_of(*exact), 1, PRESETS["few"].training).axes[1]
     assert " ".join(shown(axes)).replace(" %", "") == ticks
-    zero, ninety, ninety_nine, all_read = heights(axes, (0, 0.9, 0.95, 1))
+    places = axes.transData.transform([(1, value) for value in (0, 0.9, 0.95, 1)])
+    zero, ninety, ninety_nine, all_read = places[:, 1]  # in pixels
     assert ninety - zero == pytest.approx(
         (ninety_nine - ninety) / np.log10(2)
     )  # the error falls by 10, and by 2
@@ -68,16 +64,12 @@ def test_curves_show_every_epoch_and_mark_the_best():
     rows = rows_of(0.2, 0.8, 0.6)
     figure = draw_curves(rows, 2, PRESETS["few"].training)
     for axes, what, best in zip(figure.axes, ("loss", "exact"), ("1", "80.00%"), strict=True):
-        training, validation, mark = axes.lines
+        training, validation, mark = axes.lines  # told apart without colours
         assert list(training.get_xdata()) == [1, 2, 3]
         assert list(training.get_ydata()) == [row[f"training_{what}"] for row in rows]
         assert list(validation.get_ydata()) == [row[f"validation_{what}"] for row in rows]
-        assert set(mark.get_xdata()) == {2}
-        assert mark.get_label() == f"best epoch 2: {best}"
-        assert (training.get_linestyle(), validation.get_linestyle()) == (
-            "--",
-            "-",
-        )  # told apart without colours
+        assert (*mark.get_xdata(), mark.get_label()) == (2, 2, f"best epoch 2: {best}")
+        assert (training.get_linestyle(), validation.get_linestyle()) == ("--", "-")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +155,8 @@ def test_confusions_are_bars_and_a_matrix_without_empty_rows():
         ("nothing → c", 2, "2"),
         ("d → b", 1, "1"),
     ]
-    rows, columns, counts = matrix_of(figure)
-    assert (rows, columns) == (["b", "d", "nothing"], ["b", "c", "d", "nothing"])
-    assert counts == {
-        ("b", "d"): "1234",
-        ("b", "nothing"): "7",
-        ("nothing", "c"): "2",
-        ("d", "b"): "1",
-    }
+    counts = {("b", "d"): "1234", ("b", "nothing"): "7", ("nothing", "c"): "2", ("d", "b"): "1"}
+    assert matrix_of(figure) == (["b", "d", "nothing"], ["b", "c", "d", "nothing"], counts)
     assert "1,244 of 1,334" in figure.get_suptitle()
 
 
@@ -182,35 +168,20 @@ def test_no_confusion_is_said_in_words():
 
 # Names for what no font has, what no eye sees, what matplotlib takes for formulas, and what is
 # written on another one.
-@pytest.mark.parametrize(
-    ("character", "name"),
-    [
-        *(
-            ("\ufdd0", "U+FDD0"),
-            ("\U000e0041", "U+E0041"),
-            (" ", "space"),
-            ("\t", "U+0009"),
-            ("\u00a0", "U+00A0"),
-        ),
-        *(
-            ("$", "$"),
-            ("_", "_"),
-            ("\\", "\\"),
-            ("é", "é"),
-            ("я", "я"),
-            ("ש", "ש"),
-            ("\u0301", "\u25cc\u0301"),
-        ),
-    ],
-)
-def test_every_character_has_a_name_that_can_be_drawn(character, name, tmp_path, caplog):
-    figure = draw_confusions(
-        scores_of((character, "b", 3), ("b", character, 3)), ["a", "b", character]
-    )
+NAMES = {
+    **{"\ufdd0": "U+FDD0", "\U000e0041": "U+E0041", " ": "space", "\t": "U+0009"},
+    **{"\u00a0": "U+00A0", "$": "$", "_": "_", "\\": "\\", "é": "é", "я": "я", "ש": "ש"},
+    "\u0301": "\u25cc\u0301",
+}
+
+
+def test_every_character_has_a_name_that_can_be_drawn(tmp_path, caplog):
+    confusions = [(character, "b", 3) for character in NAMES]
+    figure = draw_confusions(scores_of(*confusions), ["b", *NAMES])
     save_figure(figure, tmp_path / "confusion.png")  # a warning of the font would be an error
     assert caplog.records == []
-    assert matrix_of(figure)[0][-1] == name
-    assert f"{name} → b" in [label for label, _, _ in bars_of(figure)]
+    assert matrix_of(figure)[0] == [*NAMES.values()]
+    assert sorted(bars_of(figure)) == sorted((f"{name} → b", 3, "3") for name in NAMES.values())
 
 
 def test_thousands_of_characters_keep_the_picture_small(tmp_path):
@@ -219,8 +190,7 @@ def test_thousands_of_characters_keep_the_picture_small(tmp_path):
     figure = draw_confusions(scores_of(*near), ["a", *characters])
     save_figure(figure, tmp_path / "confusion.png")
     assert [length for _, length, _ in bars_of(figure)] == [*range(3755, 3755 - MAX_BARS, -1)]
-    rows, columns, counts = matrix_of(figure)
-    assert len(rows) == len(columns) == len(counts) == MAX_CELLS
+    assert [*map(len, matrix_of(figure))] == [MAX_CELLS] * 3
     assert f"{MAX_CELLS} of 3,755 " in figure.axes[1].get_title()
     with Image.open(tmp_path / "confusion.png") as image:
         assert max(image.size) < 1600
@@ -234,60 +204,39 @@ def test_a_learning_curve_has_its_points_their_interval_and_the_law(tmp_path):
     figure = draw_learning_curve(POINTS, laws, (0.95,))
     axes = figure.axes[0]
     measured, law, target = axes.lines
-    assert [*zip(measured.get_xdata(), measured.get_ydata(), strict=True)] == [
-        (100, 0.6),
-        (1000, 1.0),
-    ]
-    assert (law.get_xdata()[-1], law.get_ydata()[-1]) == (
-        pytest.approx(10_000),
-        pytest.approx(0.96),
-    )
+    assert measured.get_xydata().tolist() == [[100, 0.6], [1000, 1.0]]
+    assert law.get_xydata()[-1] == pytest.approx((10_000, 0.96))
     assert list(target.get_ydata()) == [0.95, 0.95]
     _, interval, spread = (drawn.get_paths()[0].vertices for drawn in axes.collections)
-    assert {tuple(corner) for corner in interval} >= {
-        (100, 0.5),
-        (100, 0.7),
-        (1000, 0.96),
-        (1000, 1.0),
-    }
+    corners = {(100, 0.5), (100, 0.7), (1000, 0.96), (1000, 1.0)}
+    assert {*map(tuple, interval)} >= corners
     assert spread[:, 1].max() == pytest.approx(1 - 0.03, abs=0.002)
     assert {"50 %", "95 %", "98 %", "100 %"} <= set(shown(axes))
     save_figure(figure, tmp_path / "curve.png")
 
 
-def images_at(axes):
-    """The ticks of the axis of images."""
-    return [round(tick) for tick in axes.get_xticks()]
-
-
-def test_a_steep_law_does_not_squeeze_the_axis(tmp_path):
+def test_a_steep_law_does_not_squeeze_the_axis():
     points = [(40, 0.2, (0.1, 0.3)), (48, 0.8, (0.7, 0.9))]
-    axes = draw_learning_curve(points, [lambda images: 1 - 0.8 * (40 / images) ** 9], (0.95,)).axes[
-        0
-    ]
+    (axes,) = draw_learning_curve(
+        points, [lambda images: 1 - 0.8 * (40 / images) ** 9], (0.95,)
+    ).axes
     assert {"95 %", "99 %", "99.9 %", "100 %"} <= set(shown(axes))
     assert len(shown(axes)) == len(set(shown(axes))) < 15
-    assert images_at(axes) == [40, 100, 300]  # the label of 48 would lie on that of 40
+    # The label of 48 would lie on that of 40.
+    assert axes.get_xticks() == pytest.approx([40, 100, 300])
 
 
 @pytest.mark.parametrize("counts", [(20,), (40, 80), (100, 300, 800), (2000, 2500)])
 def test_a_learning_curve_of_bad_results_has_a_tick_at_every_point_and_nothing_over_its_lines(
-    counts,
+    counts, tmp_path
 ):
-    figure = draw_learning_curve([(count, 0.01, (0.0, 0.03)) for count in counts], [], (0.95, 0.99))
+    figure = draw_learning_curve([(count, 0.0, (0.0, 0.03)) for count in counts], [], (0.95, 0.99))
     (axes,) = figure.axes
-    assert images_at(axes) == [*counts]
+    assert axes.get_xticks() == pytest.approx(counts)
     assert axes.get_legend() is None  # it is below
-    assert [(text.get_text(), text.get_position()[0] > 1) for text in axes.texts] == [
-        ("target 95 %", True),
-        ("target 99 %", True),
-    ]
-
-
-def test_a_learning_curve_without_a_law_is_only_its_points(tmp_path):
-    figure = draw_learning_curve([(20, 0.0, (0.0, 0.3))], [], (0.95, 0.99))
-    assert len(figure.axes[0].lines) == 1 + 2
-    assert [len(path.vertices) for path in figure.axes[0].collections[0].get_paths()] == [
-        2
-    ]  # its interval
+    targets = [(text.get_text(), text.get_position()[0] > 1) for text in axes.texts]
+    assert targets == [("target 95 %", True), ("target 99 %", True)]
+    assert len(axes.lines) == 1 + 2  # without a law the points and the targets
+    intervals = [path.vertices[:, 0].tolist() for path in axes.collections[0].get_paths()]
+    assert intervals == [[count, count] for count in counts]
     save_figure(figure, tmp_path / "curve.png")

@@ -1,6 +1,8 @@
+import os
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from conftest import naming
@@ -29,20 +31,16 @@ def test_an_empty_document_is_a_design_of_defaults():
     design, rng = parse_design({}, "it"), random.Random(1)
     assert (design.canvas["width"](rng), design.canvas["height"](rng)) == (160, 60)
     assert (design.text["size"](rng), design.text["color"](rng)) == (42, (32, 32, 32))
-    assert (design.texts.charset, design.texts.lengths, design.faces) == (
-        NAMED_ALPHABETS["upper-alnum"],
-        Lengths(4, 4),
-        (),
-    )
-    assert (design.steps, design.redraw_illegible) == ([], True)
+    charset, lengths = NAMED_ALPHABETS["upper-alnum"], Lengths(4, 4)
+    assert (design.texts.charset, design.texts.lengths) == (charset, lengths)
+    assert (design.faces, design.steps, design.redraw_illegible) == ((), [], True)
     assert parse_design({"canvas": {"width": "text"}}, "it").canvas["width"](rng) == 0
 
 
 def test_frequent_characters_come_ten_times_as_often():
     written = Counter("".join(texts({"text": {"charset": "0123", "often": "03", "length": 10}})))
-    assert set(written) == set("0123")
-    assert (written["0"] + written["3"]) / 3000 == pytest.approx(20 / 22, abs=0.05)
-    assert written["0"] / written["3"] == pytest.approx(1, abs=0.15)
+    shares = {"0": 3000 * 10 / 22, "1": 3000 / 22, "2": 3000 / 22, "3": 3000 * 10 / 22}
+    assert written == pytest.approx(shares, abs=100)
 
 
 def test_texts_have_all_characters_and_lengths_and_no_others():
@@ -88,10 +86,8 @@ def test_sums_are_sums_of_the_lengths_that_are_promised():
 
 
 def test_a_step_draws_its_fields_anew_each_time():
-    (step,) = parse_design(
-        {"operators": [{"kind": "lines", "count": [1, 9], "probability": 0.5}]}, "it"
-    ).steps
-    rng = random.Random(1)
+    lines = {"kind": "lines", "count": [1, 9], "probability": 0.5}
+    (step,), rng = parse_design({"operators": [lines]}, "it").steps, random.Random(1)
     assert (step.operator, step.probability) == (OPERATORS["lines"], 0.5)
     assert {step.values(rng)["count"] for _ in range(200)} == set(range(1, 10))
 
@@ -106,12 +102,6 @@ def test_what_is_drawn_once_is_settled_for_each_image():
     assert design.for_image(rng).text["size"](rng) != image.text["size"](rng)
     plain = parse_design({}, "it")
     assert plain.for_image(rng) is plain
-
-
-def test_every_design_of_the_package_can_be_parsed():
-    assert {"captcha", "captcha-classic"} <= set(design_names())
-    for name in design_names():
-        assert parse_design(read_document(name), name).faces, name
 
 
 @pytest.mark.parametrize(
@@ -152,18 +142,19 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_name(document, named)
         parse_design(document, "it")
 
 
-def test_a_file_is_read_and_one_that_is_not_there_lists_the_designs(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text('[text]\ncharset = "é"\n', encoding="utf-8")
-    assert read_document(str(path)) == {"text": {"charset": "é"}}
+def test_a_file_is_read_and_one_that_is_not_there_lists_the_designs():
+    Path("mine.toml").write_text('[text]\ncharset = "é"\n', encoding="utf-8")
+    assert read_document("mine.toml") == {"text": {"charset": "é"}}
     with pytest.raises(UsageError, match=naming("gone.toml", *design_names())):
         read_document("gone.toml")
 
 
-def test_saved_designs_are_read_line_by_line(tmp_path):
-    path = tmp_path / "saved.jsonl"
-    path.write_text('{"number": 3}\n{}\n')
-    assert read_saved(str(path)) == [{"number": 3}, {}]
+def test_saved_designs_are_read_line_by_line_from_a_file_that_is_not_too_large():
+    Path("saved.jsonl").write_text('{"number": 3}\n{}\n')
+    assert read_saved("saved.jsonl") == [{"number": 3}, {}]
+    os.truncate("saved.jsonl", MAX_TEXT_BYTES + 1)
+    with pytest.raises(UsageError, match=naming("saved.jsonl", "1,073,741,824")):
+        read_saved("saved.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -182,16 +173,7 @@ def test_saved_designs_are_read_line_by_line(tmp_path):
         (b'{"text": {"size": %s}}' % (b"9" * 5000), "line 1"),
     ],
 )
-def test_a_damaged_file_of_designs_is_refused_with_its_line(tmp_path, data, named):
-    path = tmp_path / "saved.jsonl"
-    path.write_bytes(data)
+def test_a_damaged_file_of_designs_is_refused_with_its_line(data, named):
+    Path("saved.jsonl").write_bytes(data)
     with pytest.raises(UsageError, match=naming("saved.jsonl", named)):
-        read_saved(str(path))
-
-
-def test_a_file_that_is_too_large_is_not_read(tmp_path):
-    path = tmp_path / "huge.jsonl"
-    with open(path, "wb") as stream:
-        stream.truncate(MAX_TEXT_BYTES + 1)
-    with pytest.raises(UsageError, match=naming("huge.jsonl", "1,073,741,824")):
-        read_saved(str(path))
+        read_saved("saved.jsonl")

@@ -55,21 +55,17 @@ def describe(kinds):
         takes = "true, false" if isinstance(kind, Flag) else "colour"
         if isinstance(kind, Number):
             takes = f"whole, {kind.limits}" if kind.whole else kind.limits
-            if isinstance(kind, CanvasSide):
-                takes += ', or "text"'
         elif isinstance(kind, Word):
             takes = ", ".join(f'"{word}"' for word in kind.words)
+        takes += ', or "text"' if isinstance(kind, CanvasSide) else ""
         described[name] = [takes, json.loads(json.dumps(kind.default))]
     return described
 
 
 def parsed(fields):
     """Fields with their defaults as values, not as text."""
-    return {name: [takes, read_value(default)] for name, (takes, default) in fields.items()}
-
-
-def read_value(cell):
-    return tomllib.loads(f"value = {cell}")["value"]
+    defaults = tomllib.loads("".join(f"{name} = {fields[name][1]}\n" for name in fields))
+    return {name: [fields[name][0], default] for name, default in defaults.items()}
 
 
 def test_the_page_has_every_operator_with_its_own_fields_and_no_other():
@@ -109,24 +105,26 @@ def test_the_page_has_the_fields_of_a_section_and_those_that_operators_share(
 
 
 def test_the_page_has_the_defaults_of_what_is_written():
-    document = {
-        "redraw_illegible": read_value(fields_below("Outside the sections")["redraw_illegible"][1])
-    }
-    for section, names in (("text", ("length", "charset", "arithmetic")), ("fonts", ("faces",))):
-        fields = fields_below(section)
-        document[section] = {name: read_value(fields[name][1]) for name in names}
-    arithmetic = document["text"].pop("arithmetic")
+    lines = []
+    for section, heading, names in (
+        ("", "Outside the sections", ["redraw_illegible"]),
+        ("text.", "text", ["length", "charset", "arithmetic"]),
+        ("fonts.", "fonts", ["faces"]),
+    ):
+        fields = fields_below(heading)
+        lines += [f"{section}{name} = {fields[name][1]}" for name in names]
+    document = tomllib.loads("\n".join(lines))
+    assert document["text"].pop("arithmetic") is False
     design, empty = parse_design(document, "page"), parse_design({}, "")
     assert (design.texts, design.faces) == (empty.texts, empty.faces)
-    assert (design.redraw_illegible, arithmetic) == (empty.redraw_illegible, False)
+    assert design.redraw_illegible == empty.redraw_illegible
 
 
 def test_the_page_has_every_named_design_and_pictures_that_exist():
     designs = TABLES["Named designs", ("name", "look", "fonts")]
     assert [name for name, *_ in designs] == design_names()
     pictures = re.findall(r"\]\(([^)]*\.png)\)", PAGE)
-    assert len(pictures) == 7
-    assert all((DOCS / picture).is_file() for picture in pictures)
+    assert [(DOCS / picture).is_file() for picture in pictures] == [True] * 7
 
 
 def test_the_first_design_of_the_page_is_complete():

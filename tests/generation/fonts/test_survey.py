@@ -9,24 +9,20 @@ ELL = ((0, 0, 100, 700), (100, 0, 400, 100))
 FRAME = ((0, 0, 700, 60), (0, 640, 700, 700), (0, 60, 60, 640), (640, 60, 700, 640))
 
 
-def glyphs_of(name):
-    return examine((FONTS / name).read_bytes())
-
-
-def test_a_sans_serif_has_all_characters_and_the_same_bar_for_two_of_them():
-    glyphs = glyphs_of("DejaVuSans.ttf")
-    assert (glyphs.family, glyphs.characters, glyphs.framed) == ("DejaVu Sans", ALPHABET, False)
-    assert glyphs.look_alikes == ("Il",)
-
-
-@pytest.mark.parametrize("name", ["DejaVuSansMono.ttf", "DejaVuSerif.ttf"])
-def test_no_pair_looks_alike_in_a_font_that_tells_them_apart(name):
-    assert glyphs_of(name).look_alikes == ()
-
-
-def test_the_font_of_last_resort_draws_the_same_frame_for_every_letter():
-    glyphs = glyphs_of("LastResortHE-Regular.ttf")
-    assert (glyphs.framed, len(glyphs.look_alikes)) == (True, 62 * 61 // 2)
+@pytest.mark.parametrize(
+    ("name", "family", "framed", "pairs"),
+    [
+        ("DejaVuSans.ttf", "DejaVu Sans", False, 1),  # the same bar for I and l
+        ("DejaVuSansMono.ttf", "DejaVu Sans Mono", False, 0),
+        ("DejaVuSerif.ttf", "DejaVu Serif", False, 0),
+        # The same frame for every letter.
+        ("LastResortHE-Regular.ttf", "Last Resort High-Efficiency", True, 62 * 61 // 2),
+    ],
+)
+def test_a_font_of_all_characters_tells_them_apart_or_not(name, family, framed, pairs):
+    glyphs = examine((FONTS / name).read_bytes())
+    assert (glyphs.family, glyphs.characters) == (family, ALPHABET)
+    assert (glyphs.framed, len(glyphs.look_alikes)) == (framed, pairs)
 
 
 HUGE = ((-16000, -16000, 16000, 16000),)

@@ -48,6 +48,35 @@ def roughness(image):
     return np.abs(np.diff(image.astype(int), axis=1)).mean()
 
 
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (blur, {"sigma": 0}),
+        (sharpen, {"amount": 0}),
+        (downscale, {"factor": 1, "down": "area", "up": "smooth"}),
+        (downscale, {"factor": 1, "down": "nearest", "up": "smooth"}),
+        (tint, {"hue": 0, "amount": 0}),
+        (edges, {"amount": 0}),
+    ],
+)
+def test_an_operator_of_no_strength_changes_no_pixel(rng, pixels, operator, fields):
+    assert np.array_equal(operator(pixels, rng, **fields), pixels)
+
+
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (sine, {"x": 0, "y": 0, "wavelength": 40}),
+        (elastic, {"sigma": 0, "rows": 4}),
+        (lens, {"strength": 0}),
+        (swirl, {"angle": 0}),
+        (turn, {"angle": 0}),
+    ],
+)
+def test_a_warp_of_no_strength_moves_nothing(rng, operator, fields):
+    assert not operator(AREA, rng, **fields).any()
+
+
 def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng):
     for colored in (False, True):
         noise = grain(grey(128), rng, sigma=10, colored=colored).astype(float) - 128
@@ -58,20 +87,19 @@ def test_grain_has_its_sigma_and_a_colour_only_if_asked_for(rng):
 
 def test_salt_and_pepper_make_their_share_black_or_white(rng):
     result = salt_and_pepper(grey(128), rng, share=0.1)
-    assert {*np.unique(result)} == {0, 128, 255}
-    assert (result == 0).mean() == pytest.approx(0.05, abs=0.005)
-    assert (result == 255).mean() == pytest.approx(0.05, abs=0.005)
+    shares = [(result == value).mean() for value in (0, 128, 255)]
+    assert shares == pytest.approx([0.05, 0.9, 0.05], abs=0.005)
+    assert sum(shares) == pytest.approx(1)
     assert (result[..., 0] == result[..., 2]).all()
 
 
-def test_a_blur_is_nearly_that_of_a_gaussian_and_one_of_nothing_changes_nothing(rng, steps):
+def test_a_blur_is_nearly_that_of_a_gaussian(rng, steps):
     for sigma in (0.5, 1.2, 1.5, 4):
         result = blur(steps, rng, sigma=sigma)
         assert result.mean() == pytest.approx(steps.mean(), abs=1)
         exact = np.asarray(Image.fromarray(steps).filter(ImageFilter.GaussianBlur(sigma)))
         assert np.abs(result - exact.astype(int)).mean() < 1.5
         assert not np.array_equal(result, steps)
-    assert np.array_equal(blur(steps, rng, sigma=0), steps)
 
 
 def test_smooth_is_pillow_s_filter_to_the_bit(rng):
@@ -85,42 +113,43 @@ def test_smooth_is_pillow_s_filter_to_the_bit(rng):
 def test_sharpen_widens_the_differences_at_edges_and_keeps_what_is_flat(rng, steps):
     assert roughness(sharpen(steps, rng, amount=1)) > roughness(steps)
     assert np.array_equal(sharpen(grey(99), rng, amount=5), grey(99))
-    assert np.array_equal(sharpen(steps, rng, amount=0), steps)
 
 
 @pytest.mark.parametrize("down", ["area", "nearest"])
 def test_a_downscaled_image_has_as_few_different_pixels_as_the_small_one(rng, pixels, down):
     result = downscale(pixels, rng, factor=0.5, down=down, up="nearest")
     assert len(np.unique(result.reshape(-1, 3), axis=0)) <= 16 * 40
-    assert result.shape == pixels.shape
     assert abs(result.mean() - pixels.mean()) < 8
-    assert np.array_equal(downscale(pixels, rng, factor=1, down=down, up="smooth"), pixels)
 
 
 def test_jpeg_changes_pixels_and_keeps_the_mean_and_less_with_more_quality(rng, steps):
-    errors = []
-    for quality in (10, 50, 95):
-        result = jpeg(steps, rng, quality=quality)
-        errors.append(np.abs(result.astype(int) - steps).mean())
-        assert result.mean() == pytest.approx(steps.mean(), abs=3)
-    assert errors[0] > errors[1] > errors[2] > 0
+    differences = [
+        jpeg(steps, rng, quality=quality) - steps.astype(int) for quality in (10, 50, 95)
+    ]
+    assert np.mean(differences, (1, 2, 3)) == pytest.approx(0, abs=3)
+    worst, middle, best = np.abs(differences).mean((1, 2, 3))
+    assert worst > middle > best > 0
 
 
 def test_a_palette_has_at_most_its_colours_and_dithering_mixes_them(rng, steps):
-    for colors in (2, 8, 256):
-        images = [palette(steps, rng, colors=colors, dither=dither) for dither in (False, True)]
-        for image in images:
-            assert 1 < len(Image.fromarray(image).getcolors(40_000)) <= colors
+    for colors, dither in product((2, 8, 256), (False, True)):
+        image = palette(steps, rng, colors=colors, dither=dither)
+        assert 1 < len(Image.fromarray(image).getcolors(40_000)) <= colors
     plain, dithered = (palette(steps, rng, colors=8, dither=dither) for dither in (False, True))
     assert roughness(dithered) > roughness(plain)
 
 
 def test_a_gamma_darkens_or_brightens_and_a_contrast_moves_from_the_middle(rng):
-    assert np.abs(tone(grey(100), rng, gamma=1, contrast=1).astype(int) - 100).max() <= 1
-    assert tone(grey(100), rng, gamma=2, contrast=1).mean() < 60
-    assert tone(grey(100), rng, gamma=0.5, contrast=1).mean() > 140
-    assert tone(grey(100), rng, gamma=1, contrast=0.5).mean() == pytest.approx(113, abs=1.5)
-    assert [tone(grey(value), rng, gamma=1, contrast=3).max() for value in (0, 255)] == [0, 255]
+    for value, gamma, contrast, expected in (
+        (100, 1, 1, 100),
+        (100, 2, 1, 255 * (100 / 255) ** 2),
+        (100, 0.5, 1, 255 * (100 / 255) ** 0.5),
+        (100, 1, 0.5, 113),
+        (0, 1, 3, 0),
+        (255, 1, 3, 255),
+    ):
+        result = tone(grey(value), rng, gamma=gamma, contrast=contrast)
+        assert np.abs(result - expected).max() <= 1.5
 
 
 def test_a_tint_mixes_in_its_hue(rng):
@@ -128,7 +157,6 @@ def test_a_tint_mixes_in_its_hue(rng):
         result = tint(grey(128), rng, hue=hue, amount=0.3)[0, 0]
         assert result.argmax() == channel
         assert result[channel] == pytest.approx(0.7 * 128 + 0.3 * 255, abs=1.5)
-    assert np.array_equal(tint(grey(128), rng, hue=0, amount=0), grey(128))
 
 
 def test_edges_stand_on_grey(rng, steps):
@@ -138,17 +166,15 @@ def test_edges_stand_on_grey(rng, steps):
     assert (only[1:-1, flat] == 127).all()
     assert (only[1:-1, 1:-1] != 127).any()
     assert np.abs(half - (steps.astype(int) + only) / 2).max() <= 1
-    assert np.array_equal(edges(steps, rng, amount=0), steps)
 
 
 def test_an_inversion_marks_a_part_and_not_all_and_a_band_has_its_size():
-    for region, seed in product(("band", "curve", "chequer"), range(10)):
+    for region, seed in product(("curve", "chequer", "band"), range(10)):
         mask = inversion(LARGE, random.Random(seed), region=region, size=30)
         assert {*np.unique(mask)} == {0, 255}
         assert 0.02 < mask.mean() / 255 < 0.98
-    band = inversion(LARGE, random.Random(1), region="band", size=30)
-    assert 15 <= np.count_nonzero(band[:, 0]) <= 30
-    assert (band == band[:, :1]).all()
+    assert 15 <= np.count_nonzero(mask[:, 0]) <= 30
+    assert (mask == mask[:, :1]).all()
 
 
 def warped(pixels, shifts):
@@ -157,19 +183,16 @@ def warped(pixels, shifts):
 
 def test_a_sine_moves_rows_by_up_to_x_and_columns_by_up_to_y(rng):
     down, across = sine(AREA, rng, x=3, y=2, wavelength=40)
-    assert (across == across[:, :1]).all()
-    assert (down == down[:1]).all()
-    assert 2.9 < np.abs(across).max() <= 3
-    assert 1.9 < np.abs(down).max() <= 2
+    for shifts, reach in ((down, 2), (across.T, 3)):
+        assert (shifts == shifts[:1]).all()
+        assert reach - 0.1 < np.abs(shifts).max() <= reach
     assert np.allclose(down[0, 40:], down[0, :-40], atol=1e-4)
-    assert not sine(AREA, rng, x=0, y=0, wavelength=40).any()
 
 
 def test_elastic_is_smooth_and_as_strong_as_its_sigma(rng):
     shifts = np.stack([elastic(AREA, rng, sigma=2, rows=4) for _ in range(30)])
     assert 1 < shifts.std() < 2
     assert np.abs(np.diff(shifts, axis=-1)).max() < 1.5
-    assert not elastic(AREA, rng, sigma=0, rows=4).any()
 
 
 def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
@@ -177,9 +200,8 @@ def test_a_lens_magnifies_the_middle_and_a_negative_one_shrinks_it(rng):
     square[26:35, 56:65] = 255
     lenses = [lens(AREA, rng, strength=strength) for strength in (-0.3, 0, 0.3)]
     shrunk, same, enlarged = (warped(square, shifts).sum() / 765 for shifts in lenses)
+    assert shrunk < 65 < same < 120 < enlarged
     assert same == pytest.approx(81)
-    assert shrunk < 65
-    assert enlarged > 120
     assert np.abs(lenses[0][:, [0, -1]]).max() < 0.1  # the border stays
 
 
@@ -188,7 +210,6 @@ def test_a_swirl_turns_the_middle_by_its_angle_and_leaves_the_border(rng):
     for y, x, moved in ((30, 61, (-1, -1)), (31, 60, (-1, 1)), (30, 59, (1, 1))):
         assert shifts[:, y, x] == pytest.approx(moved, abs=0.05)  # a quarter turn, clockwise
     assert np.abs(shifts[:, :, 0]).max() < 0.05
-    assert not swirl(AREA, rng, angle=0).any()
 
 
 def test_a_ripple_moves_bands_of_rows_sideways(rng):
@@ -202,20 +223,22 @@ def test_a_ripple_moves_bands_of_rows_sideways(rng):
 
 
 def test_pixels_are_sampled_where_shifts_point_to():
-    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8).astype(int)
     still = np.zeros((2, 20, 30), np.float32)
     down, right = np.array([[[1]], [[0]]], np.float32), np.array([[[0]], [[1]]], np.float32)
-    assert np.array_equal(warped(pixels, still)[:-1, :-1], pixels[:-1, :-1])
-    # The last row and column are 1/16 pixel off.
-    assert np.abs(warped(pixels, still) - pixels).max() <= 32
-    assert np.array_equal(warped(pixels, still + 5 * right)[:-1, :20], pixels[:-1, 5:25])
-    between = (pixels[:-1].astype(int) + pixels[1:]) / 2
-    assert np.abs(warped(pixels, still + down / 2)[:-1, :-1] - between[:, :-1]).max() <= 1
-    far = still + np.float32(1000)
-    assert np.abs(warped(pixels, far) - pixels[-1, -1]).max() <= 64
-    owners = pixels[..., 0]
+    between = (pixels[:-1] + pixels[1:]) / 2
+    for shifts, expected, tolerance in (
+        (still, pixels[:-1, :-1], 0),
+        (still, pixels, 32),  # the last row and column are 1/16 pixel off
+        (still + 5 * right, pixels[:-1, 5:25], 0),
+        (still + down / 2, between[:, :-1], 1),
+        (still + 1000, np.broadcast_to(pixels[-1, -1], pixels.shape), 64),
+    ):
+        result = warped(pixels.astype(np.uint8), shifts)[: len(expected), : len(expected[0])]
+        assert np.abs(result - expected).max() <= tolerance
+    owners = pixels[..., 0].astype(np.uint8)
     assert np.array_equal(warp_nearest(owners, find_sources(still)), owners)
-    assert (warp_nearest(owners, find_sources(far)) == owners[-1, -1]).all()
+    assert (warp_nearest(owners, find_sources(still + 1000)) == owners[-1, -1]).all()
 
 
 def test_a_turn_turns_the_whole_image_counterclockwise(rng):
@@ -224,4 +247,3 @@ def test_a_turn_turns_the_whole_image_counterclockwise(rng):
     turned = warped(pixels, turn(AREA, rng, angle=90))[..., 0]
     assert (turned[3:14, 60] == 255).all()  # above it
     assert not turned[31:].any()
-    assert not turn(AREA, rng, angle=0).any()

@@ -24,13 +24,12 @@ def test_a_margin_is_empty_and_moves_nothing():
 
 
 def test_the_cell_reaches_from_the_pen_and_the_top_of_the_line_to_the_end_of_the_ink():
-    dot = raster(DEJAVU, 40, ".")
+    dot, blank = raster(DEJAVU, 40, "."), raster(DEJAVU, 40, " ")
     assert dot.cell[0] > dot.image.width
     assert dot.cell[1] > 3 * dot.image.height
+    width = round(load_font(DEJAVU, 40).getlength(" ")) + 1  # of the pen's way
+    assert (blank.image.size, blank.cell[0]) == ((0, 0), width)
 
 
-def test_a_blank_has_no_ink_and_the_width_of_the_pen_s_way_and_a_combining_mark_adds_ink():
-    blank = raster(DEJAVU, 40, " ")
-    assert blank.image.size == (0, 0)
-    assert blank.cell[0] == round(load_font(DEJAVU, 40).getlength(" ")) + 1
+def test_a_combining_mark_adds_ink():
     assert raster(DEJAVU, 40, "x\u0302").image.height > raster(DEJAVU, 40, "x").image.height
