@@ -277,6 +277,7 @@ def shifted(mask: Mask, x: int, y: int) -> Mask:
     What leaves the canvas is lost.
     """
     height, width = mask.shape
+    x, y = min(max(x, -width), width), min(max(y, -height), height)
     moved = np.zeros_like(mask)
     moved[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)] = mask[
         max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)

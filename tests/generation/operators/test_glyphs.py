@@ -151,7 +151,7 @@ def test_a_shadow_is_the_shifted_text(square):
 
 
 def test_what_leaves_the_canvas_is_lost():
-    for x, y, left in ((3, -4, 397 * 396), (400, 0, 0), (0, -400, 0), (-800, 800, 0)):
+    for x, y, left in ((3, -4, 397 * 396), (400, 0, 0), (0, -400, 0), (-500, 800, 0)):
         assert np.count_nonzero(shifted(FULL, x, y)) == left
 
 
