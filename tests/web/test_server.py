@@ -16,6 +16,7 @@ import h11
 import pytest
 import uvicorn
 from hostile import BOMBS
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -29,13 +30,9 @@ WAIT_S = 30
 
 async def echo(scope, receive, send):
     """An application that answers with the number of bytes it was sent."""
-    length, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        length, more = length + len(message.get("body", b"")), message.get("more_body", False)
-    await PlainTextResponse(str(length))(scope, receive, send)
+    with suppress(ClientDisconnect):
+        body = await Request(scope, receive).body()
+        await PlainTextResponse(str(len(body)))(scope, receive, send)
 
 
 def until_closed(connection):
