@@ -96,9 +96,8 @@ def test_a_reading_tells_which_model_read_it(engine, torch_threads):
 
 def test_only_images_of_its_own_size_are_shown_to_the_captcha_model():
     with Image.open(SAMPLE) as image:
-        wider = image.resize((200, 60))
-        models = [reading.model for reading in Recognizer().predict([wider, image, wider])]
-    assert models == ["general", "captcha", "general"]
+        first, second = Recognizer().predict([image.resize((200, 60)), image])
+    assert (first.model, second.model) == ("general", "captcha")
 
 
 def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_path):
@@ -109,11 +108,9 @@ def test_where_the_general_model_is_certain_the_captcha_model_is_not_asked(tmp_p
     assert {reading.model for reading in both} == {"general", "captcha"}
     recognizer.captcha_model = None
     general = recognizer.predict(paths)
-    certain = {
-        number: reading for number, reading in enumerate(general) if reading.confidence >= CERTAIN
-    }
-    assert certain
-    assert {number: both[number] for number in certain} == certain
+    certain = [pair for pair in zip(general, both, strict=True) if pair[0].confidence >= CERTAIN]
+    alone, beside = zip(*certain, strict=True)
+    assert alone == beside
 
 
 @pytest.mark.parametrize(

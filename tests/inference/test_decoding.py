@@ -19,10 +19,24 @@ def read(rows: list[list[float]], charset: str | None = None, lengths: Lengths |
     return reading
 
 
-def test_a_text_ends_at_its_first_nothing_and_is_never_empty():
-    assert read([[9, 0, 0], [0, 0, 9], [0, 9, 0]]).text == "A"
-    assert read([[9, 0, 0], [0, 9, 0], [0, 9, 0]]).text == "ABB"
-    assert read([[2, 1, 9], [0, 0, 9], [0, 0, 9]]).text == "A"
+ANY_LENGTH = [[9, 0, 0], [0, 5, 9], [5, 0, 9]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "charset", "lengths", "text"),
+    [
+        ([[9, 0, 0], [0, 0, 9], [0, 9, 0]], None, None, "A"),  # it ends at its first nothing
+        ([[9, 0, 0], [0, 9, 0], [0, 9, 0]], None, None, "ABB"),
+        ([[2, 1, 9], [0, 0, 9], [0, 0, 9]], None, None, "A"),  # and is never empty
+        (ANY_LENGTH, None, Lengths(1, 1), "A"),
+        (ANY_LENGTH, None, Lengths(2, 2), "AB"),
+        (ANY_LENGTH, None, Lengths(3, 3), "ABA"),
+        (ANY_LENGTH, None, Lengths(2, 3), "AB"),
+        ([[9, 1, 0], [9, 1, 0], [5, 0, 9]], "B", None, "BB"),
+    ],
+)
+def test_a_text_is_the_likeliest_of_the_lengths_and_the_alphabet(rows, charset, lengths, text):
+    assert read(rows, charset, lengths).text == text
 
 
 def test_the_confidence_includes_the_end_of_the_text_and_nothing_after_it():
@@ -31,17 +45,10 @@ def test_the_confidence_includes_the_end_of_the_text_and_nothing_after_it():
     assert read([[9, 0, 0], [0, 0, 9], [0, 0, 0]]).confidence == pytest.approx(first * end)
 
 
-def test_reading_can_be_limited_to_lengths_and_to_an_alphabet():
-    rows = [[9, 0, 0], [0, 5, 9], [5, 0, 9]]
-    assert [read(rows, lengths=Lengths(n, n)).text for n in (1, 2, 3)] == ["A", "AB", "ABA"]
-    assert read(rows, lengths=Lengths(2, 3)).text == "AB"
-    assert read([[9, 1, 0], [9, 1, 0], [5, 0, 9]], charset="B").text == "BB"
-
-
-def test_lengths_that_the_model_does_not_read_are_refused():
-    for lengths in (Lengths(4, 4), Lengths(1, 4)):
-        with pytest.raises(UsageError, match=r"\b1-3\b"):
-            allowed_classes(CONFIG, lengths=lengths)
+@pytest.mark.parametrize("lengths", [Lengths(4, 4), Lengths(1, 4)], ids=str)
+def test_lengths_that_the_model_does_not_read_are_refused(lengths):
+    with pytest.raises(UsageError, match=r"\b1-3\b"):
+        allowed_classes(CONFIG, lengths=lengths)
 
 
 # Logits of A B C D and the end, for "ABC": at each position what is read has 9, and these others.
@@ -69,13 +76,11 @@ def test_lengths_that_the_model_does_not_read_are_refused():
 @pytest.mark.parametrize("longest", [3, 4])
 def test_the_runner_up_is_what_could_stand_in_a_characters_place(others, runners, longest):
     config = replace(CONFIG, charset=Charset("ABCD"), lengths=Lengths(1, longest))
-    rows = [
-        [{**other, read: 9}.get(name, 0) for name in config.class_names]
-        for other, read in zip(others, "ABC", strict=True)
-    ]
-    if longest == 4:  # a shift to the right goes on there
-        rows.append([0, 0, others[2].get("B", 0), 0, 9])
-    (reading,) = Decoder(config).read(np.array([rows], np.float32))
+    # In a fourth place a shift to the right goes on.
+    others = [*others, {"C": others[2].get("B", 0)}]
+    places = [{**other, read: 9} for other, read in zip(others, ["A", "B", "C", ""], strict=True)]
+    logits = [place.get(name, 0) for place in places[:longest] for name in config.class_names]
+    (reading,) = Decoder(config).read(np.array(logits, np.float32).reshape(1, longest, 5))
     assert reading.text == "ABC"
     assert "".join(character.runner_up for character in reading.characters) == runners
     for character in reading.characters:
@@ -83,8 +88,8 @@ def test_the_runner_up_is_what_could_stand_in_a_characters_place(others, runners
 
 
 def test_a_shift_is_named_where_there_is_no_other_character_and_nothing_where_there_is_none():
-    characters = read([[9, 8, 0], [8, 9, 0], [0, 0, 9]]).characters
-    assert [each.runner_up for each in characters] == ["B", "A"]
+    first, second = read([[9, 8, 0], [8, 9, 0], [0, 0, 9]]).characters
+    assert (first.runner_up, second.runner_up) == ("B", "A")
     (only,) = read([[9, 1, 0], [0, 0, 9], [0, 0, 9]], charset="A").characters
     assert (only.runner_up, only.runner_up_confidence) == ("", 0)
 
@@ -111,33 +116,26 @@ def test_without_ctc_the_end_can_be_the_runner_up():
 @pytest.mark.parametrize(
     ("characters", "seen", "text"),
     [
-        ("\u05d0\u05d1", (0, 1), "\u05d1\u05d0"),
-        ("\u05d01", (0, 1), "1\u05d0"),
-        ("\u05d012", (1, 2, 0), "\u05d012"),
-        ("\u0627\u0628", (0, 0, 1), "\u0628\u0627\u0627"),
-        ("\u05d0b", (1, 1), "bb"),
+        ("\u05d0\u05d1", "\u05d0\u05d1", "\u05d1\u05d0"),
+        ("\u05d01", "\u05d01", "1\u05d0"),
+        ("\u05d012", "12\u05d0", "\u05d012"),
+        ("\u0627\u0628", "\u0627\u0627\u0628", "\u0628\u0627\u0627"),
+        ("\u05d0b", "bb", "bb"),
     ],
 )
 def test_the_characters_of_a_text_from_right_to_left_are_in_the_order_of_the_text(
     characters, seen, text
 ):
-    config = ModelConfig(
-        find_charset([characters]), Lengths(1, 3), InputSize(8, 48, 1), NetworkConfig()
-    )
+    config = replace(CONFIG, charset=find_charset([characters]))
+    numbers = [*map(config.charset.symbols.index, seen), -1, -1][:3]
     logits = np.zeros((1, 3, config.classes), np.float32)
-    end = len(config.charset)
-    ids = [config.charset.symbols.index(characters[number]) for number in seen]
-    for position, number in enumerate([*ids, end, end][:3]):
-        logits[0, position, number] = (
-            9 + position
-        )  # so that each position has a confidence of its own
+    # Each position has a confidence of its own.
+    logits[0, [0, 1, 2], numbers] = [9, 10, 11]
     (reading,) = Decoder(config).read(logits)
     assert reading.text == text
     assert [each.character for each in reading.characters] == list(text)
     confidences = {each.character: each.confidence for each in reading.characters}
-    assert (
-        confidences[characters[seen[0]]] != confidences[characters[seen[-1]]] or len({*seen}) == 1
-    )
+    assert len({confidences[seen[0]], confidences[seen[-1]]}) == len({seen[0], seen[-1]})
     assert all(each.runner_up != each.character for each in reading.characters)
 
 
@@ -145,13 +143,14 @@ def test_both_cases_of_a_letter_count_as_one_the_lower_if_both_are_read():
     charset = Charset("ABab1")
     config = ModelConfig(charset, Lengths(1, 1), InputSize(8, 48, 1), NetworkConfig(pool="global"))
     logits = np.log(np.array([[[0.3, 0.1, 0.2, 0.05, 0.35]]])).astype(np.float32)
-    assert [
-        Decoder(config).read(logits)[0].text,
-        Decoder(config, fold_case=True).read(logits)[0].text,
-    ] == ["1", "a"]
-    assert Decoder(config, fold_case=True).read(logits)[0].confidence == pytest.approx(0.5)
-    upper = Decoder(config, charset="AB", fold_case=True).read(logits)[0]
-    assert (upper.text, upper.confidence) == ("A", pytest.approx(0.5 / 0.65))
+    decoders = [
+        Decoder(config),
+        Decoder(config, fold_case=True),
+        Decoder(config, charset="AB", fold_case=True),
+    ]
+    readings = [decoder.read(logits)[0] for decoder in decoders]
+    assert [reading.text for reading in readings] == ["1", "a", "A"]
+    assert [reading.confidence for reading in readings] == pytest.approx([0.35, 0.5, 0.5 / 0.65])
 
 
 EVERY, BLANK = np.arange(4), 3  # classes A, a, B and the blank

@@ -15,13 +15,10 @@ from captcha_ocr.network.weights import load_model
 
 def test_both_engines_read_any_number_of_images_to_the_same_logits_and_codes(exported, images):
     paths = sorted(images.glob("*.png"))
-    onnx_engine, torch_engine = (
-        OnnxEngine(exported),
-        TorchEngine(load_model(exported), torch.device("cpu")),
-    )
+    onnx_engine = OnnxEngine(exported)
+    torch_engine = TorchEngine(load_model(exported), torch.device("cpu"))
     arrays = np.stack([to_array(path, onnx_engine.config.size) for path in paths])
     for some in (arrays[:1], arrays[:7], arrays):
-        assert onnx_engine.logits(some).shape == torch_engine.logits(some).shape
         assert onnx_engine.logits(some) == pytest.approx(torch_engine.logits(some), abs=1e-3)
     texts = [reading.text for reading in Recognizer(torch_engine).predict(paths)]
     assert [reading.text for reading in Recognizer(onnx_engine).predict(paths)] == texts

@@ -22,18 +22,15 @@ class Terminal(io.StringIO):
 
 
 def test_durations_and_numbers_are_easy_to_read():
-    assert [duration(seconds) for seconds in (0.4, 59.6, 365)] == [
-        "0 s",
-        "1 min 00 s",
-        "6 min 05 s",
-    ]
-    assert duration(7800) == "2 h 10 min"
-    assert [counted(number, "epoch") for number in (1, 2, 1000)] == [
-        "1 epoch",
-        "2 epochs",
-        "1,000 epochs",
-    ]
-    assert [counted(number, "process") for number in (1, 2)] == ["1 process", "2 processes"]
+    durations = {0.4: "0 s", 59.6: "1 min 00 s", 365: "6 min 05 s", 7800: "2 h 10 min"}
+    assert {seconds: duration(seconds) for seconds in durations} == durations
+    counts = {
+        (1, "epoch"): "1 epoch",
+        (1000, "epoch"): "1,000 epochs",
+        (1, "process"): "1 process",
+        (2, "process"): "2 processes",
+    }
+    assert {words: counted(*words) for words in counts} == counts
 
 
 @pytest.mark.skipif(os.name != "posix", reason="scripts have other names there")
@@ -106,8 +103,9 @@ def test_a_row_of_a_table_is_flush_with_the_names_of_its_columns(cells, line):
 
 
 def test_equal_reasons_are_told_once_with_their_number():
-    problems = {**{f"{number}.png": "no text" for number in range(9)}, "x.png": "empty"}
-    problems |= {
+    problems = {
+        **dict.fromkeys([f"{number}.png" for number in range(9)], "no text"),
+        "x.png": "empty",
         "y.png": "its text 'ab' has 2 characters",
         "z.png": "its text 'abc' has 3 characters",
     }

@@ -34,7 +34,10 @@ def test_one_process_works_where_the_system_has_no_semaphores(monkeypatch, capsy
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", refuse)
-    assert list(map_jobs(with_process, range(3), 2)) == [(job, os.getpid()) for job in range(3)]
+    with Workers(2) as workers:
+        results = workers.start(with_process, range(3))
+        assert [results.wait(seconds) for seconds in (0, 60)] == [3, 0]
+        assert list(results) == [(job, os.getpid()) for job in range(3)]
     (line,) = capsys.readouterr().err.splitlines()
     assert all(word in line for word in ("/dev/shm", "2", os.strerror(code)))
 
@@ -54,15 +57,18 @@ def test_two_workers_are_other_processes_and_may_be_stopped_early():
     assert list(results) == []
 
 
-@pytest.mark.parametrize("workers", [1, 2, None], ids=["this process", "processes", "threads"])
-def test_the_error_of_a_job_reaches_the_caller(workers):
-    results = (
-        map_jobs(int, ["1", "x"], workers)
-        if workers
-        else map_in_threads(lambda some: [*map(int, some)], "1x")
-    )
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: map_jobs(int, "1x", 1),
+        lambda: map_jobs(int, "1x", 2),
+        lambda: map_in_threads(lambda some: [*map(int, some)], "1x"),
+    ],
+    ids=["this process", "processes", "threads"],
+)
+def test_the_error_of_a_job_reaches_the_caller(start):
     with pytest.raises(ValueError, match="'x'"):
-        list(results)
+        list(start())
 
 
 def wait_for_file(path):
@@ -84,21 +90,6 @@ def test_workers_stay_for_the_next_jobs_and_yield_to_other_processes():
     assert os.nice(0) < 19
 
 
-@pytest.mark.parametrize("has_semaphores", [True, False])
-def test_results_are_waited_for_without_being_taken(monkeypatch, capsys, has_semaphores):
-    if not has_semaphores:
-        monkeypatch.setattr(
-            multiprocessing.synchronize._multiprocessing, "SemLock", lambda *_: os.stat("nowhere")
-        )
-    with Workers(2) as workers:
-        results = workers.start(str, range(5))
-        if not has_semaphores:
-            assert results.wait(0) == 5
-        assert results.wait(60) == 0
-        assert list(results) == ["0", "1", "2", "3", "4"]
-    assert ("/dev/shm" in capsys.readouterr().err) == (not has_semaphores)
-
-
 def test_who_waits_does_the_jobs_that_no_worker_has_begun(tmp_path):
     with Workers(1) as workers:
         results = workers.start(wait_for_file, [tmp_path / "file", *["none"] * 20])
@@ -112,10 +103,9 @@ def test_who_waits_does_the_jobs_that_no_worker_has_begun(tmp_path):
 
 def test_workers_that_were_killed_take_no_more_jobs():
     with Workers(1) as workers:
-        with pytest.raises(CaptchaOcrError, match="`workers`"):
-            list(workers.start(os._exit, [1]))
-        with pytest.raises(CaptchaOcrError, match="`workers`"):
-            list(workers.start(str, [1]))
+        for function in (os._exit, str):
+            with pytest.raises(CaptchaOcrError, match="`workers`"):
+                list(workers.start(function, [1]))
 
 
 def end_other_process(job):
@@ -142,16 +132,6 @@ def test_results_that_were_taken_are_not_waited_for(workers):
         assert results.wait(0) == 0
 
 
-def test_a_killed_worker_is_an_error():
-    with pytest.raises(CaptchaOcrError, match="`workers`"):
-        list(map_jobs(os._exit, [1, 1], 2))
-
-
-@pytest.mark.parametrize("count", [0, 1, 64, 65, 1000])
-def test_threads_give_results_in_the_order_of_the_jobs(count):
-    assert list(map_in_threads(texts, range(count))) == texts(range(count))
-
-
 def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
     monkeypatch.setattr("captcha_ocr.system.parallel.available_workers", lambda: 3)
     monkeypatch.setattr("captcha_ocr.system.parallel._MAX_WAIT_S", 3600)
@@ -162,11 +142,7 @@ def test_as_many_slices_run_at_a_time_as_there_are_processors(monkeypatch):
         return [threading.get_ident()] * len(jobs)
 
     threads = list(map_in_threads(thread_of, range(3 * JOBS_PER_SLICE)))
-    slices = [
-        threads[first : first + JOBS_PER_SLICE] for first in range(0, len(threads), JOBS_PER_SLICE)
-    ]
-    assert [len(set(each)) for each in slices] == [1, 1, 1]
-    assert len(set(threads)) == 3
+    assert [threads.count(thread) for thread in {*threads}] == [JOBS_PER_SLICE] * 3
 
 
 @pytest.mark.parametrize(
@@ -183,12 +159,13 @@ def test_an_endless_source_is_read_a_few_slices_ahead(monkeypatch, moment, slice
     assert next(source) == 4 * slice_length  # one is used, and three are at work or next
 
 
-@pytest.mark.parametrize("count", [0, 10, 1000])
-def test_an_error_of_the_source_comes_after_the_results_before_it(count):
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 1000])
+def test_threads_give_results_in_order_and_then_the_error_of_the_source(count):
     def jobs():
         yield from range(count)
         raise RuntimeError("no more")
 
+    assert list(map_in_threads(texts, range(count))) == texts(range(count))
     results = map_in_threads(texts, jobs(), threads=2)
     assert list(itertools.islice(results, count)) == texts(range(count))
     with pytest.raises(RuntimeError, match="no more"):

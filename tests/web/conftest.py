@@ -66,10 +66,10 @@ def reading(recognizer):
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """A folder with the six samples, without labels."""
-    for number, path in enumerate(sorted(SAMPLES.glob("*.png"))):
-        (tmp_path / "images").mkdir(exist_ok=True)
-        shutil.copy(path, tmp_path / "images" / f"{number}.png")
-    return tmp_path / "images"
+    images = shutil.copytree(SAMPLES, tmp_path / "images")
+    for number, path in enumerate(sorted(images.iterdir())):
+        path.rename(images / f"{number}.png")
+    return images
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ IS_REQUIRED = os.environ.get("BROWSER_TESTS") == "required"
 def test_no_request_gets_a_server_error_or_an_answer_that_the_document_lacks(
     reading, soak, tmp_path
 ):
-    command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"]
-    command += ["run", f"{reading.page}openapi.json", "--checks", CHECKS, "--seed", "0"]
-    command += ["--max-examples", "500" if soak else "5", "--no-color"]
+    program = "from schemathesis.cli import schemathesis; schemathesis()"
+    words = f"run {reading.page}openapi.json --checks {CHECKS} --seed 0 --no-color --max-examples"
+    command = [sys.executable, "-c", program, *words.split(), "500" if soak else "5"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

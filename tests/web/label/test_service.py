@@ -1,4 +1,5 @@
 import io
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
@@ -26,25 +27,21 @@ def send(client, number=0, text="A", version=0, **headers):
 
 
 def test_a_label_is_acknowledged_with_the_next_image(labelling, session):
-    first = labelling.get("/v1/next").json()
-    answer = send(labelling, first["image"]["number"], "AB", first["image"]["version"]).json()
+    image = labelling.get("/v1/next").json()["image"]
+    answer = send(labelling, image["number"], "AB", image["version"]).json()
     assert (answer["saved"]["text"], answer["progress"]["labelled"]) == ("AB", 1)
-    assert answer["image"]["number"] != first["image"]["number"]
+    assert answer["image"]["number"] != image["number"]
     assert "AB" in session.store.table.read_text()
-    behind = send(labelling, first["image"]["number"], "B", first["image"]["version"])
+    behind = send(labelling, image["number"], "B", image["version"])
     assert (behind.status_code, ".png" in behind.json()["error"]) == (409, True)
-    taken_back = labelling.post("/v1/undo", json={}).json()
-    assert (taken_back["image"]["number"], taken_back["image"]["text"]) == (
-        first["image"]["number"],
-        None,
-    )
+    taken_back = labelling.post("/v1/undo", json={}).json()["image"]
+    assert (taken_back["number"], taken_back["text"]) == (image["number"], None)
 
 
 def test_at_the_end_there_is_no_image(labelling):
-    for number in range(6):
-        answer = send(labelling, number)
-    assert answer.json()["image"] is None
-    assert answer.json()["progress"]["commands"][0].startswith("captcha-ocr prepare")
+    *_, last = [send(labelling, number).json() for number in range(6)]
+    assert last["image"] is None
+    assert last["progress"]["commands"][0].startswith("captcha-ocr prepare")
 
 
 @pytest.mark.parametrize(
@@ -79,36 +76,27 @@ def test_only_the_page_of_this_server_may_write(labelling, session, headers, sta
 )
 def test_a_bad_label_gets_one_sentence(labelling, document):
     answer = labelling.post("/v1/label", json=document)
-    assert answer.status_code == 422
-    assert answer.json()["error"]
+    assert (answer.status_code, [*answer.json()]) == (422, ["error"])
 
 
-def test_images_come_by_number_alone(labelling, folder):
+def test_images_come_by_number_alone_as_png_and_need_the_token(labelling, folder):
+    image = Image.open(folder / "3.png").convert("RGB")
+    image.save(folder / "3.png", "TIFF")
     answer = labelling.get("/v1/images/3")
-    shown = Image.open(io.BytesIO(answer.content)).tobytes()
-    there = Image.open(folder / "3.png").convert("RGB").tobytes()
-    assert (shown, answer.headers["content-type"]) == (there, "image/png")
+    shown = Image.open(io.BytesIO(answer.content), formats=["PNG"])
+    assert (shown.tobytes(), answer.headers["content-type"]) == (image.tobytes(), "image/png")
     for number in ("99", "..", "3.png", "%2e%2e%2fetc%2fpasswd", "-1"):
         assert labelling.get(f"/v1/images/{number}").status_code in (404, 422)
     del labelling.headers["Authorization"]
-    assert labelling.get("/v1/images/3").status_code == 401
-    assert labelling.get("/").status_code == 200
+    statuses = {"/v1/images/3": 401, "/": 200}
+    assert {path: labelling.get(path).status_code for path in statuses} == statuses
 
 
-def test_markup_in_names_and_labels_stays_text(labelling, session):
-    text = "<img src=x onerror=alert(1)>"
-    assert send(labelling, text=text).json()["saved"]["text"] == text
-    assert "innerHTML" not in labelling.get("/label.js").text
-
-
-def test_an_image_comes_as_png_and_one_that_is_damaged_or_gone_gets_one_sentence(folder, labelling):
-    Image.open(folder / "3.png").save(folder / "3.png", "TIFF")
-    assert labelling.get("/v1/images/3").content.startswith(b"\x89PNG")
+def test_an_image_that_is_damaged_or_gone_gets_one_sentence(folder, labelling):
     (folder / "3.png").write_bytes(b"no image")
-    assert labelling.get("/v1/images/3").status_code == 422
-    assert labelling.get("/v1/images/3/view").status_code == 200
-    (folder / "3.png").unlink()
-    assert labelling.get("/v1/images/3").status_code == 422
+    (folder / "4.png").unlink()
+    statuses = {"/v1/images/3": 422, "/v1/images/3/view": 200, "/v1/images/4": 422}
+    assert {path: labelling.get(path).status_code for path in statuses} == statuses
 
 
 @pytest.mark.parametrize(
@@ -119,9 +107,6 @@ def test_an_image_comes_as_png_and_one_that_is_damaged_or_gone_gets_one_sentence
     ],
 )
 def test_a_label_that_cannot_be_written_says_why(labelling, monkeypatch, error, named):
-    def fail(_):
-        raise error
-
-    monkeypatch.setattr("os.fsync", fail)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=error))
     answer = send(labelling)
     assert (answer.status_code, named in answer.json()["error"]) == (507, True)

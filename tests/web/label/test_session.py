@@ -7,7 +7,6 @@ import pytest
 from conftest import ONE_WORKER, QUIET, TINY, draw
 
 from captcha_ocr.cli.app import main
-from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.inference.model_folder import PRETRAINED
@@ -34,9 +33,8 @@ def guess_all(session):
     session.guesser.worker.join()
 
 
-def test_the_held_out_images_come_first_then_the_least_sure_then_a_damaged_one(folder, tmp_path):
+def test_the_held_out_images_come_first_then_the_least_sure_then_a_damaged_one(session, folder):
     (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:200])
-    session = LabelSession(folder, PRETRAINED, LabelOptions(out=tmp_path))
     guess_all(session)
     order = []
     while (number := session.next_number()) is not None:
@@ -102,10 +100,10 @@ def test_images_are_read_in_the_background_or_when_asked_for_and_again_by_a_bett
     assert (guesser.guess(3).text, set(guesser.guesses)) == ("XLTZ", {3})
     guesser.start([0, 1])
     guesser.worker.join()
-    assert [guesser.guesses[number].text for number in (0, 1)] == ["0ZLA", "YTX5"]
+    assert (guesser.guesses[0].text, guesser.guesses[1].text) == ("0ZLA", "YTX5")
     guesser.start([0], recognizer.limited_to("digits", None, False))
     guesser.worker.join()
-    assert guesser.guess(0).text.isdigit()
+    assert guesser.guesses[0].text.isdigit()
 
 
 @pytest.mark.parametrize(
@@ -117,15 +115,13 @@ def test_training_begins_at_these_numbers_of_labels(labels, milestone):
 
 @pytest.fixture
 def digits(tmp_path):
-    """A folder with images of two digits, and their texts."""
+    """A folder with images of two digits, and a table of their texts elsewhere."""
     folder = draw(tmp_path / "drawn", seed=2, count=12)
-    texts = {row.filename: row.text for row in read_table(folder / "labels.csv")}
-    (folder / "labels.csv").unlink()
-    return folder, texts
+    return folder, (folder / "labels.csv").rename(tmp_path / "texts.csv")
 
 
 @pytest.fixture
-def short(monkeypatch):
+def short(monkeypatch, short_runs):
     """Prepare and train in this process, with the small preset."""
 
     def run_here(_, name, arguments, options):
@@ -140,13 +136,13 @@ def short(monkeypatch):
     monkeypatch.setattr(ChildRuns, "run_command", run_here)
 
 
-def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, short, tmp_path):
-    folder, texts = digits
+@pytest.mark.usefixtures("short")
+def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, tmp_path):
     options = LabelOptions(out=tmp_path / "out", device="cpu")
-    session = LabelSession(folder, run, options)
+    session = LabelSession(digits[0], PRETRAINED, options)
     session.milestone = 12
-    for number, entry in enumerate(session.store.entries):
-        session.save(number, texts[entry.file], 0)
+    for number in range(12):
+        session.save(number, str(70 + number), 0)  # which these images do not show
     session.training.thread.join(300)
     trained = tmp_path / "out" / "labels-12" / "run"
     (point,) = session.points
@@ -154,26 +150,19 @@ def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, run, shor
     assert session.model == str(trained)
     assert session.progress()["accuracy"]["images"] == 2
     session.stop()
-    again = LabelSession(folder, run, options)
+    again = LabelSession(digits[0], PRETRAINED, options)
     assert (again.model, again.points, again.milestone) == (str(trained), session.points, 150)
     again.stop()
 
 
-def test_a_training_that_fails_says_why(digits, tmp_path):
-    training = BackgroundTraining(
-        digits[0], tmp_path / "out", lambda *_: pytest.fail("there is no model")
-    )
+def test_a_training_that_fails_says_why_and_one_is_ended_with_the_page(digits, tmp_path):
+    folder, table = digits
+    out = tmp_path / "out"
+    training = BackgroundTraining(folder, out, lambda *_: pytest.fail("there is no model"))
     training.train(b"filename,text,split\nnone.png,A,train\n", 1)
     assert "none.png" in training.problem
-
-
-def test_a_training_is_ended_with_the_page(digits, tmp_path):
-    folder, texts = digits
-    table = "filename,text\n" + "".join(f"{file},{text}\n" for file, text in texts.items())
-    training = BackgroundTraining(folder, tmp_path / "out", lambda *_: pytest.fail("it was ended"))
-    training.start(table.encode(), 12)
+    training.start(table.read_bytes(), 12)
     training.stop()
     assert (training.is_running, training.problem) == (False, "")
-    training.start(table.encode(), 13)
-    training.thread.join()
-    assert not (tmp_path / "out" / "labels-13" / "shards").exists()  # nothing begins any more
+    training.train(table.read_bytes(), 13)
+    assert not (out / "labels-13" / "shards").exists()  # nothing begins any more
