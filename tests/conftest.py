@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from filelock import FileLock
 
 from captcha_ocr.charset import Charset, visual_order
 from captcha_ocr.cli.app import main
@@ -228,9 +230,25 @@ def resident_mb() -> float:
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory) -> Path:
+def make_once(tmp_path_factory):
+    """Return a function that makes a folder once for all processes of pytest-xdist."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        with FileLock(root / f"{name}.lock"):
+            if not (root / name).exists():
+                fill(root / name)
+        return root / name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def images(make_once) -> Path:
     """60 images. Read only."""
-    return draw(tmp_path_factory.mktemp("data") / "images", seed=0)
+    return make_once("images", lambda folder: draw(folder, seed=0))
 
 
 @pytest.fixture(scope="session")
@@ -240,31 +258,30 @@ def other_images(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shards(images, tmp_path_factory) -> Path:
+def shards(images, make_once) -> Path:
     """Their shards: 48 to train on, 6 to validate, 6 to test. Read only."""
-    folder = tmp_path_factory.mktemp("data") / "shards"
-    prepare(images, folder, PrepareConfig(preset="tiny"), ONE_WORKER)
-    return folder
+    config = PrepareConfig(preset="tiny")
+    return make_once("shards", lambda folder: prepare(images, folder, config, ONE_WORKER))
 
 
 @pytest.fixture(scope="session")
-def run(shards, tmp_path_factory) -> Path:
+def run(shards, make_once) -> Path:
     """A finished run of two epochs on them. Read only."""
     from captcha_ocr.training.train import train
 
-    folder = tmp_path_factory.mktemp("runs") / "tiny"
-    train([shards], folder, TINY.training, QUIET)
-    return folder
+    return make_once("run", lambda folder: train([shards], folder, TINY.training, QUIET))
 
 
 @pytest.fixture(scope="session")
-def exported(run, images, tmp_path_factory) -> Path:
+def exported(run, images, make_once) -> Path:
     """The best model of that run with its network exported, which takes long. Read only."""
     from captcha_ocr.network.onnx_export import export_onnx
 
-    folder = shutil.copytree(run / "best", tmp_path_factory.mktemp("exported") / "model")
-    export_onnx(folder, images, find_labels(images).labels)
-    return folder
+    def export(folder):
+        shutil.copytree(run / "best", folder)
+        export_onnx(folder, images, find_labels(images).labels)
+
+    return make_once("exported", export)
 
 
 @pytest.fixture
