@@ -69,13 +69,6 @@ PRESETS["tiny"] = TINY  # small enough to train in a second
 MOST_GROWTH_MB = 50  # of the memory of a process that reads a great many images
 
 
-CACHE = pytest.StashKey[tempfile.TemporaryDirectory]()
-
-
-def pytest_unconfigure(config):
-    config.stash[CACHE].cleanup()
-
-
 def pytest_addoption(parser):
     parser.addoption(
         "--soak", action="store_true", help="tests/robustness at full length: an hour (make soak)"
@@ -84,8 +77,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     # What is known about fonts is kept there: not in the folder of the user who runs the tests.
-    config.stash[CACHE] = tempfile.TemporaryDirectory()
-    os.environ["XDG_CACHE_HOME"] = config.stash[CACHE].name
+    cache = tempfile.TemporaryDirectory()
+    config.add_cleanup(cache.cleanup)
+    os.environ["XDG_CACHE_HOME"] = cache.name
     os.environ.pop("CAPTCHA_OCR_MODEL", None)
     if not config.getoption("--soak"):
         # For the commands that tests start, while other tests run beside them.

@@ -1,9 +1,11 @@
+import json
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from conftest import invoke, naming
 
 COMMAND = [sys.executable, "-W", "error", "-m", "captcha_ocr"]
@@ -29,3 +31,8 @@ def after_device(stderr: str) -> list[str]:
     _, second, *others = stderr.splitlines()
     assert re.search(naming("cpu", "fp32"), second)
     return others
+
+
+def rows(result: Result) -> list[dict]:
+    """The JSON objects on standard output."""
+    return [json.loads(line) for line in result.stdout.splitlines()]

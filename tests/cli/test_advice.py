@@ -134,6 +134,7 @@ def test_drawings_that_were_guessed_in_all_epochs_have_no_wrong_labels(drawings)
     assert "labels" not in sentence
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_the_origin_of_a_finished_run_on_drawings_is_found(drawings, tmp_path):
     train(drawings, tmp_path / "run", replace(TINY.training, epochs=1), QUIET)
     spec, ended = read_run(tmp_path / "run")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -15,35 +16,25 @@ from conftest import invoke, naming
 
 from captcha_ocr.cli.app import COMMANDS as GROUPS
 from captcha_ocr.cli.app import main
+from captcha_ocr.diagnostics import doctor
+from captcha_ocr.network.torch_engine import TorchEngine
 
 from .conftest import COMMAND, after_device
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_four_commands_lead_from_nothing_to_read_codes():
-    options = [
-        "--count",
-        200,
-        "--charset",
-        "0123",
-        "--length",
-        2,
-        "--size",
-        "64x32",
-        "--font-sizes",
-        26,
-        "--workers",
-        1,
-        "--seed",
-        5,
-    ]
-    drawn = invoke("generate", *options, "--json")
-    assert json.loads(drawn.stdout)["drawn"] == 200
-    assert "captcha-ocr prepare" in drawn.stderr
-    prepared = json.loads(invoke("prepare", "--size", "64x32", "--workers", 1, "--json").stdout)
-    assert [prepared[split] for split in ("train", "val", "test")] == [160, 20, 20]
-    options = ["--epochs", 10, "--batch-size", 20, "--device", "cpu", "--quiet", "--json"]
-    trained = json.loads(invoke("train", *options).stdout)
-    assert trained["test"]["exact_match"] > 0.5  # guessing gives 6 %
+    size = ["--size", "48x16", "--workers", 1, "--json"]
+    text = ["--charset", "01", "--length", 2, "--font-sizes", 14, "--seed", 5]
+    drawn = invoke("generate", "--count", 200, *text, *size)
+    prepared = invoke("prepare", *size)
+    training = ["--preset", "tiny", "--epochs", 6, "--device", "cpu", "--quiet", "--json"]
+    trained = invoke("train", *training)
+    facts = {}
+    for result in (drawn, prepared, trained):
+        facts |= json.loads(result.stdout)
+    assert [facts[name] for name in ("drawn", "train", "val")] == [200, 160, 20]
+    assert facts["test"]["exact_match"] > 0.5  # guessing gives 25 %
     read = invoke("eval", "data/images", "--device", "cpu")
     lines = [line.split("\t") for line in read.stdout.splitlines()]
     assert len(lines) == 200
@@ -139,11 +130,8 @@ def test_signals_have_their_sentences_and_exit_codes(send, number, times):
 def test_every_command_says_how_to_go_on_after_either_signal(
     monkeypatch, command, said, stop, code, word
 ):
-    def stopped(*_):
-        raise stop
-
     main.get_command(click.Context(main), command)  # imports it
-    monkeypatch.setattr(main.commands[command], "invoke", stopped)
+    monkeypatch.setattr(main.commands[command], "invoke", Mock(side_effect=stop))
     result = invoke(command)
     assert result.exit_code == code
     (line,) = result.stderr.splitlines()
@@ -208,19 +196,12 @@ def test_what_a_launcher_sets_wrongly_is_one_sentence_and_no_matter_to_the_docto
 
 
 def test_a_lack_of_memory_is_one_sentence(read, some, monkeypatch):
-    def exhausted(*_):
-        raise MemoryError
-
-    def exhausted_in_torch(*_):
-        raise RuntimeError(
-            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes."
-        )
-
-    monkeypatch.setattr("captcha_ocr.network.torch_engine.TorchEngine.logits", exhausted_in_torch)
+    error = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4915200 bytes."
+    monkeypatch.setattr(TorchEngine, "logits", Mock(side_effect=RuntimeError(error)))
     result = read(*some)
     assert (result.exit_code, len(after_device(result.stderr))) == (1, 1)
     assert re.search(naming("cpu", " GB", "--device"), result.stderr)
-    monkeypatch.setattr("captcha_ocr.diagnostics.doctor.examine_machine", exhausted)
+    monkeypatch.setattr(doctor, "examine_machine", Mock(side_effect=MemoryError))
     result = invoke("doctor")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 

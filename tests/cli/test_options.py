@@ -16,7 +16,10 @@ from captcha_ocr.cli.options import DeclaredCommand, Given, takes
 from captcha_ocr.errors import UsageError
 from captcha_ocr.inference.model_folder import PRETRAINED, name_model, resolve_model_name
 from captcha_ocr.options.declaration import Options, declarations, option
-from captcha_ocr.options.shared import parse_numbers, parse_size
+from captcha_ocr.options.shared import parse_numbers
+
+for group in COMMANDS:
+    import_module(f"captcha_ocr.cli.commands.{group}")
 
 
 @dataclass(frozen=True)
@@ -67,24 +70,15 @@ def test_the_help_shows_defaults_and_headings():
     assert "secret" not in text
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (("--sides", "160"), ("--sides", "160")),
-        (("--parts", "3,4"), ("--parts", "3,4")),
-    ],
-)
-def test_what_cannot_be_parsed_is_refused_by_name(words, names):
-    with pytest.raises(UsageError, match=naming(*names)):
-        run(*words)
+SIZES = ["160", "160x", "0x60", "160X60", "-1x60", "1.5x60", "160x60x1", "9999999999x1"]
 
 
 @pytest.mark.parametrize(
-    "text", ["160", "160x", "0x60", "160X60", "-1x60", "1.5x60", "160x60x1", "9999999999x1"]
+    ("flag", "text"), [("--parts", "3,4"), *(("--sides", text) for text in SIZES)]
 )
-def test_a_size_is_two_whole_numbers(text):
-    with pytest.raises(UsageError, match=text):
-        parse_size(text)
+def test_what_cannot_be_parsed_is_refused_by_name(flag, text):
+    with pytest.raises(UsageError, match=naming(flag, text)):
+        run(flag, text)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +95,6 @@ def test_pretrained_names_the_model_in_the_package(value, folder):
 
 
 def test_a_name_has_one_flag_in_the_whole_program():
-    for group in COMMANDS:
-        import_module(f"captcha_ocr.cli.commands.{group}")
     flags = {}
     for kind in Options.__subclasses__():
         for name, declared in declarations(kind).items():
@@ -111,8 +103,6 @@ def test_a_name_has_one_flag_in_the_whole_program():
 
 
 def test_a_command_takes_its_arguments_and_one_object():
-    for module in COMMANDS:
-        import_module(f"captcha_ocr.cli.commands.{module}")
     commands = [*main.commands.values(), *main.commands["design"].commands.values()]
     for command in commands:
         arguments = [each.name for each in command.params if isinstance(each, click.Argument)]

@@ -29,20 +29,6 @@ def test_a_preview_says_what_is_illegible_and_why(tmp_path):
     assert "2 still illegible: contrast" in result.stdout
 
 
-def test_generate_counts_and_saves(tmp_path):
-    options = ["--design", "random", "--count", 30, "--seed", 2, "--workers", 1, "--json"]
-    saved = tmp_path / "saved.jsonl"
-    result = invoke("generate", *options, "--out", tmp_path / "images", "--save-designs", saved)
-    facts = json.loads(result.stdout)
-    assert facts["drawn"] == 30
-    assert len(saved.read_text().splitlines()) == 30
-    if facts["redrawn"]:
-        assert "drawn again" in result.stderr
-    refused = invoke("generate", "--save-designs", saved, "--out", tmp_path / "other")
-    assert refused.exit_code == 2
-    assert "--save-designs" in refused.stderr
-
-
 def test_a_preview_draws_the_images_of_generate_in_the_file_and_number_that_are_asked_for(tmp_path):
     (tmp_path / "mine.toml").write_text('[text]\nlength = 3\n[fonts]\nfaces = ["DejaVuSans.ttf"]\n')
     result = invoke("design", "preview", tmp_path / "mine.toml", "--count", 13, "--seed", 4)

@@ -1,14 +1,8 @@
-import json
-
-from click.testing import Result
 from conftest import invoke
 
 from captcha_ocr.options.training import PRESETS
 
-
-def rows(result: Result) -> list[dict]:
-    """The JSON objects on standard output."""
-    return [json.loads(line) for line in result.stdout.splitlines()]
+from ..conftest import rows
 
 
 def test_bench_prints_a_line_for_each_device_with_its_two_speeds(tiny_preset, monkeypatch):

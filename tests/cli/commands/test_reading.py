@@ -17,7 +17,7 @@ from conftest import invoke, naming
 
 from captcha_ocr.cli.app import main
 
-from ..conftest import COMMAND, after_device
+from ..conftest import COMMAND, after_device, rows
 
 # Runs commands one after another.
 SEVERAL = """
@@ -34,11 +34,6 @@ for words in json.loads(sys.argv[1]):
 def several(*commands: list[str]) -> list[str]:
     """Return a command that runs several of this program."""
     return [sys.executable, "-W", "error", "-c", SEVERAL, json.dumps(commands)]
-
-
-def rows(result: Result) -> list[dict]:
-    """The JSON objects on standard output."""
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def codes(result: Result) -> list[str]:

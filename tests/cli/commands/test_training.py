@@ -1,42 +1,23 @@
 import json
+from dataclasses import replace
 
 import pytest
 from captcha.image import DEFAULT_FONTS
 from conftest import invoke
 
+from captcha_ocr.cli.commands.training import choose_config
+from captcha_ocr.options.declaration import words
 from captcha_ocr.options.training import DrawOptions
 
 pytestmark = pytest.mark.usefixtures("short_runs")
 
 
-def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images, tmp_path):
-    options = [
-        "--folds",
-        2,
-        "--out",
-        tmp_path / "folds",
-        "--size",
-        "48x16",
-        "--workers",
-        1,
-        "--json",
-    ]
-    made = invoke("prepare", images, *options)
-    assert [json.loads(made.stdout)[split] for split in ("train", "val", "test")] == [27, 3, 30]
-    assert f"captcha-ocr train --cross-validate --data {tmp_path / 'folds'}" in made.stderr
-    options = [
-        "--data",
-        tmp_path / "folds",
-        "--preset",
-        "tiny",
-        "--epochs",
-        1,
-        "--device",
-        "cpu",
-        "--quiet",
-        "--json",
-    ]
-    result = invoke("train", "--cross-validate", *options)
+def test_folds_are_trained_on_one_by_one_and_their_tests_pooled(images):
+    options = ["--folds", 2, "--out", "folds", "--size", "48x16", "--workers", 1, "--json"]
+    made = json.loads(invoke("prepare", images, *options).stdout)
+    assert [made[split] for split in ("train", "val", "test")] == [27, 3, 30]
+    options = ["--preset", "tiny", "--epochs", 1, "--device", "cpu", "--quiet", "--json"]
+    result = invoke("train", "--cross-validate", "--data", "folds", *options)
     assert json.loads(result.stdout)["test"]["images"] == 60
 
 
@@ -48,62 +29,38 @@ def test_curve_says_what_it_would_take(shards, tmp_path):
     assert (tmp_path / "curve" / "curve.png").exists()
 
 
-def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so(images, tmp_path):
-    made = invoke("prepare", images, "--out", tmp_path / "shards", "--workers", 1)
-    assert "finetune" in made.stderr
-    options = [
-        "--data",
-        tmp_path / "shards",
-        "--epochs",
-        1,
-        "--images",
-        10,
-        "--device",
-        "cpu",
-        "--out",
-        tmp_path / "run",
-    ]
+def test_few_images_train_from_the_model_in_the_package_and_both_commands_say_so(images):
+    assert "finetune" in invoke("prepare", images, "--out", "shards", "--workers", 1).stderr
+    options = ["--data", "shards", "--epochs", 1, "--images", 10, "--device", "cpu", "--out", "run"]
     result = invoke("train", *options)
     assert result.exit_code == 0, result.stderr
-    assert all(
-        words in result.stderr
-        for words in ("preset finetune", "weights    from the one in the package")
-    )
+    assert "preset finetune" in result.stderr
+    assert "weights    from the one in the package" in result.stderr
     again = invoke("train", *options, "--preset", "few", "--force")
     assert "weights" not in again.stderr
 
 
-DRAWN = [
-    "--draw",
-    "captcha",
-    "--length",
-    "2",
-    "--charset",
-    "digits",
-    "--images",
-    24,
-    "--repeat",
-    1,
-    "--workers",
-    1,
-]
-
-
-def test_train_draws_its_images_and_computes_with_the_wanted_threads(
-    drawings, tmp_path, torch_threads
-):
-    out, options = tmp_path / "run", ["--preset", "tiny", "--epochs", 2, "--device", "cpu"]
-    result = invoke("train", *DRAWN, *options, "--out", out, "--threads", 2, "--json")
-    found = json.loads(result.stdout)
-    assert (found["epochs"], found["test"]["images"]) == (2, 6)
+def test_train_draws_its_images_and_computes_with_the_wanted_threads(drawings, torch_threads):
+    options = [
+        *words(replace(drawings, repeat=1).given()),
+        "--preset",
+        "tiny",
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+        "--out",
+        "run",
+    ]
+    result = invoke("train", *options, "--threads", 2, "--json")
+    facts = json.loads(result.stdout)
+    assert (facts["epochs"], facts["test"]["images"]) == (1, 6)
     assert "2 threads" in result.stderr
-    assert f"next: captcha-ocr eval --model {out} --device=cpu --threads=2\n" in result.stderr
-    refused = invoke("train", *DRAWN, *options, "--out", out, "--repeat", 3, "--case-sensitive")
+    assert "next: captcha-ocr eval --model run --device=cpu --threads=2\n" in result.stderr
+    refused = invoke("train", *options, "--repeat", 3, "--case-sensitive")
     assert refused.exit_code == 2
-    assert all(
-        change in refused.stderr
-        for change in ("--repeat: 1 -> 3", "--case-sensitive: False -> True")
-    )
+    assert "--repeat: 1 -> 3" in refused.stderr
+    assert "--case-sensitive: False -> True" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -132,9 +89,6 @@ def test_options_that_would_do_nothing_are_refused_by_name(options, named):
     [(20_000, 4, "default"), (1000, 10, "few"), (1000, 1, "default")],
 )
 def test_the_number_of_different_drawings_selects_the_preset(images, repeat, preset):
-    # Not at the top: its options list the presets that there are.
-    from captcha_ocr.cli.commands.training import choose_config
-
     for epochs in (None, 1):
         drawn = DrawOptions(images=images, repeat=repeat)
         assert choose_config(drawn, None, {"epochs": epochs}).preset == preset
