@@ -37,9 +37,9 @@ IMPOSSIBLE = {
         "preset": ["nonesuch"],
         "channels": [0, 4],
         "seed": SEEDS,
-    }
-    | {"split": [(80, 20), (80, 10, 5), (90, 10, 0), (110, -20, 10)]},
-    PrepareConfig(): {"size": [(0, 16), (4, 16)]},
+        "split": [(80, 20), (80, 10, 5), (90, 10, 0), (110, -20, 10)],
+        "size": [(0, 16), (4, 16)],
+    },
     TrainConfig(): {
         "epochs": [0],
         "patience": [0],

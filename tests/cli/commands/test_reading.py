@@ -241,17 +241,14 @@ def test_odd_names_pass_through_every_encoding(exported, some, encoding):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
-@pytest.mark.parametrize("line", ["{}\n", "{}\r\n", "  {} \n\n", "\t{}\r", '"{}"\n'])
-def test_lists_of_paths_from_elsewhere_are_read(
-    exported, some, encoding, line, monkeypatch, capsys
-):
-    lines = "".join(line.format(path) for path in some).encode(encoding)
-    source = io.TextIOWrapper(io.BufferedReader(io.BytesIO(lines)), "utf-8")
+def test_lists_of_paths_from_elsewhere_are_read(exported, some, encoding, monkeypatch, capsys):
+    text = '{0}\n{0}\r\n  {0} \n\n\t{0}\r"{0}"\n'.format(some[0])
+    source = io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode(encoding))), "utf-8")
     monkeypatch.setattr(sys, "stdin", source)  # with the bytes, which click's runner would decode
     with pytest.raises(SystemExit) as leaving:
         main(["eval", "--model", str(exported)])
     rows = [row.split("\t")[0] for row in capsys.readouterr().out.splitlines()]
-    assert (leaving.value.code, rows) == (0, [*map(str, some)])
+    assert (leaving.value.code, rows) == (0, [str(some[0])] * 5)
 
 
 def test_a_table_is_written_to_a_file_that_does_not_exist(read, some):
@@ -307,7 +304,6 @@ def test_a_table_comes_least_confident_first_and_goes_back_in_as_labels(read, im
     result = invoke("prepare", "mine", *options)
     assert result.exit_code == 0
     assert "bad.png: " in result.stderr
-    assert "captcha-ocr train --data 'my shards'" in result.stderr
     prepared = json.loads(result.stdout)
     assert [prepared[name] for name in ("train", "val", "test", "left_out")] == [48, 6, 6, 1]
 
