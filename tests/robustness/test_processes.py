@@ -137,18 +137,16 @@ def test_every_process_reads_what_one_reads(images, tmp_path, engine):
 def test_eight_threads_read_what_one_reads(exported, images, soak, figure, engine):
     recognizer = Recognizer(None if soak else exported, engine=engine)
     files = [path.read_bytes() for path in sorted(images.glob("*.png"))]
-    alone = [recognizer.predict(file) for file in files]
     rounds, reads = (10, 10_000) if soak else (2, 500)
-    expected, memory = list(islice(cycle(alone), reads)), []
-    texts = [reading.text for reading in expected]
+    alone, memory = cycle([recognizer.predict(file) for file in files]), []
+    expected = [
+        (reading.text, pytest.approx(reading.confidence, abs=1e-5))
+        for reading in islice(alone, reads)
+    ]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(rounds):
-            together = list(pool.map(recognizer.predict, islice(cycle(files), reads)))
-            assert [reading.text for reading in together] == texts
-            confidences = [reading.confidence for reading in expected]
-            assert [reading.confidence for reading in together] == pytest.approx(
-                confidences, abs=1e-5
-            )
+            together = pool.map(recognizer.predict, islice(cycle(files), reads))
+            assert [(reading.text, reading.confidence) for reading in together] == expected
             memory.append(resident_mb() if soak else 0.0)
     growth = memory[-1] - memory[0]
     figure(
