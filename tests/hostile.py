@@ -244,8 +244,6 @@ BOMBS = {
     "gzip": zlib.compress(bytes(100_000_000), wbits=31),
 }
 
-PROFILE = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000), 9))
-RESOURCES = b"Photoshop 3.0\0" + b"8BIM\0\1\0\0\0\0\0\0" * 5_000
 LONG_EXIF = b"Exif\0\0" + exif(60_000, 1_100_000)
 
 # What is read, although it has parts that cost a decoder time or memory: name -> bytes.
@@ -257,7 +255,9 @@ BURDENED = {
     "png: a colour profile of 100 MB": png(
         16, 16, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(100_000_000), 9))
     ),
-    "png: 1,800 colour profiles of 1 MB": png(16, 16, PROFILE * 1_800),
+    "png: 1,800 colour profiles of 1 MB": png(
+        16, 16, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000), 9)) * 1_800
+    ),
     "png: EXIF data that stand for 20 GB": png(16, 16, chunk(b"eXIf", exif(20_000, 1_000_000))),
     "png: a second header": png(
         16, 16, chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 0, 0, 0, 0))
@@ -281,7 +281,9 @@ BURDENED = {
             for start in range(0, len(LONG_EXIF), 65_000)
         )
     ),
-    "jpeg: 145,000 Photoshop resources": jpeg_with(segment(0xED, RESOURCES) * 29),
+    "jpeg: 145,000 Photoshop resources": jpeg_with(
+        segment(0xED, b"Photoshop 3.0\0" + b"8BIM\0\1\0\0\0\0\0\0" * 5_000) * 29
+    ),
     "jpeg: a picture index of 4 billion": jpeg_with(
         segment(
             0xE2, b"MPF\0II*\0" + struct.pack("<IHHHII", 8, 1, 0xB001, 4, 1, 2**32 - 1) + bytes(4)

@@ -67,8 +67,7 @@ def test_every_flipped_bit_every_cut_and_every_missing_file_is_found(
     whole, soak, figure, damage, times, times_with_soak
 ):
     loaders, chance = _list_loaders(whole), random.Random(0)
-    if soak:
-        times = times_with_soak
+    times = times_with_soak if soak else times
     for path in islice(cycle(loaders), times):
         if damage is _remove and path.name in ("manifest.json", "config.json"):
             continue  # without them, the folder is not ours

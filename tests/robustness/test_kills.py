@@ -180,10 +180,9 @@ def _measure_lost_s(out: Path, epochs: int) -> float:
 def test_training_that_was_ended_and_repeated_gives_the_same_bits(
     undisturbed, tmp_path, soak, figure, signals, ends_with_soak
 ):
-    chance, ends, slowest_s, most_lost_s = random.Random(3), 1, 0.0, 0.0
+    chance, slowest_s, most_lost_s = random.Random(3), 0.0, 0.0
     shards, epochs, measured, expected = undisturbed
-    if soak:
-        ends = ends_with_soak
+    ends = ends_with_soak if soak else 1
     for number in range(ends):
         sent = signals[number % 2]
         command = _train(shards, tmp_path / str(number), epochs)

@@ -36,10 +36,13 @@ from captcha_ocr.system.files import sha256
 from captcha_ocr.training.run.folder import check_files
 from captcha_ocr.training.train import train
 
-NUMBERS = [-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None]
-PATHS = ["", ".", "..", "../x", "/etc/passwd", "model.safetensors"]
-TEXTS = [*PATHS, "digits", "\0", "\t", "\ud800", "\u202e", "a" * 40_000]
-HARMFUL = st.sampled_from([*NUMBERS, *TEXTS, [], {}, [[]] * 1000]).map(copy.deepcopy)
+HARMFUL = st.sampled_from(
+    [
+        *(-1, 0, 1.5, 2**31, 2**63, 10**30, float("nan"), float("inf"), True, None),
+        *("", ".", "..", "../x", "/etc/passwd", "model.safetensors", "digits"),
+        *("\0", "\t", "\ud800", "\u202e", "a" * 40_000, [], {}, [[]] * 1000),
+    ]
+).map(copy.deepcopy)
 VALUES = HARMFUL | st.recursive(  # half of them harmful
     st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
@@ -290,7 +293,7 @@ def test_no_loader_runs_a_pickle(whole, save, load):
         "a.ttf": lambda folder: invoke("generate", "--fonts", folder / "a.ttf", "--out", "drawn"),
     }
     for name, use in loaders.items():
-        folder = shutil.copytree(whole, name.replace("/", " of "))
+        folder = shutil.copytree(whole, Path(name.replace("/", " of ")))
         path, config_file = folder / name, (folder / name).with_name("config.json")
         is_hashed = config_file.exists() and path != config_file
         (put if is_hashed else Path.write_bytes)(path, data)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import AS_ROOT, DRAWN_ALIKE, invoke, run_elsewhere
 
+from captcha_ocr.cli.app import main
+
 OCR = [sys.executable, "-m", "captcha_ocr"]
 UNQUIETS_ONNXRUNTIME = (
     *("--unset=ORT_DISABLE_TELEMETRY", "--unset=ORT_RUNNING_UNIT_TESTS"),
@@ -103,12 +105,12 @@ def test_a_full_standard_output_is_a_sentence(images):
         assert b"Traceback" not in done.stderr
 
 
-def test_a_full_temporary_folder_is_named_as_one(run, images, monkeypatch):
+def test_a_full_temporary_folder_is_named_as_one(run, images, monkeypatch, capfd):
     name = "captcha_ocr.network.onnx_export.to_onnx"
     monkeypatch.setattr(name, lambda _: Path("/dev/full").write_bytes(b"a"))
-    result = invoke("export", images, "--model", run)
-    assert result.exit_code == 1
-    assert "temporary file" in result.stderr.splitlines()[-1]
+    with pytest.raises(SystemExit, match="1"):
+        main(["export", str(images), "--model", str(run)])
+    assert "temporary file" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_a_read_only_folder_is_read_and_a_sentence_says_that_it_cannot_be_written(
