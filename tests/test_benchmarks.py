@@ -1,7 +1,6 @@
 import importlib
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,27 +30,19 @@ def benchmark(short_runs, monkeypatch, capsys):
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("design", ["captcha", "night"])
-def test_drawing_is_compared_with_the_package_in_one_json_object(benchmark, design):
-    document = json.loads(
-        benchmark(
-            "bench", f"generate --design {design} --count 200 --runs 1 --against naive --json"
-        )
-    )
-    assert (document["what"], document["images"], document["images_per_s"]["runs"]) == (
-        "generate",
-        200,
-        1,
-    )
-    ours, package = (document[name]["median"] for name in ("images_per_s", "naive_images_per_s"))
-    assert document["ratio"]["median"] == pytest.approx(ours / package)
+def test_drawing_is_compared_with_the_package_in_one_json_object(benchmark):
+    options = "--design night --count 200 --runs 1 --against naive --json"
+    document = json.loads(benchmark("bench", f"generate {options}"))
+    rates = document["images_per_s"]
+    assert (document["what"], document["images"], rates["runs"]) == ("generate", 200, 1)
+    ratio = rates["median"] / document["naive_images_per_s"]["median"]
+    assert document["ratio"]["median"] == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize("what", ["train", "eval"])
-def test_training_and_reading_are_measured(benchmark, what):
-    line, last = benchmark(
-        "bench", f"{what} --preset tiny --count 200 --runs 1 --device cpu"
-    ).splitlines()
+@pytest.mark.parametrize("what", ["prepare", "train", "eval"])
+def test_what_follows_on_drawing_is_measured(benchmark, what):
+    printed = benchmark("bench", f"{what} --preset tiny --count 200 --runs 1 --device cpu")
+    line, last = printed.splitlines()
     document = json.loads(last)
     assert (document["what"], document["images"], document["device"]) == (what, 200, "cpu")
     assert f"{document['images_per_s']['median']:,.0f}" in line
@@ -68,23 +59,12 @@ def test_training_on_drawings_is_compared_with_training_from_shards(benchmark, m
     )
 
 
-def test_preparing_is_measured_in_processes_of_its_own():
-    command = [
-        sys.executable,
-        BENCHMARKS / "bench.py",
-        "prepare",
-        "--count",
-        "200",
-        "--runs",
-        "1",
-        "--json",
-    ]
-    assert (
-        json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))["images_per_s"][
-            "median"
-        ]
-        > 0
-    )
+def test_a_command_is_measured_in_a_process_of_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    output_of = importlib.import_module("bench").output_of
+    assert output_of([sys.executable, "-c", "print(5)"]) == "5\n"
+    with pytest.raises(SystemExit, match="failed: the last line"):
+        output_of([sys.executable, "-c", "import sys; sys.exit('first\\nthe last line')"])
 
 
 @pytest.mark.parametrize(

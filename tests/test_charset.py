@@ -3,7 +3,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conftest import decode
+from conftest import decode, naming
 
 from captcha_ocr.charset import (
     NAMED_ALPHABETS,
@@ -46,27 +46,27 @@ def test_unknown_characters_come_once_each_and_in_order():
     ("text", "longest", "named"), [("aqb", None, ["'aqb'", "'q'"]), ("abc", 2, ["'abc'"])]
 )
 def test_a_text_that_does_not_fit_is_named(text, longest, named):
-    with pytest.raises(LabelError) as refusal:
+    with pytest.raises(LabelError, match=naming(*named)):
         ABC.encode(["ab", text], longest)
-    assert all(name in str(refusal.value) for name in named)
 
 
-UNUSABLE = [
-    "",
-    "aba",
-    "a\tb",
-    "a\nb",
-    "a\0b",
-    "\u0301a",
-    "कककि",
-    "a\u00a0",
-    "a\u200b",
-    "a\ud800",
-    "x" * (2**15 + 1),
-]
-
-
-@pytest.mark.parametrize("characters", UNUSABLE, ids=lambda characters: ascii(characters[:9]))
+@pytest.mark.parametrize(
+    "characters",
+    [
+        "",
+        "aba",
+        "a\tb",
+        "a\nb",
+        "a\0b",
+        "\u0301a",
+        "कककि",
+        "a\u00a0",
+        "a\u200b",
+        "a\ud800",
+        "x" * (2**15 + 1),
+    ],
+    ids=lambda characters: ascii(characters[:9]),
+)
 def test_an_ambiguous_alphabet_is_refused(characters):
     with pytest.raises(UsageError):
         Charset(characters)

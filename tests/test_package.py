@@ -116,19 +116,13 @@ def test_the_page_on_the_architecture_lists_every_module():
     }
 
 
-def run_python(code: str) -> str:
-    """Return what a program prints."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def test_help_and_the_package_import_no_heavy_library():
     code = (
         "import sys, captcha_ocr\nfrom captcha_ocr.cli.app import main\n"
         "main(['--help'], standalone_mode=False)\n"
         "print(sorted({'torch', 'numpy', 'PIL', 'matplotlib', 'tqdm', 'jinja2'} & {*sys.modules}))"
     )
-    assert run_python(code).endswith("[]\n")
+    assert subprocess.check_output([sys.executable, "-c", code]).endswith(b"[]\n")
 
 
 def test_an_unknown_name_is_an_attribute_error():

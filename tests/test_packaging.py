@@ -1,6 +1,5 @@
 """What is packed, and that it reads where nothing but what a reader needs is installed."""
 
-import email
 import json
 import re
 import shutil
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -65,32 +64,16 @@ def test_the_wheel_and_the_sdist_hold_the_package_and_nothing_else(built):
 
 
 def test_the_wheel_has_the_command_the_hooks_and_the_extras(built):
-    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
-        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        facts = email.message_from_bytes(archive.read(metadata))
-        points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode().split()
-    assert (facts["Name"], facts["Version"], facts["Requires-Python"]) == (
-        "captcha-ocr",
-        __version__,
-        ">=3.11",
-    )
-    assert set(facts.get_all("Provides-Extra")) == {
-        "export",
-        "tensorboard",
-        "web",
-        "browser",
-        "dev",
-    }
+    (wheel,) = distributions(path=[str(path) for path in built.glob("*.whl")])
+    facts = wheel.metadata
+    named = (facts["Name"], facts["Version"], facts["Requires-Python"])
+    assert named == ("captcha-ocr", __version__, ">=3.11")
+    extras = {"export", "tensorboard", "web", "browser", "dev"}
+    assert set(facts.get_all("Provides-Extra")) == extras
     assert set(facts.get_all("License-File")) == {"LICENSE", "THIRD_PARTY.md"}
-    assert points[points.index("[console_scripts]") + 1 :][:3] == [
-        "captcha-ocr",
-        "=",
-        "captcha_ocr.__main__:run",
-    ]
-    assert points[points.index("[pyinstaller40]") + 1 :][:3] == [
-        "hook-dirs",
-        "=",
-        "captcha_ocr.pyinstaller:get_hook_dirs",
+    assert [(point.group, point.name, point.value) for point in wheel.entry_points] == [
+        ("console_scripts", "captcha-ocr", "captcha_ocr.__main__:run"),
+        ("pyinstaller40", "hook-dirs", "captcha_ocr.pyinstaller:get_hook_dirs"),
     ]
 
 
@@ -116,7 +99,10 @@ def test_it_reads_where_only_a_readers_packages_are(built, tmp_path, monkeypatch
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True)
     (packages,) = (bare / "lib").glob("python*/site-packages")
     for name in needed(ROOT / "requirements-reader.txt"):
-        link_distribution(name, packages)
+        installed = distribution(name)
+        for top in {file.parts[0] for file in installed.files or ()} - {".."}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(installed.locate_file(top))))
     assert not (packages / "torch").exists()
     samples = sorted(SAMPLES.glob("*.png"))
     rows = [f"{path.name},{path.stem.split('-')[1]}\n" for path in samples]
@@ -145,11 +131,3 @@ def needed(requirements: Path) -> set[str]:
             found.add(name)
             waiting += distribution(name).requires or []
     return found
-
-
-def link_distribution(name: str, packages: Path) -> None:
-    """Link what an installed package consists of into another environment."""
-    installed = distribution(name)
-    for top in {file.parts[0] for file in installed.files or () if file.parts[0] != ".."}:
-        if not (packages / top).exists():
-            (packages / top).symlink_to(Path(str(installed.locate_file(top))))

@@ -4,11 +4,14 @@ Each is found, and none gives a wrong answer.
 """
 
 import json
+import os
 import random
 import re
 import shutil
 import tracemalloc
 import zlib
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,6 @@ import torch
 from conftest import QUIET, TINY, amend, contents, invoke, naming, put, read_shards, weights
 from safetensors.torch import load_file, save
 
-import captcha_ocr.training.run.checkpoint
 from captcha_ocr import Recognizer
 from captcha_ocr.data.shards import check_shards, read_dataset
 from captcha_ocr.errors import DamagedError
@@ -30,17 +32,11 @@ def _list_loaders(whole: Path) -> dict[Path, list]:
     """Return every file of ours that a loader reads, with all that read it."""
     run, model, shards = (whole / name for name in ("run", "model", "shards"))
 
-    def check_all_shards():
-        check_shards(read_dataset([shards]).refs)
-
-    def read_by_onnx():
-        Recognizer(model, engine="onnx")
-
-    loaders = {}
-    for path in sorted(shards.iterdir()):
-        loaders[path] = [lambda: read_shards(shards), check_all_shards]
+    read_all = [lambda: read_shards(shards), lambda: check_shards(read_dataset([shards]).refs)]
+    loaders = dict.fromkeys(sorted(shards.iterdir()), read_all)
     for path in sorted([*(run / "last").iterdir(), *(run / "previous").iterdir()]):
-        loaders[path] = [lambda path=path: check_files(path.parent)]
+        loaders[path] = [partial(check_files, path.parent)]
+    read_by_onnx = partial(Recognizer, model, engine="onnx")
     return loaders | {
         run / "run.json": [lambda: read_run(run)],
         model / "config.json": [read_by_onnx, lambda: load_model(model)],
@@ -49,17 +45,18 @@ def _list_loaders(whole: Path) -> dict[Path, list]:
     }
 
 
-def _flip_bit(data: bytes, chance: random.Random) -> bytes:
-    bit = chance.randrange(8 * len(data))
-    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+def _flip_bit(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
 
 
-def _cut(data: bytes, chance: random.Random) -> bytes:
-    return data[: chance.randrange(len(data))]
+def _cut(path: Path, chance: random.Random) -> None:
+    os.truncate(path, chance.randrange(path.stat().st_size))
 
 
-def _remove(data: bytes, chance: random.Random) -> None:
-    return None
+def _remove(path: Path, _: random.Random) -> None:
+    path.unlink()
 
 
 @pytest.mark.parametrize(
@@ -70,18 +67,12 @@ def test_every_flipped_bit_every_cut_and_every_missing_file_is_found(
     whole, soak, figure, damage, times, times_with_soak
 ):
     loaders, chance = _list_loaders(whole), random.Random(0)
-    if soak:
-        times = times_with_soak
-    for number in range(times):
-        path = list(loaders)[number % len(loaders)]
+    times = times_with_soak if soak else times
+    for path in islice(cycle(loaders), times):
+        if damage is _remove and path.name in ("manifest.json", "config.json"):
+            continue  # without them, the folder is not ours
         before = path.read_bytes()
-        damaged = damage(before, chance)
-        if damaged is not None:
-            path.write_bytes(damaged)
-        elif path.name not in ("manifest.json", "config.json"):  # without them, it is not ours
-            path.unlink()
-        else:
-            continue
+        damage(path, chance)
         for read in loaders[path]:
             with pytest.raises(DamagedError, match=path.name):
                 read()
@@ -94,7 +85,7 @@ def test_a_shard_that_is_a_bomb_costs_no_memory(whole, zeros_after_it):
     folder = whole / "shards"
     bomb = zlib.compress(bytes(50_000_000), wbits=31) + bytes(zeros_after_it)
     shards = json.loads((folder / "manifest.json").read_bytes())["shards"]
-    shard = next(shard for shard in shards if shard["split"] == "train")
+    shard = shards[0]
     (folder / shard["file"]).write_bytes(bomb)
     shard["sha256"] = sha256(bomb)
     amend(folder / "manifest.json", shards=shards)
@@ -107,20 +98,17 @@ def test_a_shard_that_is_a_bomb_costs_no_memory(whole, zeros_after_it):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("is_missing", [False, True])
+@pytest.mark.parametrize(
+    "lose", [shutil.rmtree, lambda last: (last / "optimizer.safetensors").write_bytes(b"damaged")]
+)
 def test_a_lost_checkpoint_gives_way_to_the_one_before_which_stays(
-    whole, capsys, monkeypatch, is_missing
+    whole, capsys, monkeypatch, lose
 ):
-    run = whole / "run"
+    run, save = whole / "run", "captcha_ocr.training.run.checkpoint.save_checkpoint"
     expected = weights(run / "last")
-    if is_missing:
-        shutil.rmtree(run / "last")
-    else:
-        (run / "last" / "optimizer.safetensors").write_bytes(b"damaged")
+    lose(run / "last")
     with monkeypatch.context() as context:
-        context.setattr(
-            captcha_ocr.training.run.checkpoint, "save_checkpoint", lambda *_: pytest.fail("killed")
-        )
+        context.setattr(save, lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             train([whole / "shards"], run, TINY.training, QUIET)
     assert str(run / "last") in capsys.readouterr().err

@@ -5,7 +5,6 @@ command), DISK, MOST. The disk becomes full when a command opens a file to write
 for every N, or for MOST of them. The script prints the numbers of writes as a JSON object.
 """
 
-import contextlib
 import json
 import os
 import random
@@ -18,9 +17,9 @@ from pathlib import Path
 import onnx
 from conftest import contents, draw, invoke, naming, skip_without_small_disks, small_disk
 
-import captcha_ocr.network.onnx_export
-import captcha_ocr.training.reporting
-import captcha_ocr.training.run.recorder
+from captcha_ocr.network import onnx_export
+from captcha_ocr.training import reporting
+from captcha_ocr.training.run import recorder
 from captcha_ocr.training.run.folder import REPLACED, check_best, find_last, read_run
 
 COMMANDS = {  # the words of each command, and what it writes
@@ -61,7 +60,7 @@ class Filler:
     """Fill the disk when a file on it is opened to write for the Nth time."""
 
     def __init__(self, disk: Path) -> None:
-        self.disk, self.file = str(disk), disk / "filler"
+        self.disk, self.work, self.file = disk, disk / "work", disk / "filler"
         self.opened = self.at = 0
         sys.addaudithook(self.hear)
 
@@ -71,28 +70,19 @@ class Filler:
         self.opened, self.at = 0, at
 
     def hear(self, event: str, arguments: tuple) -> None:
-        path = str(arguments[0]) if event == "open" and "w" in (arguments[1] or "") else ""
-        if path.startswith(self.disk) and path != str(self.file):
+        is_writing = event == "open" and "w" in (arguments[1] or "")
+        if is_writing and str(arguments[0]).startswith(str(self.work)):
             self.opened += 1
             if self.opened == self.at:
-                with open(self.file, "wb", buffering=0) as stream, contextlib.suppress(OSError):
-                    while stream.write(bytes(4096)):
-                        pass
-
-
-def is_whole(scene: str, written: Path, before: dict[str, bytes]) -> bool:
-    """Tell whether the older result is whole, or, for a run, what it has saved since."""
-    if scene == "train":
-        return bool(check_best(written, read_run(written)[0]) and find_last(written))
-    is_put_aside = scene == "train --force" and before == contents(written / REPLACED)
-    return is_put_aside or before == contents(written)
+                with open(self.file, "wb") as stream:
+                    os.posix_fallocate(stream.fileno(), 0, shutil.disk_usage(self.disk).free)
 
 
 def fill_at_writes(scene: str, source: Path, filler: Filler, most: int) -> int:
     """Fill the disk at every write, or at some, check what is left, and return their number."""
-    work = Path(filler.disk, "work")
     words, name = COMMANDS[scene]
-    written, arguments = work / name, [*scene.split(), *words.format(work=work).split()]
+    work, written = filler.work, filler.work / name
+    arguments = [*scene.split(), *words.format(work=work).split(), written]
 
     def begin() -> dict[str, bytes]:
         shutil.rmtree(work, ignore_errors=True)
@@ -101,11 +91,11 @@ def fill_at_writes(scene: str, source: Path, filler: Filler, most: int) -> int:
 
     def finish() -> dict[str, bytes]:
         """Return what it writes; of a run only the weights, because the rest tells of time."""
-        result = invoke(*arguments, written)
+        result = invoke(*arguments)
         assert result.exit_code == 0, f"{scene}: {result.stderr}"
         files = contents(written)
-        is_run = name == "run"
-        return {file: files[file] for file in files if not is_run or file.endswith(".safetensors")}
+        kept = [file for file in files if name != "run" or file.endswith(".safetensors")]
+        return {file: files[file] for file in kept}
 
     begin()
     filler.fill_at(0)
@@ -113,27 +103,28 @@ def fill_at_writes(scene: str, source: Path, filler: Filler, most: int) -> int:
     for at in sorted(random.Random(0).sample(range(1, writes + 1), min(most, writes))):
         before = begin()
         filler.fill_at(at)
-        result = invoke(*arguments, written)
+        result = invoke(*arguments)
         filler.fill_at(0)
         where = f"{scene}, write {at} of {writes}: {result.exception} {result.stderr}"
-        assert isinstance(result.exception, SystemExit), where
-        assert result.exit_code == 1, where
+        assert (type(result.exception), result.exit_code) == (SystemExit, 1), where
         assert re.search(naming(filler.disk, " bytes"), result.stderr.splitlines()[-1]), where
-        assert is_whole(scene, written, before), where
+        if scene == "train":  # what it has saved since is whole
+            assert check_best(written, read_run(written)[0]), where
+            assert find_last(written), where
+        else:
+            assert before in (contents(written), contents(written / REPLACED)), where
         assert finish() == expected, where
     return writes
 
 
 def main() -> None:
     source, filler, most = Path(sys.argv[1]), Filler(Path(sys.argv[2])), int(sys.argv[3])
-    captcha_ocr.training.run.recorder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    captcha_ocr.training.reporting.TRIAL_SECONDS = 0.0
+    recorder.SECONDS_BETWEEN_CHECKPOINTS = reporting.TRIAL_SECONDS = 0.0
     # Which takes long, and writes nothing while it makes the network.
     network = onnx.load(source / "model" / "model.onnx")
-    captcha_ocr.network.onnx_export.to_onnx = lambda _: network
-    json.dump(
-        {scene: fill_at_writes(scene, source, filler, most) for scene in COMMANDS}, sys.stdout
-    )
+    onnx_export.to_onnx = lambda _: network
+    writes = {scene: fill_at_writes(scene, source, filler, most) for scene in COMMANDS}
+    json.dump(writes, sys.stdout)
 
 
 if __name__ == "__main__":

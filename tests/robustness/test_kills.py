@@ -24,10 +24,9 @@ from conftest import DRAWN_ALIKE, contents, invoke
 
 from captcha_ocr.data.label_sources.tables import read_table
 from captcha_ocr.data.shards import check_shards, read_dataset
-from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.inference.model_folder import STATE_FILE
 from captcha_ocr.system.files import TEMPORARY
-from captcha_ocr.training.run.folder import LAST, PREVIOUS, check_files
+from captcha_ocr.training.run.folder import find_last, read_run
 
 RESULTS = ("best/model.safetensors", "last/model.safetensors", "last/optimizer.safetensors")
 NEVER = 10**9
@@ -61,54 +60,58 @@ FORKS.set_forkserver_preload(["captcha_ocr.training.train", "captcha_ocr.cli.com
 
 @dataclass
 class Command:
-    """A command, the folder that it writes, a file that appears when its work begins, its end."""
+    """A command, the folder that it writes, what appears there when its work begins, its end."""
 
     words: str
     out: Path
-    begins_with: Path
+    begins_with: str
     has_ended: Callable[[int], bool]  # by its exit status
     done: object = field(default_factory=lambda: FORKS.Value("q", lock=False))
 
-    @contextlib.contextmanager
-    def work(self, dying_at: int = NEVER):
-        """Start it, and wait until its work begins; at the end it has ended."""
+    def run(
+        self, dying_at: int = NEVER, sent: signal.Signals | None = None, after_s: float = 0
+    ) -> tuple[int, float]:
+        """Run it to its end, or to a signal after some time of work, or to an operation.
+
+        Return its exit status, and the seconds of its work.
+        """
+        self.done.value = 0
         words = [*self.words.split(), "--quiet", "--out", str(self.out)]
         given = {"words": words, "last": dying_at, "done": self.done}
         process = FORKS.Process(target=exec, args=(COMMAND, given))
         process.start()
-        while process.is_alive() and not self.begins_with.exists():
+        while process.is_alive() and not any(self.out.glob(self.begins_with)):
             time.sleep(0.005)
-        yield process
+        begun = time.monotonic()
+        if sent:
+            process.join(after_s)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, sent)
         process.join()
+        return process.exitcode, time.monotonic() - begun
 
     def finish(self) -> tuple[float, int]:
         """Run it to its end; return the seconds of its work, and its operations on files."""
-        self.done.value = 0
-        with self.work() as process:
-            begun = time.monotonic()
-        assert process.exitcode == 0
-        return time.monotonic() - begun, self.done.value
+        status, lasted_s = self.run()
+        assert status == 0
+        return lasted_s, self.done.value
 
     def end(self, sent: signal.Signals | None, measured: tuple[float, int], chance: random.Random):
         """Send a signal at any moment, or let it kill itself while it saves, until it is in time.
 
         Return its exit status, and the seconds from the signal to its end.
         """
-        seconds, operations = measured
-        while True:
+        work_s, operations = measured
+        for _ in range(50):
             shutil.rmtree(self.out, ignore_errors=True)
-            self.done.value = 0
-            with self.work(NEVER if sent else chance.randint(1, operations)) as process:
-                begun = now = time.monotonic()
-                if sent:
-                    process.join(chance.uniform(0, seconds))
-                    now = time.monotonic()
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process.pid, sent)
-            if not self.has_ended(process.exitcode):
-                return process.exitcode, time.monotonic() - now if sent else 0.0
+            after_s = chance.uniform(0, work_s)
+            dying_at = NEVER if sent else chance.randint(1, operations)
+            status, lasted_s = self.run(dying_at, sent, after_s)
+            if not self.has_ended(status):
+                return status, lasted_s - after_s if sent else 0.0
             if sent:
-                seconds = now - begun  # the machine had another load when it was measured
+                work_s = lasted_s  # the machine had another load when it was measured
+        raise AssertionError("no signal came in time")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +126,7 @@ def drawn(soak, tmp_path_factory) -> Path:
 def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(drawn, tmp_path, soak, figure):
     def prepare(out: Path, workers: int) -> Command:
         words = f"prepare {drawn / 'images'} --size 48x16 --workers {workers}"
-        return Command(words, out, out / ("new" + TEMPORARY), lambda status: status == 0)
+        return Command(words, out, "*" + TEMPORARY, lambda status: status == 0)
 
     chance, kills = random.Random(3), 200 if soak else 2
     measured = prepare(tmp_path / "whole", 1).finish()
@@ -143,11 +146,10 @@ def test_prepare_that_was_killed_and_repeated_gives_the_same_bytes(drawn, tmp_pa
 
 def _train(shards: Path, out: Path, epochs: int) -> Command:
     def has_ended(_: int) -> bool:
-        path = out / "run.json"
-        return path.exists() and json.loads(path.read_bytes())["finished"] is not None
+        return (out / "run.json").exists() and read_run(out)[1] is not None
 
     words = f"train --data {shards} --epochs {epochs} --batch-size 32 --device cpu"
-    return Command(words, out, out / "metrics.jsonl", has_ended)
+    return Command(words, out, "metrics.jsonl", has_ended)
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +167,10 @@ def _measure_lost_s(out: Path, epochs: int) -> float:
 
     0 where there is none yet, or where it holds the whole training: only scoring follows.
     """
-    for folder in (out / LAST, out / PREVIOUS):
-        with contextlib.suppress(CaptchaOcrError):
-            check_files(folder)
-            if json.loads((folder / STATE_FILE).read_bytes())["progress"]["epoch"] < epochs:
-                return time.time() - (folder / "config.json").stat().st_mtime
-            break
-    return 0.0
+    last = find_last(out)
+    if last is None or json.loads((last / STATE_FILE).read_bytes())["progress"]["epoch"] == epochs:
+        return 0.0
+    return time.time() - (last / "config.json").stat().st_mtime
 
 
 @pytest.mark.parametrize(
@@ -181,10 +180,9 @@ def _measure_lost_s(out: Path, epochs: int) -> float:
 def test_training_that_was_ended_and_repeated_gives_the_same_bits(
     undisturbed, tmp_path, soak, figure, signals, ends_with_soak
 ):
-    chance, ends, slowest_s, most_lost_s = random.Random(3), 1, 0.0, 0.0
+    chance, slowest_s, most_lost_s = random.Random(3), 0.0, 0.0
     shards, epochs, measured, expected = undisturbed
-    if soak:
-        ends = ends_with_soak
+    ends = ends_with_soak if soak else 1
     for number in range(ends):
         sent = signals[number % 2]
         command = _train(shards, tmp_path / str(number), epochs)
@@ -208,26 +206,24 @@ class Page:
     """The process `captcha-ocr label`, and what its page sends."""
 
     def __init__(self, folder: Path, out: Path) -> None:
-        words = f"label {folder} --port 0 --out {out} --model pretrained"
-        command = [sys.executable, "-m", "captcha_ocr", *words.split()]
+        words = ["label", folder, "--port", "0", "--out", out, "--model", "pretrained"]
+        command = [sys.executable, "-m", "captcha_ocr", *words]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, **pipes)
         address = next(line.split()[1] for line in self.process.stderr if line.startswith("page"))
         host, _, token = address.removeprefix("http://").partition("/#token=")
         self.headers = {"Authorization": f"Bearer {token}", "Origin": f"http://{host}"}
+        self.headers["Content-Type"] = "application/json"
         self.connection = http.client.HTTPConnection(host, timeout=30)
 
-    def ask(self, path: str, **document: object) -> dict[str, object]:
+    def ask(self, method: str, path: str, document: object = None) -> dict[str, object]:
         """Send a request; OSError or HTTPException if the process is gone."""
-        if document:
-            headers = self.headers | {"Content-Type": "application/json"}
-            self.connection.request("POST", path, json.dumps(document), headers)
-        else:
-            self.connection.request("GET", path, headers=self.headers)
+        body = json.dumps(document) if document else None
+        self.connection.request(method, path, body, self.headers)
         answer = self.connection.getresponse()
-        document = json.loads(answer.read())
-        assert answer.status == 200, document
-        return document
+        content = json.loads(answer.read())
+        assert answer.status == 200, content
+        return content
 
 
 def test_no_acknowledged_label_is_lost_when_the_process_is_killed(images, soak, figure, tmp_path):
@@ -242,8 +238,9 @@ def test_no_acknowledged_label_is_lost_when_the_process_is_killed(images, soak, 
         with contextlib.suppress(OSError, http.client.HTTPException):
             while True:
                 number, labels = chance.randrange(count), labels + 1
-                shown = page.ask(f"/v1/images/{number}/view")
-                page.ask("/v1/label", number=number, text=str(labels), version=shown["version"])
+                shown = page.ask("GET", f"/v1/images/{number}/view")
+                label = {"number": number, "text": str(labels), "version": shown["version"]}
+                page.ask("POST", "/v1/label", label)
                 acknowledged[shown["file"]] = str(labels)
         killer.join()
         page.connection.close()

@@ -14,19 +14,20 @@ from pathlib import Path
 import pytest
 from conftest import AS_ROOT, DRAWN_ALIKE, invoke, run_elsewhere
 
-import captcha_ocr.network.onnx_export
 from captcha_ocr.cli.app import main
 
 OCR = [sys.executable, "-m", "captcha_ocr"]
-QUIETS_ONNXRUNTIME = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "XDG_CACHE_HOME")
+UNQUIETS_ONNXRUNTIME = (
+    *("--unset=ORT_DISABLE_TELEMETRY", "--unset=ORT_RUNNING_UNIT_TESTS"),
+    *("--unset=CI", "--unset=XDG_CACHE_HOME"),
+)
 ODD = ["with space.png", "new\nline.png", "tab\there.png", "-dash.png", "back\\slash.png"]
 ODD += ["\udcff\udcfe.png", "é.png", "*.png", "\u202e.png", "\x1b[31m.png"]
 
 
-def ocr(*arguments, before: tuple = (), **options) -> subprocess.CompletedProcess:
+def ocr(*arguments, before: tuple = ()) -> subprocess.CompletedProcess:
     """Run a command in a process of its own, perhaps started by another program."""
-    words = [*before, *OCR, *arguments]
-    return subprocess.run([os.fspath(word) for word in words], capture_output=True, **options)
+    return subprocess.run([*before, *OCR, *arguments], capture_output=True)
 
 
 def test_every_odd_name_can_be_named_takes_one_line_and_is_given_back_as_it_is(
@@ -65,26 +66,25 @@ def test_commands_with_workers_run_where_dev_shm_takes_no_files(tmp_path, option
     assert len(list((tmp_path / "images").glob("*.png"))) == 300
 
 
+INSPECT = "inspect --out inspected --workers 1"
+
+
 @pytest.mark.parametrize(
     ("command", "home"),
-    [("eval", None), ("eval", ""), ("inspect", None), ("inspect", "/dev/null")],
+    [("eval", []), ("eval", ["HOME="]), (INSPECT, []), (INSPECT, ["HOME=/dev/null"])],
 )
-def test_no_command_needs_a_home(images, tmp_path, command, home):
-    environment = {**os.environ, "HOME": home}
-    for name in ("HOME", "XDG_CACHE_HOME") if home is None else ("XDG_CACHE_HOME",):
-        del environment[name]
-    options = ["--out", tmp_path / "inspected", "--workers", "1"] if command == "inspect" else []
-    done = ocr(command, images, *options, env=environment)
+def test_no_command_needs_a_home(images, command, home):
+    before = ("env", "--unset=HOME", "--unset=XDG_CACHE_HOME", *home)
+    done = ocr(*command.split(), images, before=before)
     assert done.returncode == 0, done.stderr
 
 
 def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
     folder = tmp_path / "an odd\nfolder \udcff"
     table = shutil.copytree(images, folder / "images") / "labels.csv"
-    heading, first, *others = table.read_text().splitlines()
-    file, text = first.split(",")
+    file = min(images.glob("*.png")).name
     (table.parent / file).rename(table.parent / "new\nline.png")
-    table.write_text("\n".join([heading, f'"new\nline.png",{text}', *others]))
+    table.write_text(table.read_text().replace(file, '"new\nline.png"'))
     shards, run = folder / "shards", folder / "run"
     for words in (
         ["prepare", table.parent, "--out", shards, "--size", "48x16", "--quiet"],
@@ -93,18 +93,6 @@ def test_odd_names_are_prepared_and_trained_on(images, tmp_path):
     ):
         result = invoke(*words)
         assert result.exit_code == 0, result.stderr
-
-
-def test_a_reader_that_left_is_no_error_of_ours(images):
-    process = subprocess.Popen(
-        [*OCR, "eval", images], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    process.stdout.close()
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert process.wait() == 1
-    assert b"Traceback" not in errors
-    assert b"Exception ignored" not in errors
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
@@ -117,25 +105,9 @@ def test_a_full_standard_output_is_a_sentence(images):
         assert b"Traceback" not in done.stderr
 
 
-def test_every_step_does_without_the_standard_streams(images, tmp_path):
-    closing = "import os, sys\nos.closerange(0, 3)\nsys.stdin = sys.stdout = sys.stderr = None\n"
-    run_elsewhere(
-        f"generate --count 5 --workers 1 --out {tmp_path}/images",
-        f"prepare {images} --preset tiny --out {tmp_path}/shards",
-        f"train --preset tiny --data {tmp_path}/shards --epochs 1 --out {tmp_path}/run",
-        f"eval {images} --model {tmp_path}/run",
-        code=closing,
-    )
-    assert len(list((tmp_path / "images").glob("*.png"))) == 5
-    assert (tmp_path / "run" / "confusion.png").exists()
-
-
 def test_a_full_temporary_folder_is_named_as_one(run, images, monkeypatch, capfd):
-    def full(*_):
-        with open("/dev/full", "wb", buffering=0) as stream:
-            stream.write(b"a")
-
-    monkeypatch.setattr(captcha_ocr.network.onnx_export, "to_onnx", full)
+    name = "captcha_ocr.network.onnx_export.to_onnx"
+    monkeypatch.setattr(name, lambda _: Path("/dev/full").write_bytes(b"a"))
     with pytest.raises(SystemExit, match="1"):
         main(["export", str(images), "--model", str(run)])
     assert "temporary file" in capfd.readouterr().err.splitlines()[-1]
@@ -145,23 +117,21 @@ def test_a_read_only_folder_is_read_and_a_sentence_says_that_it_cannot_be_writte
     images, run, tmp_path
 ):
     source, folder = tmp_path / "source", tmp_path / "read-only"
-    for name, original in (("images", images), ("run", run)):
-        shutil.copytree(original, source / name)
+    shutil.copytree(images, source / "images")
+    shutil.copytree(run, source / "run")
     folder.mkdir()
-
     # `source` at `folder`, where nobody can write, not even root
     mount = 'mount --bind "$0" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
     before = ("unshare", *AS_ROOT, "--mount", "sh", "-c", mount, source, folder)
     if not shutil.which("unshare") or subprocess.run([*before, "true"]).returncode:
         pytest.skip("only Linux has read-only folders, for users who may call unshare")
-    for words in (
-        ["generate", "--out", folder / "images", "--count", "60", *DRAWN_ALIKE],
-        ["eval", "--model", folder / "run", folder / "images"],
-    ):
-        done = ocr(*words, before=before)
-        assert done.returncode == 0, done.stderr
-    for words in (["generate", "--count", "5"], ["prepare", images], ["inspect", images]):
-        done = ocr(*words, "--out", folder / "new", before=before)
+    done = ocr("eval", "--model", folder / "run", folder / "images", before=before)
+    assert done.returncode == 0, done.stderr
+    drawing = ["generate", "--count", "60", *DRAWN_ALIKE, "--out"]
+    done = ocr(*drawing, folder / "images", before=before)
+    assert done.returncode == 0, done.stderr
+    for words in (drawing, ["prepare", images, "--out"], ["inspect", images, "--out"]):
+        done = ocr(*words, folder / "new", before=before)
         assert done.returncode == 1
         assert str(folder / "new") in done.stderr.splitlines()[-1].decode()
 
@@ -182,36 +152,38 @@ def test_a_file_that_may_not_be_read_is_a_sentence(images, tmp_path):
 
 def test_reading_leaves_nothing_in_the_home_folder(images, tmp_path):
     """By default onnxruntime keeps the events that it wants to send there."""
-    environment = {**os.environ, "HOME": str(tmp_path)}
-    for name in QUIETS_ONNXRUNTIME:
-        environment.pop(name, None)
-    done = ocr("eval", images, "--engine", "onnx", env=environment)
+    before = ("env", *UNQUIETS_ONNXRUNTIME, f"HOME={tmp_path}")
+    done = ocr("eval", images, "--engine", "onnx", before=before)
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.iterdir())
 
 
-WATCH = """
-import sys
+ALONE = """
+import os, sys
 ASKS = ("connect", "getaddrinfo", "gethostby", "sendto", "sendmsg")
 ASKS = (*(f"socket.{name}" for name in ASKS), "urllib.", "http.", "ftplib.", "smtplib.")
 def watch(event, arguments):
     if event.startswith(ASKS):
-        sys.stderr.write(f"ASKED FOR THE NETWORK: {event} {arguments}")
+        with open("asked for the network", "a") as file:
+            file.write(f"{event} {arguments}")
 sys.addaudithook(watch)
+os.closerange(0, 3)
+sys.stdin = sys.stdout = sys.stderr = None
 """
 
 
-def test_no_command_asks_for_the_network(images, tmp_path):
-    shards, run = tmp_path / "shards", tmp_path / "run"
-    errors = run_elsewhere(
-        f"generate --count 5 --workers 1 --out {tmp_path}/images",
-        f"prepare {images} --preset tiny --workers 1 --out {shards}",
-        f"train --preset tiny --data {shards} --out {run} --epochs 1 --tensorboard",
-        f"export {images} --model {run}",
-        f"inspect {images} --model {run} --workers 1 --out {tmp_path}/looked",
-        f"eval --model {run} {images}",
+def test_every_command_does_without_the_network_and_the_standard_streams(images):
+    run_elsewhere(
+        "generate --count 5 --workers 1 --out images",
+        f"prepare {images} --preset tiny --workers 1 --out shards",
+        "train --preset tiny --data shards --out run --epochs 1 --tensorboard",
+        f"export {images} --model run",
+        f"inspect {images} --model run --workers 1 --out looked",
+        f"eval --model run {images}",
         f"eval {images}",
         "doctor",
-        code=WATCH,
+        code=ALONE,
     )
-    assert "ASKED FOR THE NETWORK" not in errors
+    assert not Path("asked for the network").exists()
+    assert len(list(Path("images").glob("*.png"))) == 5
+    assert Path("run", "confusion.png").exists()

@@ -27,8 +27,6 @@ DAMAGED = [
     "shards/train-00000.safetensors.gz",
     "run/run.json",
     "run/best/model.safetensors",
-]
-DAMAGED += [
     "model/config.json",
     "model/model.safetensors",
     "exported/model.onnx",
@@ -54,21 +52,9 @@ def scene(images, shards, run, exported, tmp_path_factory) -> Path:
         (folder / name).mkdir()
         for number, file in enumerate(files):
             # What follows the end of a PNG makes it another file with the same pixels.
-            (folder / name / file).write_bytes(
-                b"broken" if name == "broken" else image + bytes([number])
-            )
-    make_files(folder, image)
-    for file in DAMAGED:
-        kind, _, rest = file.partition("/")
-        flip_bit(shutil.copytree(folder / kind, folder / f"{kind}-{Path(file).stem}") / rest)
-    shutil.copytree(folder / "shards", folder / "shards-gone")
-    (folder / "shards-gone" / "val-00000.safetensors.gz").unlink()
-    for kind, file in (("shards", "manifest.json"), ("model", "config.json"), ("run", "run.json")):
-        amend(shutil.copytree(folder / kind, folder / f"{kind}-newer") / file, version=99)
-    return folder
-
-
-def make_files(folder: Path, image: bytes) -> None:
+            (folder / name / file).write_bytes(image + bytes([number]))
+    for path in (folder / "broken").iterdir():
+        path.write_bytes(b"broken")
     for name in ("foreign", "bare/best"):
         (folder / name).mkdir(parents=True)
     for name, content in {
@@ -91,6 +77,14 @@ def make_files(folder: Path, image: bytes) -> None:
         os.mkfifo(folder / name)
     for name, target in (("to-nothing", "is-not"), ("loop.png", "loop.png")):
         (folder / name).symlink_to(folder / target)
+    for file in DAMAGED:
+        kind, _, rest = file.partition("/")
+        flip_bit(shutil.copytree(folder / kind, folder / f"{kind}-{Path(file).stem}") / rest)
+    shutil.copytree(folder / "shards", folder / "shards-gone")
+    (folder / "shards-gone" / "val-00000.safetensors.gz").unlink()
+    for kind, file in (("shards", "manifest.json"), ("model", "config.json"), ("run", "run.json")):
+        amend(shutil.copytree(folder / kind, folder / f"{kind}-newer") / file, version=99)
+    return folder
 
 
 TRAIN = "train --preset tiny --device cpu --data shards --out new"
@@ -337,8 +331,8 @@ def test_a_mistake_is_a_sentence_and_the_right_exit_status(
     monkeypatch.chdir(scene)
     before = sorted(scene.rglob("*"))
     result = invoke(*(command.split(" ") if command else []))
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == status, result.stderr
+    ending = (type(result.exception), result.exit_code)
+    assert ending == (SystemExit, status), f"{result.exception!r} {result.stderr}"
     pattern = naming(*names.split())
     said = [line for line in result.stderr.splitlines() if re.search(pattern, line)]
     assert said, result.stderr
