@@ -24,6 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=Options)
 
 FOLDER = click.Path(file_okay=False, path_type=Path)  # of an argument
+_SMALL_LIMIT = 10**5  # that a person may meet, so that the help shows it
 RUNNING = "Running"  # the heading in the help of what most people never need
 
 
@@ -104,9 +105,11 @@ def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[F
     shown = settings.pop("shown", declared.shown)
     if shown is None and is_set(item.default):
         shown = str(item.default)
-    help_text = with_flags(declared.help)
-    if shown:
-        help_text += f"  [default: {shown}]"
+    help_text, notes = with_flags(declared.help), [f"default: {shown}"] if shown else []
+    if declared.at_least > 1 or declared.at_most < _SMALL_LIMIT:
+        notes.append(declared.limits)
+    if notes:
+        help_text += f"  [{'; '.join(notes)}]"
     # What is not given is None, so that the class alone knows the default.
     settings = {"default": None, **_click_settings(item.type, declared), **settings}
     if declared.metavar is not None:

@@ -92,11 +92,11 @@ class Options:
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """Invert `to_dict`, where JSON has lists for tuples; UsageError for any other document."""
         values = {}
-        for name, value in document.items():
-            values[name] = tuple(value) if isinstance(value, list) else value
         try:
+            for name, value in document.items():
+                values[name] = tuple(value) if isinstance(value, list) else value
             return cls(**values)
-        except TypeError as error:
+        except (AttributeError, TypeError) as error:
             raise UsageError(f"the options are malformed ({error})") from None
 
 
@@ -166,10 +166,13 @@ def _check_value(item: Field[Any], value: object) -> None:
     kind, declared = type_without_none(item.type), declared_by(item)
     name = f"`{item.name}`" if declared.help else item.name
     if get_origin(kind) is Literal:
-        check(value in get_args(kind), f"unknown {item.name} {value!r}")
+        choices = ", ".join(map(str, get_args(kind)))
+        check(value in get_args(kind), f"unknown {item.name} {value!r}; choose one of {choices}")
     elif kind in (int, float):
         is_number = isinstance(value, int | kind) and not isinstance(value, bool)
-        is_allowed = is_number and declared.allows(cast(float, value))
+        number = "a whole number" if kind is int else "a number"
+        check(is_number, f"{name} must be {number}, not {value!r}")
+        is_allowed = declared.allows(cast(float, value))
         check(is_allowed, f"{name} must be {declared.limits}, not {value!r}")
     elif kind is bool:
         check(isinstance(value, bool), f"{name} must be true or false, not {value!r}")

@@ -63,7 +63,7 @@ def test_what_was_given_becomes_an_object_and_the_class_has_the_defaults():
 def test_the_help_shows_defaults_and_headings():
     *_, text = run("--help")
     options, rest = text.split("The rest:")
-    assert "How long.  [default: 20]" in options
+    assert "How long.  [default: 20; 1 to 1,000]" in options
     assert "[rye|wheat]" in options
     assert "Ratios.  [default: 1/2]" in rest
     assert "--help" in options

@@ -26,12 +26,12 @@ class Baking(Options):
     ("values", "names"),
     [
         ({"minutes": 0}, ("`minutes`", "1 to 1,000", "0")),
-        ({"minutes": True}, ("`minutes`", "True")),
+        ({"minutes": True}, ("`minutes`", "whole number", "True")),
         ({"minutes": "3"}, ("`minutes`", "3")),
         ({"heat": 10}, ("`heat`", "above 0 and below 10")),
         ({"heat": math.nan}, ("`heat`", "nan")),
         ({"loaves": 1}, ("`loaves`", "at least 2")),
-        ({"flour": "oat"}, ("flour", "'oat'")),
+        ({"flour": "oat"}, ("flour", "'oat'", "rye, wheat")),
         ({"salted": 1}, ("`salted`",)),
     ],
 )
@@ -46,8 +46,9 @@ def test_options_become_json_and_come_back():
     assert Baking.from_dict(document) == baking
     assert "seeds" not in document
     assert Baking(seeds=3).to_dict()["seeds"] == 3
-    with pytest.raises(UsageError, match="yeast"):
-        Baking.from_dict({"yeast": 1})
+    for malformed, named in (({"yeast": 1}, "yeast"), (-1, "int")):
+        with pytest.raises(UsageError, match=named):
+            Baking.from_dict(malformed)
 
 
 def test_options_become_words():
