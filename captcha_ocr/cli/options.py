@@ -15,7 +15,7 @@ from captcha_ocr.options.declaration import (
     Options,
     declarations,
     declared_by,
-    flag_for,
+    plain_flag,
     type_without_none,
 )
 from captcha_ocr.options.shared import parse_size
@@ -114,8 +114,10 @@ def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[F
     settings = {"default": None, **_click_settings(item.type, declared), **settings}
     if declared.metavar is not None:
         settings["metavar"] = declared.metavar
-    names = flag_for(item.name), item.name
-    return click.option(*names, cls=_SectionOption, section=section, help=help_text, **settings)
+    flag = declared.flag or plain_flag(item.name)
+    return click.option(
+        flag, item.name, cls=_SectionOption, section=section, help=help_text, **settings
+    )
 
 
 def _click_settings(annotation: Any, declared: Declared) -> dict[str, Any]:

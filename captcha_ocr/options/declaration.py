@@ -121,7 +121,12 @@ def flag_for(name: str) -> str:
     """Return the flag of a field: the one that a class declares, else the field's name."""
     declared = chain.from_iterable(map(fields, Options.__subclasses__()))
     flags = [declared_by(item).flag for item in declared if item.name == name]
-    return next(filter(None, flags), "--" + name.replace("_", "-"))
+    return next(filter(None, flags), plain_flag(name))
+
+
+def plain_flag(name: str) -> str:
+    """Return the flag of a field whose declaration names none."""
+    return "--" + name.replace("_", "-")
 
 
 def words(options: Mapping[str, object]) -> list[str]:
