@@ -425,7 +425,7 @@ def _decode_job(
     images: Path, max_bytes: int, pixels: Path, size: InputSize, job: tuple[int, list[Label]]
 ) -> list[_DecodedImage]:
     first, labels = job
-    rows = open_memmap(pixels, "r+")
+    rows = np.asarray(open_memmap(pixels, "r+"))  # a memmap takes longer for each row
     results = []
     for row, label in enumerate(labels, first):
         file_sha256 = None
@@ -456,4 +456,5 @@ def _write_shards(
 
 def _shard_job(job: tuple[Path, Split, list[int], np.ndarray]) -> Shard:
     path, split, rows, labels = job
-    return write_shard(path, split, open_memmap(path.with_name(_PIXELS), "r")[rows], labels)
+    pixels = np.asarray(open_memmap(path.with_name(_PIXELS), "r"))
+    return write_shard(path, split, pixels[rows], labels)

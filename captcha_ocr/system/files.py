@@ -222,8 +222,9 @@ def walk_files(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         # Links come last: what lies behind them may be found without them.
         folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))
-        below = Path(parent).relative_to(folder)
-        yield from ((below / name).as_posix() for name in names if not name.startswith("."))
+        below = Path(parent).relative_to(folder).as_posix()
+        start = "" if below == "." else f"{below}/"
+        yield from (start + name for name in names if not name.startswith("."))
 
 
 def remove_files(paths: Iterable[Path]) -> None:
