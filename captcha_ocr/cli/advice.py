@@ -89,9 +89,9 @@ def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> l
     known = None if origin is None or origin.processes > 1 else origin
     if validated["character_accuracy"] < 2 / len(spec.model.charset):
         share = f"{validated['character_accuracy']:.1%} of the characters of validation images"
-        remedy = _learn_longer(finished, spec, known)
-        # After as many epochs as usual look at the labels; those of drawings are right.
-        if finished.epochs >= (_usual_epochs(spec) or 0) and spec.drawn is None:
+        if spec.drawn is not None or finished.epochs < (_usual_epochs(spec) or 0):
+            remedy = _learn_longer(finished, spec, known)
+        else:  # as many epochs as usual: look at the labels, which are right in drawings
             look = _look_at_images(origin)
             remedy = f": compare the labels with the images{look}, or use more images"
         return [f"{share} are correct, which is guessing{remedy}"]
