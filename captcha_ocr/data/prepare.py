@@ -136,56 +136,60 @@ def prepare(
     images and options stays as it is; UsageError for a folder of others, unless `force` is set.
     """
     found = find_labels(images, options.labels, options.corrections, config).check()
-    selected = select_labels(found.labels, config)
-    kind = survey_labelled(images, selected.labels, config.max_bytes)
-    config = set_preset(config, selected, kind)
-    tables = {"labels": options.labels, "corrections": options.corrections}
-    paths = {name: printable(table) for name, table in tables.items() if table is not None}
-    manifest = Manifest(
-        charset=selected.charset,
-        lengths=selected.lengths,
-        size=config.input_size(derive_size(kind, selected.lengths.longest)),
-        source=printable(images),
-        labels=paths.get("labels"),
-        options=_collect_options(config),
-        inputs_sha256="",
-        left_out=0,
-        corrections=paths.get("corrections"),
-    )
-    plan = _Plan(
-        images=images,
-        found=found,
-        labels=selected.labels,
-        problems=found.problems | selected.problems,
-        config=config,
-        manifest=manifest,
-    )
-    with writing_to(out):
-        if (out / MANIFEST_FILE).exists():
-            planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
-            try:
-                return Prepared(_find_finished(out, planned), found, {}, already_there=True)
-            except CaptchaOcrError:
-                if not options.force:
-                    raise
-                check(
-                    is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
-                    f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
-                )
-        return _carry_out(plan, out, options.workers, progress)
+    others = processes_for(-(-len(found.labels) // IMAGES_PER_JOB), options.workers) - 1
+    with Workers(max(0, others)) as workers:  # this process works, too
+        if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
+            workers.start(_start_up, range(others))
+        selected = select_labels(found.labels, config)
+        kind = survey_labelled(images, selected.labels, config.max_bytes)
+        config = set_preset(config, selected, kind)
+        tables = {"labels": options.labels, "corrections": options.corrections}
+        paths = {name: printable(table) for name, table in tables.items() if table is not None}
+        manifest = Manifest(
+            charset=selected.charset,
+            lengths=selected.lengths,
+            size=config.input_size(derive_size(kind, selected.lengths.longest)),
+            source=printable(images),
+            labels=paths.get("labels"),
+            options=_collect_options(config),
+            inputs_sha256="",
+            left_out=0,
+            corrections=paths.get("corrections"),
+        )
+        plan = _Plan(
+            images=images,
+            found=found,
+            labels=selected.labels,
+            problems=found.problems | selected.problems,
+            config=config,
+            manifest=manifest,
+        )
+        with writing_to(out):
+            if (out / MANIFEST_FILE).exists():
+                planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
+                try:
+                    return Prepared(_find_finished(out, planned), found, {}, already_there=True)
+                except CaptchaOcrError:
+                    if not options.force:
+                        raise
+                    check(
+                        is_ours(out / MANIFEST_FILE, MANIFEST_FORMAT),
+                        f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
+                    )
+            return _carry_out(plan, out, workers, progress)
 
 
-def _carry_out(plan: _Plan, out: Path, most: int | None, progress: ProgressCallback) -> Prepared:
-    """Decode the images in at most so many processes, split them and write the shards.
+def _start_up(number: int) -> None:
+    """Do nothing: a worker that did it has imported what it needs, while labels are found."""
+
+
+def _carry_out(plan: _Plan, out: Path, workers: Workers, progress: ProgressCallback) -> Prepared:
+    """Decode the images, split them and write the shards.
 
     They replace those in `out` once all are complete.
     """
     labels, manifest = plan.labels, plan.manifest
-    others = processes_for(-(-len(labels) // IMAGES_PER_JOB), most) - 1  # this one works, too
-    with (
-        TemporaryDirectory(suffix=TEMPORARY, dir=out) as folder,
-        Workers(max(0, others)) as workers,
-    ):
+    with TemporaryDirectory(suffix=TEMPORARY, dir=out) as folder:
         staging = Path(folder)
         decoded = _decode_all(plan, staging / _PIXELS, workers, progress)
         hashes = [image.sha256 for image in decoded]
