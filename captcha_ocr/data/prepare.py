@@ -434,7 +434,8 @@ def _decode_job(
     for row, label in enumerate(labels, first):
         file_sha256 = None
         try:
-            data = read_bytes(images / label.file, max_bytes)
+            # Faster than a Path for each file
+            data = read_bytes(os.path.join(images, label.file), max_bytes)
             file_sha256 = sha256(data)
             image = decode(data, max_bytes)
             rows[row] = fit_to_input(image, size)

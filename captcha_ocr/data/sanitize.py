@@ -118,7 +118,8 @@ def _count_parts(most: int = MOST_PARTS) -> Iterator[int]:
 
 def _keep_png(data: bytes) -> _Kept:
     """Keep the pixels, and the first header, palette and transparency whose checksum is right."""
-    first, pixels, place = dict[bytes, bytes](), list[bytes](), 8
+    first = dict.fromkeys((b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf"), b"")
+    pixels, place = list[bytes](), 8
     for _ in _count_parts():
         end = place + 12 + int.from_bytes(data[place : place + 4])
         chunk = data[place:end]
@@ -133,12 +134,10 @@ def _keep_png(data: bytes) -> _Kept:
         )
         if kind == b"IDAT" or (intact and kind in _PNG_FRAMES):
             pixels.append(chunk)
-        elif intact:
-            first.setdefault(kind, chunk)
+        elif intact and first.get(kind) == b"":
+            first[kind] = chunk
         place = end
-    header, palette, transparency, animation, exif = (
-        first.get(kind, b"") for kind in (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"eXIf")
-    )
+    header, palette, transparency, animation, exif = first.values()
     if len(transparency) - 12 not in _PNG_TRANSPARENCY.get(header[17], ()):
         transparency = b""
     if not _is_animation(header, animation, [part for part in pixels if part[4:8] in _PNG_FRAMES]):

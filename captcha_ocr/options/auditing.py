@@ -9,7 +9,7 @@ from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import MAX_SEED, charset_option, lengths_option, seed_option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditOptions(Options):
     """The options of audit: what draws the images, if no folder holds them, and how to measure.
 

@@ -1,5 +1,6 @@
 """Options said once: a field of a dataclass declares limits, help and flag, and the rest follows.
 
+    @dataclass(frozen=True, eq=False, repr=False)  # `Options` has both, which starts faster
     class TrainConfig(Options):
         patience: int = option(20, "Stop after so many epochs.", at_least=1, at_most=10**6)
 
@@ -68,7 +69,7 @@ def option(default: Any, help_text: str = "", **declared: Any) -> Any:
     return field(default=default, metadata={_DECLARED: Declared(help_text, **declared)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Options:
     """The base class of dataclasses whose fields declare options; it checks types and limits.
 
@@ -79,6 +80,15 @@ class Options:
     def __post_init__(self) -> None:
         for item in fields(self):
             _check_value(item, getattr(self, item.name))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({vars(self)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

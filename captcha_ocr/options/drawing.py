@@ -31,7 +31,7 @@ MIN_SIDE, MAX_SIDE = 16, 4096  # pixels
 _MAX_DESIGNS = 10**6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawingOptions(Options):
     """The options of generate. Image `i` depends on `i` and on all of them but `count` and `start`.
 

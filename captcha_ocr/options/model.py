@@ -50,7 +50,7 @@ class Lengths:
         return self.shortest != self.longest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkConfig(Options):
     """The options of the ResNet-18.
 

@@ -24,7 +24,7 @@ MAX_FOLDS = 100
 RARE = 100  # a length that fewer than 1 in 100 labels have may be a typing error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrepareOptions(WorkOptions):
     """Where labels are, if not in the folder of the images, and how a preparation works."""
 
@@ -36,7 +36,7 @@ class PrepareOptions(WorkOptions):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrepareConfig(Options):
     """The options of prepare.
 

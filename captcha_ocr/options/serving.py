@@ -14,7 +14,7 @@ LABEL_RUN = Path("runs/label")
 _MAX_PORT = 65535
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServeOptions(Options):
     """The options of serve. UsageError if other machines may ask without a token."""
 
@@ -38,7 +38,7 @@ class ServeOptions(Options):
         check(fits_header, "`token` must be ASCII without blanks")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelOptions(Options):
     """The options of label."""
 

@@ -82,7 +82,7 @@ force_option = partial(option, False, "Replace what an earlier run with other op
 quiet_option = partial(option, False, "Print no progress and no next command.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WorkOptions(Options):
     """How many processes work, and whether they may replace what is there.
 
@@ -93,7 +93,7 @@ class WorkOptions(Options):
     force: bool = force_option()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReportOptions(Options):
     """What a command prints."""
 
@@ -101,7 +101,7 @@ class ReportOptions(Options):
     as_json: bool = option(False, "Print the result as JSON.", flag="--json")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadingOptions(Options):
     """Which model reads, what it may read, and where it computes.
 

@@ -29,7 +29,7 @@ FEW = 20_000  # fewer training images than that are augmented
 DRAWN_IMAGES = 20_000  # drawings of an epoch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainConfig(Options):
     """The options of a training. Without a help text the preset alone decides.
 
@@ -230,7 +230,7 @@ def decays(config: TrainConfig) -> bool:
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainOptions(Options):
     """How to carry out a run.
 
@@ -257,7 +257,7 @@ class TrainOptions(Options):
     threads: int | None = threads_option()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawOptions(Options):
     """The options of train --draw.
 

@@ -51,7 +51,7 @@ _LEAST = 4  # images that prepare and train need
 _DRAWN, _LABELS, _SHARDS = "What is drawn", "Labels", "Shards"  # headings in the help
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _GenerateCommand(Options):
     out: Path = option(IMAGES, "The folder to write.", path="folder")
     size: tuple[int, int] | None = option(None, "Size of the images.", shown="the design's")
@@ -63,7 +63,7 @@ class _GenerateCommand(Options):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _PrepareCommand(Options):
     out: Path = option(SHARDS, "The folder to write.", path="folder")
     folds: int | None = option(
@@ -72,7 +72,7 @@ class _PrepareCommand(Options):
     strict: bool = option(False, "Exit with 1 if an image or a label is left out.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _InspectCommand(Options):
     model_folder: Path | None = option(
         None, "List the images that this model reads differently.", flag="--model", path="model"

@@ -23,7 +23,7 @@ _ADVICE = {  # on what makes images illegible
 _MAX_PREVIEW = 600  # images on a sheet: it is then some 9,000 pixels high
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _PreviewCommand(Options):
     count: int = option(24, "Number of images.", at_least=1, at_most=_MAX_PREVIEW)
     out: Path = option(Path("preview.png"), "The picture to write.", path="new file")

@@ -54,7 +54,7 @@ _PNG_LINES = ("\udc89PNG", "\x89PNG")
 _READING, _COMPUTING = "What is read", "Computing"  # headings in the help
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _EvalCommand(Options):
     labels: Path | None = option(
         None, "CSV with filename,text to score the readings against.", path="file"
@@ -65,7 +65,7 @@ class _EvalCommand(Options):
     out: Path | None = option(None, "Write the table of --csv to this file.", path="new file")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _ExportCommand(Options):
     model_folder: Path = option(
         RUN, "A model folder, or a run folder.", flag="--model", path="model"

@@ -31,7 +31,7 @@ _FIRST = ("preset", "init", "force", "quiet")  # what everybody needs stands fir
 _NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _TrainCommand(Options):
     data: tuple[Path, ...] = option(
         (), "A folder of shards; may be repeated.", shown=str(SHARDS), path="folder"
@@ -42,7 +42,7 @@ class _TrainCommand(Options):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _CurveCommand(Options):
     out: Path = option(Path("runs/curve"), "The folder to write.", path="folder")
     images: tuple[int, ...] = option(
