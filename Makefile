@@ -33,7 +33,7 @@ eval: train  ## read the sample images, then score 2,000 images drawn with anoth
 	$(OCR) eval --labels data/fresh/labels.csv
 
 DEMO := --charset digits --size 100x40 --font-sizes 28,32,36
-demo: $(VENV)/installed  ## see it work in two minutes: draw 2,000 small captchas of digits, train, read five new ones
+demo: $(VENV)/installed  ## see it work in a minute: draw 2,000 small captchas of digits, train, read five new ones
 	$(OCR) generate --out data/demo --count 2000 $(DEMO)
 	$(OCR) prepare data/demo --out data/demo-shards --size 80x32
 	$(OCR) train --data data/demo-shards --out runs/demo --epochs 16
