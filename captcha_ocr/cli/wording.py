@@ -22,8 +22,13 @@ _FIELD = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
 def with_flags(text: str) -> str:
-    """Return a text of the library in which a flag stands for each `field`."""
-    return _FIELD.sub(lambda field: flag_for(field[1]), text)
+    """Return a text of the library in which a flag stands for each `field`.
+
+    What the person gave stays as it is, in backticks, too.
+    """
+    context = click.get_current_context(silent=True)
+    given = " ".join(context.meta.get(ARGUMENTS, ())) if context is not None else ""
+    return _FIELD.sub(lambda field: field[0] if field[0] in given else flag_for(field[1]), text)
 
 
 def word_command(command: Command) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 import pytest
+from conftest import invoke
 
 from captcha_ocr.cli.wording import (
     ARGUMENTS,
@@ -29,6 +30,11 @@ class Broiling(Options):
 def test_a_field_becomes_its_flag():
     assert with_flags("lower `embers`, or another `out`") == "lower --oven-heat, or another --out"
     assert with_flags("`Not a field` and `") == "`Not a field` and `"
+
+
+def test_what_the_person_gave_keeps_its_backticks():
+    result = invoke("train", "--data", "my `force`")
+    assert "my `force`" in result.stderr
 
 
 def test_a_command_is_worded_as_a_shell_takes_it():
