@@ -260,7 +260,8 @@ class DrawnBlocks(WidthBatches):
     """Samples that other processes draw: block after block, each while the one before is shown.
 
     Two blocks are in memory at most. shown: the number of the one that is shown. pending: the
-    drawings of the next one, by its number.
+    drawings of the next one, by its number. It has more than ten attributes: those of the block
+    that is shown, and those that draw the next.
     """
 
     def __init__(self, data: DrawnData, samples: range, group: ProcessGroup) -> None:
