@@ -140,33 +140,11 @@ def prepare(
     with Workers(max(0, others)) as workers:  # this process works, too
         if not (out / MANIFEST_FILE).exists():  # else there may be nothing to do for them
             workers.start(_start_up, range(others))
-        selected = select_labels(found.labels, config)
-        kind = survey_labelled(images, selected.labels, config.max_bytes)
-        config = set_preset(config, selected, kind)
-        tables = {"labels": options.labels, "corrections": options.corrections}
-        paths = {name: printable(table) for name, table in tables.items() if table is not None}
-        manifest = Manifest(
-            charset=selected.charset,
-            lengths=selected.lengths,
-            size=config.input_size(derive_size(kind, selected.lengths.longest)),
-            source=printable(images),
-            labels=paths.get("labels"),
-            options=_collect_options(config),
-            inputs_sha256="",
-            left_out=0,
-            corrections=paths.get("corrections"),
-        )
-        plan = _Plan(
-            images=images,
-            found=found,
-            labels=selected.labels,
-            problems=found.problems | selected.problems,
-            config=config,
-            manifest=manifest,
-        )
+        plan = _make_plan(images, found, config, options)
         with writing_to(out):
             if (out / MANIFEST_FILE).exists():
-                planned = replace(manifest, inputs_sha256=plan.fingerprint(_hash_files(plan)))
+                inputs = plan.fingerprint(_hash_files(plan))
+                planned = replace(plan.manifest, inputs_sha256=inputs)
                 try:
                     return Prepared(_find_finished(out, planned), found, {}, already_there=True)
                 except CaptchaOcrError:
@@ -177,6 +155,34 @@ def prepare(
                         f"{out / MANIFEST_FILE} was not written by prepare; choose another `out`",
                     )
             return _carry_out(plan, out, workers, progress)
+
+
+def _make_plan(images: Path, found: Found, config: PrepareConfig, options: PrepareOptions) -> _Plan:
+    """Select the labels, and find the options that follow from them and from some images."""
+    selected = select_labels(found.labels, config)
+    kind = survey_labelled(images, selected.labels, config.max_bytes)
+    config = set_preset(config, selected, kind)
+    tables = {"labels": options.labels, "corrections": options.corrections}
+    paths = {name: printable(table) for name, table in tables.items() if table is not None}
+    manifest = Manifest(
+        charset=selected.charset,
+        lengths=selected.lengths,
+        size=config.input_size(derive_size(kind, selected.lengths.longest)),
+        source=printable(images),
+        labels=paths.get("labels"),
+        options=_collect_options(config),
+        inputs_sha256="",
+        left_out=0,
+        corrections=paths.get("corrections"),
+    )
+    return _Plan(
+        images=images,
+        found=found,
+        labels=selected.labels,
+        problems=found.problems | selected.problems,
+        config=config,
+        manifest=manifest,
+    )
 
 
 def _start_up(number: int) -> None:
