@@ -1,6 +1,6 @@
 """From what a field declares to an option of click, and from the values back to objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -82,14 +82,19 @@ class DeclaredCommand(click.Command):
 
 
 def takes(
-    kind: type[Options], *names: str, section: str = "Options", **settings: Any
+    kind: type[Options],
+    *names: str,
+    without: Collection[str] = (),
+    section: str = "Options",
+    **settings: Any,
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds the options that a class declares to a command.
 
-    names: of fields, in the order of the help; without any all that have a help text. section:
-    their heading in the help. settings: `shown` or settings of click that say something else.
+    names: of fields, in the order of the help; without any all that have a help text, but for those
+    in `without`. section: their heading in the help. settings: `shown` or settings of click that
+    say something else.
     """
-    by_name = {item.name: item for item in fields(kind)}
+    by_name = {item.name: item for item in fields(kind) if item.name not in without}
     names = names or tuple(name for name, item in by_name.items() if declared_by(item).help)
 
     def add(command: Function) -> Function:
@@ -105,7 +110,8 @@ def _make_option(item: Field[Any], section: str, **settings: Any) -> Callable[[F
     shown = settings.pop("shown", declared.shown)
     if shown is None and is_set(item.default):
         shown = str(item.default)
-    help_text, notes = with_flags(declared.help), [f"default: {shown}"] if shown else []
+    help_text = with_flags(declared.help)
+    notes = [f"default: {shown}"] if shown else []
     if declared.at_least > 1 or declared.at_most < _SMALL_LIMIT:
         notes.append(declared.limits)
     if notes:

@@ -1,6 +1,6 @@
 """The commands that train: train, curve."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,6 @@ def _takes_preset_options(command: Function) -> Function:
     return command
 
 
-def _names_without(names: Collection[str], kind: type[Options]) -> Iterator[str]:
-    return (name for name in declarations(kind) if name not in names)
-
-
 @main.command()
 @takes(_TrainCommand, "data")
 @takes(DrawOptions, "designs", shown="")
@@ -82,8 +78,8 @@ def _names_without(names: Collection[str], kind: type[Options]) -> Iterator[str]
 @takes(ReportOptions, "as_json")
 @_takes_preset_options
 @takes(_TrainCommand, "cross_validate", section=_RUNNING)
-@takes(TrainOptions, *_names_without(_FIRST, TrainOptions), section=_RUNNING)
-@takes(DrawOptions, *_names_without(("designs", "images"), DrawOptions), section=_DRAWING)
+@takes(TrainOptions, without=_FIRST, section=_RUNNING)
+@takes(DrawOptions, without=("designs", "images"), section=_DRAWING)
 def train(given: Given) -> None:
     """Train a ResNet-18 on shards, or on images that are drawn meanwhile, and score it on a test
     set at the end.
