@@ -113,7 +113,7 @@ def _learn_longer(finished: Finished, spec: RunSpec, origin: Origin | None) -> s
     """Return how to train longer: with more patience if early stopping ended the run, else with
     more epochs.
     """
-    usual, patience = _usual_epochs(spec), 2 * spec.training.patience
+    usual, patience = _usual_epochs(spec), 2 * (spec.training.patience or finished.epochs)
     limit = spec.training.epochs or usual
     if limit is None or finished.epochs < limit:
         return f": {_train_again(spec, origin, 'patience', patience, is_new=True)}"

@@ -148,7 +148,7 @@ def tell_plan(
             seconds = epochs * epoch_seconds(images, dataset.count("val"), rates[config.preset])
             whole, expected = whole + seconds, duration(seconds)
         lines.append(PLAN.row(f"{images:,}", epochs, config.preset, expected))
-    lines.append(f"expected   about {duration(whole)} for {counted(len(configs), 'run')}")
+    lines.append(f"expected   about {duration(whole)} at most for {counted(len(configs), 'run')}")
     say("\n".join(lines))
 
 

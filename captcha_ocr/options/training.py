@@ -27,20 +27,22 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 DRAWN_IMAGES = 20_000  # drawings of an epoch
+PATIENCE = 20  # epochs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainConfig(Options):
     """The options of a training. Without a help text the preset alone decides.
 
-    epochs: None derives the number from the preset's `images_seen`. loss: of positions, bce or ce,
-    or of columns, ctc. smoothing: the part of every target that label smoothing spreads over all
-    characters; not with ctc. focus: how much more than others the characters count that the network
-    gets wrong; not with ctc. case_folded: the part of the loss in which both cases of a letter are
-    one; with ctc alone. augment: whether training images are changed at random (augment.py).
-    frozen: the part of the steps in which only the head is trained; of the first epoch's steps if
-    the number of epochs is open. start_images: as how many images the weights that it starts from
-    count, in the mean with those that it has learnt.
+    epochs: None derives the number from the preset's `images_seen`. patience: None ends a run when
+    it has learnt enough (early_stopping.py). loss: of positions, bce or ce, or of columns, ctc.
+    smoothing: the part of every target that label smoothing spreads over all characters; not with
+    ctc. focus: how much more than others the characters count that the network gets wrong; not with
+    ctc. case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
+    augment: whether training images are changed at random (augment.py). frozen: the part of the
+    steps in which only the head is trained; of the first epoch's steps if the number of epochs is
+    open. start_images: as how many images the weights that it starts from count, in the mean with
+    those that it has learnt.
     """
 
     preset: str = option(
@@ -55,8 +57,12 @@ class TrainConfig(Options):
         at_least=1,
         at_most=10**6,
     )
-    patience: int = option(
-        20, "Stop after so many epochs without a better validation.", at_least=1, at_most=10**6
+    patience: int | None = option(
+        PATIENCE,
+        "Stop after so many epochs without a better validation.",
+        shown="when it surely reads 99 %, or 20, by preset",
+        at_least=1,
+        at_most=10**6,
     )
     batch_size: int = option(100, "Images per step.", at_least=2, at_most=10**6)
     learning_rate: float = option(4e-3, "Maximum learning rate.", flag="--lr", above=0, below=10)
@@ -130,7 +136,7 @@ PRESETS = {
     # The best accuracy in a few minutes on 2 CPU cores.
     "default": Preset(
         network=NetworkConfig(pool="slim"),
-        training=RECIPE,
+        training=replace(RECIPE, patience=None),
         images_seen=280_000,
         meant_for=f"{FEW:,} images and more",
     ),
@@ -140,12 +146,10 @@ PRESETS = {
         training=replace(RECIPE, preset="accuracy"),
         images_seen=600_000,
     ),
-    # For some hundred to some thousand images, augmented each time. Patience is as long as the run:
-    # validation goes up and down for half of it, and a network that is still learning may read all
-    # of ten validation images by luck.
+    # For some hundred to some thousand images, augmented each time.
     "few": Preset(
         network=NetworkConfig(pool="narrow"),
-        training=replace(RECIPE, preset="few", patience=120, augment=True, weight_decay=0.2),
+        training=replace(RECIPE, preset="few", patience=None, augment=True, weight_decay=0.2),
         images_seen=150_000,
         max_epochs=120,
         meant_for=f"fewer than {FEW:,} images",
@@ -168,7 +172,7 @@ PRESETS = {
             preset="finetune",
             batch_size=16,
             learning_rate=1e-3,
-            patience=100,
+            patience=None,
             start_images=20,
         ),
         images_seen=10_000,
@@ -225,6 +229,11 @@ def decays(config: TrainConfig) -> bool:
     must be known.
     """
     return config.schedule in ("onecycle", "cosine")
+
+
+def averages(config: TrainConfig) -> bool:
+    """Tell whether a run finds its end, for which it needs an average of its weights."""
+    return config.patience is None
 
 
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs

@@ -7,21 +7,22 @@ from typing import Any
 
 from captcha_ocr.inference.model_folder import describe_model
 from captcha_ocr.network.device import describe_device
-from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions, averages
 from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
+from captcha_ocr.training.early_stopping import describe_early_stopping, surely_read
 from captcha_ocr.training.run.spec import Run, RunSpec
 from captcha_ocr.training.samples.batches import Batches, load_split
 from captcha_ocr.training.samples.dataset import TrainingData
-from captcha_ocr.training.step.trainer import Trainer
+from captcha_ocr.training.step.trainer import SAMPLE, Trainer
 
 TRIAL_SECONDS = 4.0  # at most, to estimate how long a run takes
 _TRIAL_STEPS = 30  # at most
 EPOCHS = Table(
-    {"epoch": 9, "loss": 8, "exact": 8, "val loss": 10, "val exact": 11, "val chars": 11}
-    | {"images/s": 9, "left": 12, "": 2}
+    {"epoch": 9, "loss": 8, "exact": 8, "val loss": 9, "val exact": 10, "chars": 8}
+    | {"images/s": 9, "sure": 5, "left": 12, "": 2}
 )
-EPOCHS_EXPLAINED = "val: validation images; chars: correct characters; *: best so far"
+EPOCHS_EXPLAINED = "val, chars: validation; sure: % surely read; *: best so far"
 
 
 def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
@@ -44,32 +45,29 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
 
 
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
-    """Estimate how long the run takes, from some steps of a network like its own."""
+    """Estimate how long the run takes at most, from some steps of a network like its own."""
     trial = Trainer(trainer.model.config, trainer.config, trainer.partition)
     trial.progress.step = trainer.progress.step
     rate, total = measure_rate(trial, training), trainer.partition.total
-    epoch_s = epoch_seconds(total, validation_images, rate) + training.extra_seconds
-    patience = counted(trainer.config.patience, "epoch")
-    if trainer.epochs is None:
-        return (
-            f"expected   about {duration(epoch_s)} an epoch ({rate:,.0f} images/s); "
-            f"the run ends when validation has not improved for {patience}"
-        )
-    progress = trainer.progress
-    left = trainer.epochs - progress.epoch - progress.batch / trainer.partition.steps
-    time_left, epochs = duration(left * epoch_s), counted(math.ceil(left), "epoch")
-    line = f"expected   about {time_left} for {epochs} ({rate:,.0f} images/s)"
-    if trainer.config.patience >= trainer.epochs:
-        return line
-    return f"{line}; the run ends sooner if validation does not improve for {patience}"
+    scored = validation_images + 2 * SAMPLE * averages(trainer.config)
+    epoch_s = epoch_seconds(total, scored, rate) + training.extra_seconds
+    expected, early = f"{duration(epoch_s)} an epoch", describe_early_stopping(trainer)
+    if trainer.epochs is not None:
+        progress = trainer.progress
+        left = trainer.epochs - progress.epoch - progress.batch / trainer.partition.steps
+        at_most = " at most" if early else ""
+        epochs = counted(math.ceil(left), "epoch")
+        expected = f"{duration(left * epoch_s)}{at_most} for {epochs}"
+    line = f"expected   about {expected} ({rate:,.0f} images/s)"
+    return f"{line}\nends       {early}" if early else line
 
 
-def epoch_seconds(training_images: int, validation_images: int, rate: float) -> float:
+def epoch_seconds(training_images: int, scored_images: int, rate: float) -> float:
     """Return how long an epoch takes at a rate of training images per second.
 
-    A step costs three forward passes.
+    A step costs three forward passes, an image that is scored one.
     """
-    return (training_images + validation_images / 3) / rate
+    return (training_images + scored_images / 3) / rate
 
 
 def measure_rate(trainer: Trainer, training: Batches) -> float:
@@ -98,9 +96,11 @@ def measure_rate_of(dataset: TrainingData, config: TrainConfig, options: TrainOp
 def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
     """Describe one epoch in a row of `EPOCHS`.
 
-    row: of metrics. The time left is there where the number of epochs is known.
+    row: of metrics. The time left is there where the number of epochs is known, and what is surely
+    read where that may end the run.
     """
     number, total = row["epoch"], trainer.epochs
+    sure = surely_read(trainer.progress.epoch_rows)
     name, time_left = str(number), ""
     if total is not None:
         name = f"{number}/{total}"
@@ -113,6 +113,7 @@ def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
         f"{row['validation_exact']:.2%}",
         f"{row['validation_characters']:.2%}",
         f"{row['images_per_s']:,.0f}",
+        f"{math.floor(1000 * sure) / 10:.1f}" if sure else "",
         time_left,
         "*" if trainer.progress.best_epoch == number else "",
     )

@@ -1,7 +1,6 @@
 """Train a network on shards or drawings, from the options of a run to its test."""
 
 import contextlib
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from captcha_ocr.data.shards import Dataset, check_shards, read_dataset
-from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.errors import check
 from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import enough_memory, set_threads
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, decays
-from captcha_ocr.scores import Scores, is_worse, loss_or_infinity
+from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, averages, decays
+from captcha_ocr.scores import Scores, loss_or_infinity
 from captcha_ocr.system.console import ProgressBar, counted, duration
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.signals import handling
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
+from captcha_ocr.training.early_stopping import ending_rule, has_learnt, is_better
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.reporting import (
     EPOCHS,
@@ -37,7 +37,7 @@ from captcha_ocr.training.run.recorder import Recorder
 from captcha_ocr.training.run.spec import Run, RunSpec, with_preset_model
 from captcha_ocr.training.samples.batches import Batches, load_split, slice_shards
 from captcha_ocr.training.samples.dataset import DrawnData, TrainingData
-from captcha_ocr.training.step.trainer import Progress, Trainer
+from captcha_ocr.training.step.trainer import Trainer
 
 _TRAINING_BATCHES = 4  # of training images, to score for comparison
 
@@ -99,7 +99,7 @@ def train(
                 progress.seconds += seconds
                 trainer.metrics.recent.seconds += seconds
                 row = trainer.run_epoch(training, run.is_silent, between_steps)
-                _validate(run, trainer, validation, recorder, row)
+                _validate(run, trainer, training, validation, recorder, row)
                 rule = ending_rule(trainer)
         except (KeyboardInterrupt, SystemExit):
             recorder.save()
@@ -177,17 +177,33 @@ def _show_images(
 
 
 def _validate(
-    run: Run, trainer: Trainer, validation: Batches, recorder: Recorder, row: dict[str, Any]
+    run: Run,
+    trainer: Trainer,
+    training: Batches,
+    validation: Batches,
+    recorder: Recorder,
+    row: dict[str, Any],
 ) -> None:
     """Score the validation images, and save the best model and a checkpoint.
 
-    row: the metrics of the epoch, which gets the scores.
+    row: the metrics of the epoch, which gets the scores. Until the learning rate has decayed to
+    zero, a run that finds its end is scored with the average of its weights.
     """
-    progress, started = trainer.progress, time.perf_counter()
-    model = trainer.result()
+    progress, config, started = trainer.progress, trainer.config, time.perf_counter()
+    at_rest = progress.epoch + 1 == trainer.epochs and decays(config)
+    sample = trainer.sample(training) if averages(config) and not at_rest else None
+    model = trainer.result(None if sample is None else sample[0])
     scores = _score(run, model, validation)
     loss = loss_or_infinity(scores.loss)
-    at_rest = progress.epoch + 1 == trainer.epochs and decays(trainer.config)
+    row |= {
+        "validation_loss": scores.loss,
+        "validation_exact": scores.exact_match,
+        "validation_characters": scores.character_accuracy,
+    }
+    if sample is not None:
+        both = scores + evaluate(model, [sample], config.loss, run.group)
+        row |= {"average_exact": both.exact, "average_images": both.images}
+    at_rest = at_rest or has_learnt(trainer, [*progress.epoch_rows, row])
     if is_better(scores, progress, at_rest):
         if run.group.is_main:
             # The other processes do not calibrate, and so cannot agree on a signal meanwhile.
@@ -198,47 +214,11 @@ def _validate(
         progress.best_epoch, progress.best_exact = progress.epoch + 1, scores.exact_match
         progress.best_loss = loss
     progress.seconds += time.perf_counter() - started
-    row |= {
-        "seconds": progress.seconds,
-        "validation_loss": scores.loss,
-        "validation_exact": scores.exact_match,
-        "validation_characters": scores.character_accuracy,
-    }
+    row["seconds"] = progress.seconds
     progress.rows.append({"by": "epoch", **row})
     trainer.end_epoch(loss)
     recorder.record_epoch()
     run.tell(epoch_row(row, trainer))
-
-
-def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool:
-    """Tell whether a validation beats the best so far: more exact matches, or as many at less loss.
-
-    at_rest: whether the learning rate has decayed to zero. Such weights are better unless they are
-    significantly worse: of many epochs the luckiest reads a few more of a thousand validation
-    images, or all of ten, but fewer other images (docs/decisions.md, Optimiser, schedule and end
-    of a run).
-    """
-    loss = loss_or_infinity(scores.loss)
-    if at_rest and math.isfinite(loss):
-        best = max(0, round(progress.best_exact * scores.images))
-        return not is_worse(scores.exact, best, scores.images)
-    return (scores.exact_match, -loss) > (progress.best_exact, -progress.best_loss)
-
-
-def ending_rule(trainer: Trainer) -> str | None:
-    """Return the rule that ends the run now, or None; CaptchaOcrError if training has failed."""
-    progress, patience = trainer.progress, trainer.config.patience
-    check(
-        not progress.rows or math.isfinite(progress.rows[-1]["training_loss"]),
-        f"the loss is not a finite number after epoch {progress.epoch}; "
-        "try a lower `learning_rate`",
-        CaptchaOcrError,
-    )
-    if trainer.epochs is not None and progress.epoch >= trainer.epochs:
-        return "all epochs done"
-    if progress.epoch - progress.best_epoch >= patience:
-        return f"validation has not improved for {counted(patience, 'epoch')}"
-    return None
 
 
 def _finish(

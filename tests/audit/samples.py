@@ -17,7 +17,8 @@ class InstantBudget(TimeBudget):
         self.workers, self.right, self.seconds = 2, right, seconds
 
     def _train(self, training, children):
-        return Trained(self.right, 100, self.seconds(training))
+        seconds = self.seconds(training)
+        return Trained(self.right, 100, seconds, seconds)
 
 
 def make_results(files):

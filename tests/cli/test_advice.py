@@ -108,8 +108,8 @@ def test_a_command_has_the_options_that_the_specification_does_not_hold(dataset)
     [
         (finished(200, 150), 2, "--images 24 --repeat 1", "--repeat 1"),
         (finished(200, 150), 1, "--images 48 --repeat 1", "--images 48"),
-        (finished(100, 98), 2, "--images 24 --repeat 2", "--patience 40"),
-        (finished(0, 0, wrong="XX"), 2, "--images 24 --repeat 2", "--patience 40"),
+        (finished(100, 98), 2, "--images 24 --repeat 2", "--patience 14"),
+        (finished(0, 0, wrong="XX"), 2, "--images 24 --repeat 2", "--patience 14"),
     ],
 )
 def test_a_run_that_draws_is_to_draw_more_or_to_train_longer(end, repeat, draws, more, drawings):

@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import QUIET, TINY
+from conftest import CAPTCHAS, ONE_WORKER, QUIET, TINY
 
+from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_dataset
+from captcha_ocr.generation.drawer import plan_drawing
+from captcha_ocr.generation.folder import generate
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.training import train as training
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.run.folder import start_run
 from captcha_ocr.training.run.spec import RunSpec
@@ -98,3 +104,30 @@ def started(spec, tmp_path):
     """The folder of a run that has started, and no more."""
     start_run(tmp_path, spec, replaces=False, checkpoint=None)
     return tmp_path
+
+
+@pytest.fixture
+def easy_shards(tmp_path):
+    """Shards of 160 images of one letter, I or X: 128 to train on, 16 to validate."""
+    letters = {"lengths": Lengths(1, 1), "charset": "IX", "width": 24, "font_sizes": ()}
+    drawing = replace(CAPTCHAS, count=160, design="gradient", **letters)
+    generate(plan_drawing(drawing), tmp_path / "easy", 1)
+    prepare(tmp_path / "easy", tmp_path / "easy-shards", PrepareConfig(preset="tiny"), ONE_WORKER)
+    return tmp_path / "easy-shards"
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Set the validations of a run: (exact, loss) for each epoch.
+
+    What follows is scored as usual.
+    """
+    outcomes, real = [], training.evaluate
+
+    def evaluate(*arguments):
+        scores = real(*arguments)
+        exact, loss_mean = outcomes.pop(0) if outcomes else (scores.exact, scores.loss)
+        return replace(scores, exact=exact, loss=loss_mean)
+
+    monkeypatch.setattr(training, "evaluate", evaluate)
+    return outcomes.extend

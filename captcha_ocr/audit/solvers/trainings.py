@@ -100,21 +100,25 @@ class Training:
 class Trained:
     """What a training gave: exact matches among the tested images, and its seconds.
 
-    Case does not count.
+    Case does not count. longest_s: the seconds that all its epochs would have taken, for another
+    one may not end so early.
     """
 
     right: int
     tested: int
     seconds: float
+    longest_s: float
 
 
 def read_result(run: Path) -> Trained | None:
     """Return what a finished run gave; None if there is none."""
     with suppress(DamagedError):
-        finished = read_run(run)[1]
+        spec, finished = read_run(run)
         if finished is not None and finished.test is not None:
             right = finished.test["exact"] + finished.test["folded"]
-            return Trained(right, finished.test["images"], finished.seconds)
+            epochs = derive_epochs(spec.training, spec.images["train"]) or finished.epochs
+            longest_s = finished.seconds * epochs / finished.epochs
+            return Trained(right, finished.test["images"], finished.seconds, longest_s)
     return None
 
 
@@ -179,7 +183,8 @@ class TimeBudget:
         return [training for training in trainings if self.result(training) is None]
 
     def expected_s(self, trainings: Sequence[Training]) -> float:
-        """Return how long trainings take, side by side, by the speed of those that have ended.
+        """Return how long trainings take at most, side by side, by the speed of those that have
+        ended.
 
         Those that have finished take no time.
         """
@@ -211,7 +216,7 @@ class TimeBudget:
             }
             for job in as_completed(jobs):
                 training, result = jobs[job], job.result()
-                self.rates[training.start] = result.seconds / training.cost
+                self.rates[training.start] = result.longest_s / training.cost
                 if training.name not in self.trained:
                     scores = f"{result.right:,} of {result.tested:,}, {duration(result.seconds)}"
                     say(f"{training.name:32} {scores}", self.quiet)

@@ -138,8 +138,8 @@ class Recorder:
         out, trainer, options = self.run.out, self.trainer, self.run.options
         card = write_card(trainer.config, self.run.dataset, finished.best_epoch, validated, test)
         write_atomic(out / BEST / CARD_FILE, card.encode())
-        epochs = [row for row in trainer.progress.rows if row["by"] == "epoch"]
-        save_figure(draw_curves(epochs, finished.best_epoch, trainer.config), out / CURVES_FILE)
+        curves = draw_curves(trainer.progress.epoch_rows, finished.best_epoch, trainer.config)
+        save_figure(curves, out / CURVES_FILE)
         confusions = draw_confusions(test or validated, trainer.model.config.class_names)
         save_figure(confusions, out / CONFUSION_FILE)
         init = None if options.init is None else printable(Path(name_model(options.init)))

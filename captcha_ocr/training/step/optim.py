@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import (
 
 from captcha_ocr.network.device import one_thread
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.options.training import Precision, Schedule, TrainConfig
+from captcha_ocr.options.training import PATIENCE, Precision, Schedule, TrainConfig, averages
 from captcha_ocr.system.signals import deferred
 
 _MOMENTUM = 0.95  # of Muon
@@ -26,6 +26,10 @@ _MOMENTUM = 0.95  # of Muon
 # range 0.7 to 1.2.
 _QUINTIC = 3.4445, -4.7750, 2.0315
 _ROUNDS = 5
+AVERAGE = "average"  # the name of the average of a parameter, beside its moments
+# The weights of a step count in the average with so high a power of its number, by which they are
+# spread over a fifth of the run.
+_POWER = 2.5
 _STEP_SIZE = 0.2  # the root mean square of a step of AdamW, over the learning rate
 
 
@@ -48,6 +52,7 @@ class Optimization:
                 fused=model.device.type in ("cpu", "cuda") or None,  # one kernel, where there is
             )
         self.schedule = make_schedule(self.optimizer, config, steps)
+        self.averages = averages(config)
         # It keeps the gradients of fp16 in its range.
         self.scaler = torch.amp.GradScaler(model.device.type, enabled=precision == "fp16")
 
@@ -56,7 +61,14 @@ class Optimization:
         # Two threads are hardly faster here, and beside another program four times as slow.
         with one_thread():
             self.scaler.step(self.optimizer)
+            if self.averages:
+                update_averages(self.optimizer)
         self.scaler.update()
+
+    def average(self, parameter: Tensor) -> Tensor:
+        """Return the average of a parameter over the steps, or itself where there is none."""
+        average: Tensor = self.optimizer.state.get(parameter, {}).get(AVERAGE, parameter)
+        return average
 
     def end_step(self) -> None:
         """Set the learning rate of the next step, unless the validation loss decides."""
@@ -167,7 +179,7 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, steps: 
 
     One cycle or cosine over all `steps`, lower on plateaus of the validation loss, or constant.
     """
-    rate, patience = config.learning_rate, config.patience // 4
+    rate, patience = config.learning_rate, (config.patience or PATIENCE) // 4
     schedules: dict[Schedule, Callable[..., LRScheduler]] = {
         "onecycle": partial(OneCycleLR, max_lr=rate, total_steps=steps, cycle_momentum=False),
         "cosine": partial(CosineAnnealingLR, T_max=steps),
@@ -177,7 +189,19 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, steps: 
     return schedules[config.schedule](optimizer)
 
 
+@torch.no_grad()
+def update_averages(optimizer: torch.optim.Optimizer) -> None:
+    """Move the average of each parameter towards the parameter (Karras et al. 2024,
+    arXiv:2312.02696).
+    """
+    for parameter, state in optimizer.state.items():
+        if AVERAGE not in state:
+            state[AVERAGE] = parameter.detach().clone()
+        state[AVERAGE].lerp_(parameter, 1 - (1 - 1 / state["step"]) ** (_POWER + 1))
+
+
 def name_moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> tuple[str, ...]:
     """Return the names of the tensors that an optimiser keeps of a parameter, beside its step."""
     is_kernel = isinstance(optimizer, Muon) and parameter.ndim == 4
-    return ("exp_avg",) if is_kernel else ("exp_avg", "exp_avg_sq")
+    moments = ("exp_avg",) if is_kernel else ("exp_avg", "exp_avg_sq")
+    return (*moments, AVERAGE) if AVERAGE in optimizer.state[parameter] else moments

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
 
 from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.network.device import autocast, choose_precision, peak_memory
@@ -22,10 +23,11 @@ from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.samples.augment import augment, change_views
-from captcha_ocr.training.samples.batches import Batches
+from captcha_ocr.training.samples.batches import Batches, Samples
 from captcha_ocr.training.step.acceleration import BatchSplit, CudaGraph, count_parts
 from captcha_ocr.training.step.optim import Optimization
 
+SAMPLE = 100  # training images that are scored after an epoch
 _ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
 
 
@@ -46,6 +48,11 @@ class Progress:
     best_exact: float = -1.0
     best_loss: float = float("inf")
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def epoch_rows(self) -> list[dict[str, Any]]:
+        """The rows of whole epochs."""
+        return [row for row in self.rows if row["by"] == "epoch"]
 
 
 class RunningMetrics:
@@ -175,18 +182,30 @@ class Trainer:
         if is_alone and self.device.type == "cuda" and not waits:
             self.graph = CudaGraph(self.optimization.optimizer)
 
-    def result(self) -> ResNet18:
+    def sample(self, training: Batches) -> Samples:
+        """Return some training images, others after each epoch."""
+        return next(training.shuffled(SAMPLE, self.generator(self.progress.epoch)))
+
+    def result(self, images: Tensor | None = None) -> ResNet18:
         """Return the model that is validated and kept.
 
-        Its weights are the mean of those that were learnt and of those that it started from, which
-        count as `start_images` images (Wortsman et al. 2021, arXiv:2109.01903). It is the model
-        itself where they do not count.
+        With training images (B, C, H, W) it has the average of the weights over the steps, and
+        batch norms that these images give it (Izmailov et al. 2018, arXiv:1803.05407). Where the
+        weights that it started from count, as `start_images` images, it has the mean with those
+        (Wortsman et al. 2021, arXiv:2109.01903). Else it is the model itself.
         """
-        if not self.start:
+        if images is None and not self.start:
             return self.model
         model = copy.deepcopy(self.model)
-        share = self.config.start_images / (self.config.start_images + self.partition.total)
-        blend_weights(model, self.start, share)
+        if images is not None:
+            for parameter, own in zip(model.parameters(), self.model.parameters(), strict=True):
+                parameter.data.copy_(self.optimization.average(own))
+        if self.start:
+            share = self.config.start_images / (self.config.start_images + self.partition.total)
+            blend_weights(model, self.start, share)
+        if images is not None:
+            with autocast(self.device, self.precision):
+                update_bn([images], model)
         return model
 
     def generator(self, number: int) -> torch.Generator:

@@ -10,6 +10,7 @@ from captcha_ocr.audit.solvers import trainings
 from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget, Trained, Training
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import CaptchaOcrError, UsageError
+from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.system.documents import to_json
 
 
@@ -35,10 +36,12 @@ def test_a_training_that_fails_is_one_sentence(training, tmp_path):
     assert (tmp_path / "audit.json").exists()  # the time until then counts
 
 
-def test_case_does_not_count(tmp_path, monkeypatch):
-    finished = SimpleNamespace(test={"images": 100, "exact": 60, "folded": 7}, seconds=5.0)
-    monkeypatch.setattr(trainings, "read_run", lambda folder: (None, finished))
-    assert trainings.read_result(tmp_path) == Trained(67, 100, 5.0)
+def test_case_does_not_count_and_all_epochs_would_take_longer(tmp_path, monkeypatch):
+    test = {"images": 100, "exact": 60, "folded": 7}
+    finished = SimpleNamespace(test=test, seconds=5.0, epochs=3)
+    spec = SimpleNamespace(training=TrainConfig(epochs=12), images={"train": 100})
+    monkeypatch.setattr(trainings, "read_run", lambda folder: (spec, finished))
+    assert trainings.read_result(tmp_path) == Trained(67, 100, 5.0, 20.0)
 
 
 def test_more_labels_show_more_images(training):

@@ -69,6 +69,25 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_weights(learn, tmp_path, m
         assert [row | of_time for row in rows_of(stopped, by)] == expected
 
 
+def test_a_run_that_finds_its_end_finds_the_same_one_after_it_was_stopped(
+    learn, easy_shards, tmp_path, monkeypatch
+):
+    def learn_easily(out):
+        options = {"patience": None, "optimizer": "muon", "learning_rate": 1e-2, "epochs": 20}
+        return replace(learn(out, easy_shards, precision="fp32", **options), seconds=0)
+
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    finished = learn_easily(whole)
+    assert 5 <= finished.epochs < 20
+    assert finished.best_epoch == finished.epochs
+    last = 13 * finished.epochs  # steps
+    for step in (last - 15, last - 13, last):  # in an epoch, and before the last two decisions
+        stop_at(step, monkeypatch, learn_easily, stopped)
+    assert learn_easily(stopped) == finished
+    for name in ("best", "last"):
+        assert weights(stopped / name) == weights(whole / name)
+
+
 def test_a_run_on_drawings_stopped_at_any_step_ends_with_the_same_bits(
     learn, drawings, tmp_path, monkeypatch
 ):

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from captcha_ocr.network.resnet import standardise
 from captcha_ocr.training.distributed import BatchPartition
 from captcha_ocr.training.step.trainer import EpochMetrics, RunningMetrics
 
@@ -36,6 +37,21 @@ def test_the_result_is_the_mean_of_the_weights_and_of_those_at_the_start(trainer
     assert not torch.allclose(trainer.model.head.weight, expected, atol=1e-7)
     without = trainer_of()
     assert without.result() is without.model
+
+
+def test_the_average_of_the_weights_has_batch_norms_of_its_own(trainer_of, samples):
+    trainer, heads = trainer_of(patience=None, precision="fp32"), []
+    for _ in range(3):
+        trainer.step(*samples, 4)
+        heads.append(trainer.model.head.weight.detach().clone())
+    first, second, third = heads
+    shares = [1 - (1 - 1 / step) ** 3.5 for step in (2, 3)]
+    images, _ = samples
+    result = trainer.result(images)
+    expected = first.lerp(second, shares[0]).lerp(third, shares[1])
+    assert torch.allclose(result.head.weight, expected, atol=1e-6)
+    features = result.stem[0](standardise(images.float() / 255))
+    assert torch.allclose(result.stem[1].running_mean, features.mean((0, 2, 3)), atol=1e-5)
 
 
 def test_gradients_are_weighted_by_the_images_of_all_processes(trainer_of, samples):
