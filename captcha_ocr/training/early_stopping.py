@@ -12,7 +12,7 @@ from captcha_ocr.training.step.trainer import Progress, Trainer
 
 _ENOUGH = 0.99  # of all images is surely read by a run that has learnt enough
 _FEWEST = 3  # epochs that tell so
-_FIRST_END = 0.25  # the part of all epochs before which a run does not end
+_FIRST_END = 1 / 3  # the part of all epochs before which a run does not end
 
 
 def is_better(scores: Scores, progress: Progress, at_rest: bool = False) -> bool:

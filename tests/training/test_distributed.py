@@ -79,7 +79,7 @@ def exchange(group):
 
 # Any network has learnt enough after three epochs.
 early_stopping._ENOUGH = 0.0
-config = replace(conftest.TINY.training, patience=None, epochs=12)
+config = replace(conftest.TINY.training, patience=None, epochs=9)
 with process_group(torch.device("cpu")) as group:
     training.process_group = lambda device: contextlib.nullcontext(group)
     if first_attempt:

@@ -11,7 +11,7 @@ from captcha_ocr.training.early_stopping import ending_rule, is_better
 from captcha_ocr.training.step.trainer import Progress
 
 
-def trainer_after(*scores, epochs=12, images=200):
+def trainer_after(*scores, epochs=9, images=200):
     """Return what the rules know of a run that finds its end, by what its average has read."""
     rows = [
         {"by": "epoch", "training_loss": 0.1, "average_exact": exact, "average_images": images}
@@ -29,15 +29,15 @@ def trainer_after(*scores, epochs=12, images=200):
     [
         (trainer_after(200, 200), False),  # three epochs at least
         (trainer_after(200, 200, 200), True),
-        (trainer_after(200, 200, 200, epochs=16), False),  # not in the first quarter
-        (trainer_after(200, 200, 200, 200, epochs=16), True),
+        (trainer_after(200, 200, 200, epochs=12), False),  # not in the first third
+        (trainer_after(200, 200, 200, 200, epochs=12), True),
         (trainer_after(180, 200, 190, 200, 190, 200), False),  # up and down
         (trainer_after(180, 200, 190, 200, 200, 199), True),
-        (trainer_after(0, 110, 150, 180, 190, 195, 197, 200, 200), False),
+        (trainer_after(0, 110, 150, 180, 190, 195, 197, 200, 200, epochs=12), False),
         # 10 validation images and 10 training images, all read: it might be luck
         (trainer_after(*[20] * 5, images=20), False),
         (trainer_after(*[20] * 60, images=20, epochs=100), True),
-        (trainer_after(*[0] * 12), True),  # all epochs
+        (trainer_after(*[0] * 9), True),  # all epochs
     ],
 )
 def test_a_run_ends_when_99_percent_are_surely_read(trainer, ends):
