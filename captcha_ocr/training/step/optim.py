@@ -26,7 +26,7 @@ _MOMENTUM = 0.95  # of Muon
 # range 0.7 to 1.2.
 _QUINTIC = 3.4445, -4.7750, 2.0315
 _ROUNDS = 5
-AVERAGE = "average"  # the name of the average of a parameter, beside its moments
+_AVERAGE = "average"  # the name of the average of a parameter, beside its moments
 # The weights of a step count in the average with so high a power of its number, by which they are
 # spread over a fifth of the run.
 _POWER = 2.5
@@ -67,7 +67,7 @@ class Optimization:
 
     def average(self, parameter: Tensor) -> Tensor:
         """Return the average of a parameter over the steps, or itself where there is none."""
-        average: Tensor = self.optimizer.state.get(parameter, {}).get(AVERAGE, parameter)
+        average: Tensor = self.optimizer.state.get(parameter, {}).get(_AVERAGE, parameter)
         return average
 
     def end_step(self) -> None:
@@ -195,13 +195,13 @@ def update_averages(optimizer: torch.optim.Optimizer) -> None:
     arXiv:2312.02696).
     """
     for parameter, state in optimizer.state.items():
-        if AVERAGE not in state:
-            state[AVERAGE] = parameter.detach().clone()
-        state[AVERAGE].lerp_(parameter, 1 - (1 - 1 / state["step"]) ** (_POWER + 1))
+        if _AVERAGE not in state:
+            state[_AVERAGE] = parameter.detach().clone()
+        state[_AVERAGE].lerp_(parameter, 1 - (1 - 1 / state["step"]) ** (_POWER + 1))
 
 
 def name_moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> tuple[str, ...]:
     """Return the names of the tensors that an optimiser keeps of a parameter, beside its step."""
     is_kernel = isinstance(optimizer, Muon) and parameter.ndim == 4
     moments = ("exp_avg",) if is_kernel else ("exp_avg", "exp_avg_sq")
-    return (*moments, AVERAGE) if AVERAGE in optimizer.state[parameter] else moments
+    return (*moments, _AVERAGE) if _AVERAGE in optimizer.state[parameter] else moments
