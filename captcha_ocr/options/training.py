@@ -28,6 +28,7 @@ FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 DRAWN_IMAGES = 20_000  # drawings of an epoch
 PATIENCE = 20  # epochs
+FEWEST_TO_END = 90  # training images, of 100 labels, of a run that finds its end
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,14 +36,14 @@ class TrainConfig(Options):
     """The options of a training. Without a help text the preset alone decides.
 
     epochs: None derives the number from the preset's `images_seen`. patience: None ends a run when
-    it has learnt enough (early_stopping.py). loss: of positions, bce or ce, or of columns, ctc.
-    smoothing: the part of every target that label smoothing spreads over all characters; not with
-    ctc. focus: how much more than others the characters count that the network gets wrong; not with
-    ctc. case_folded: the part of the loss in which both cases of a letter are one; with ctc alone.
-    augment: whether training images are changed at random (augment.py). frozen: the part of the
-    steps in which only the head is trained; of the first epoch's steps if the number of epochs is
-    open. start_images: as how many images the weights that it starts from count, in the mean with
-    those that it has learnt.
+    it has learnt enough (early_stopping.py), or with few images after all epochs. loss: of
+    positions, bce or ce, or of columns, ctc. smoothing: the part of every target that label
+    smoothing spreads over all characters; not with ctc. focus: how much more than others the
+    characters count that the network gets wrong; not with ctc. case_folded: the part of the loss in
+    which both cases of a letter are one; with ctc alone. augment: whether training images are
+    changed at random (augment.py). frozen: the part of the steps in which only the head is trained;
+    of the first epoch's steps if the number of epochs is open. start_images: as how many images the
+    weights that it starts from count, in the mean with those that it has learnt.
     """
 
     preset: str = option(
@@ -231,9 +232,13 @@ def decays(config: TrainConfig) -> bool:
     return config.schedule in ("onecycle", "cosine")
 
 
-def averages(config: TrainConfig) -> bool:
-    """Tell whether a run finds its end, for which it needs an average of its weights."""
-    return config.patience is None
+def finds_end(config: TrainConfig, training_images: int) -> bool:
+    """Tell whether a run ends when it has learnt enough.
+
+    With few images it never does: it is short, and knows them by heart long before it reads most
+    others.
+    """
+    return config.patience is None and training_images >= FEWEST_TO_END
 
 
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
-from captcha_ocr.options.training import TrainConfig, averages
+from captcha_ocr.options.training import TrainConfig
 from captcha_ocr.pictures.script_fonts import OWN_FONTS, fonts_for, visible
 from captcha_ocr.scores import Scores
 from captcha_ocr.system.console import counted
@@ -68,7 +68,7 @@ def draw_curves(rows: Sequence[_Row], best_epoch: int, config: TrainConfig) -> F
             "training images are augmented": config.augment,
             f"training labels are smoothed (by {config.smoothing:g})": config.smoothing > 0,
             "in training the characters that are hard to read count more": config.focus > 0,
-            "validation is read with the average of the weights": averages(config),
+            "validation is read with the average of the weights": "average_exact" in best,
             "training loss is the mean over an epoch, and validation follows at its end": True,
         }
         reasons = "; ".join(cause for cause, is_given in causes.items() if is_given)

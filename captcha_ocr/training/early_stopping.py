@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from captcha_ocr.errors import CaptchaOcrError, check
-from captcha_ocr.options.training import averages
 from captcha_ocr.scores import Scores, is_worse, loss_or_infinity, wilson_interval
 from captcha_ocr.system.console import counted
 from captcha_ocr.training.step.trainer import Progress, Trainer
@@ -54,7 +53,7 @@ def has_learnt(trainer: Trainer, epochs: Sequence[Mapping[str, Any]]) -> bool:
 
     All processes have the same rows, and so have checkpoints: they all decide alike.
     """
-    may_end = averages(trainer.config) and len(epochs) >= first_end(trainer)
+    may_end = trainer.finds_end and len(epochs) >= first_end(trainer)
     return may_end and surely_read(epochs) >= _ENOUGH
 
 
@@ -79,9 +78,9 @@ def ending_rule(trainer: Trainer) -> str | None:
 def describe_early_stopping(trainer: Trainer) -> str:
     """Say what ends the run early; nothing where only its last epoch does."""
     patience = trainer.config.patience
-    if patience is None:
+    if trainer.finds_end:
         sure = f"when {_ENOUGH:.0%} of images are surely read"
         return f"{sure}, after epoch {first_end(trainer)} at the earliest"
-    if patience < (trainer.epochs or math.inf):
+    if patience is not None and patience < (trainer.epochs or math.inf):
         return f"when validation has not improved for {counted(patience, 'epoch')}"
     return ""

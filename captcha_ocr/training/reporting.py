@@ -7,14 +7,14 @@ from typing import Any
 
 from captcha_ocr.inference.model_folder import describe_model
 from captcha_ocr.network.device import describe_device
-from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions, averages
+from captcha_ocr.options.training import PRESETS, TrainConfig, TrainOptions
 from captcha_ocr.system.console import Table, counted, duration
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
 from captcha_ocr.training.early_stopping import describe_early_stopping, surely_read
 from captcha_ocr.training.run.spec import Run, RunSpec
 from captcha_ocr.training.samples.batches import Batches, load_split
 from captcha_ocr.training.samples.dataset import TrainingData
-from captcha_ocr.training.step.trainer import SAMPLE, Trainer
+from captcha_ocr.training.step.trainer import Trainer
 
 TRIAL_SECONDS = 4.0  # at most, to estimate how long a run takes
 _TRIAL_STEPS = 30  # at most
@@ -49,7 +49,7 @@ def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str
     trial = Trainer(trainer.model.config, trainer.config, trainer.partition)
     trial.progress.step = trainer.progress.step
     rate, total = measure_rate(trial, training), trainer.partition.total
-    scored = validation_images + 2 * SAMPLE * averages(trainer.config)
+    scored = validation_images + 2 * trainer.sample_size * trainer.finds_end
     epoch_s = epoch_seconds(total, scored, rate) + training.extra_seconds
     expected, early = f"{duration(epoch_s)} an epoch", describe_early_stopping(trainer)
     if trainer.epochs is not None:

@@ -15,7 +15,7 @@ from captcha_ocr.network.calibration import calibrate
 from captcha_ocr.network.device import enough_memory, set_threads
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import load_model
-from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, averages, decays
+from captcha_ocr.options.training import DrawOptions, TrainConfig, TrainOptions, decays
 from captcha_ocr.scores import Scores, loss_or_infinity
 from captcha_ocr.system.console import ProgressBar, counted, duration
 from captcha_ocr.system.memory import keep_freed_memory
@@ -191,7 +191,7 @@ def _validate(
     """
     progress, config, started = trainer.progress, trainer.config, time.perf_counter()
     at_rest = progress.epoch + 1 == trainer.epochs and decays(config)
-    sample = trainer.sample(training) if averages(config) and not at_rest else None
+    sample = trainer.sample(training) if trainer.finds_end and not at_rest else None
     model = trainer.result(None if sample is None else sample[0])
     scores = _score(run, model, validation)
     loss = loss_or_infinity(scores.loss)

@@ -7,7 +7,7 @@ from conftest import TINY
 
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.scores import Scores
-from captcha_ocr.training.early_stopping import ending_rule, is_better
+from captcha_ocr.training.early_stopping import describe_early_stopping, ending_rule, is_better
 from captcha_ocr.training.step.trainer import Progress
 
 
@@ -20,6 +20,7 @@ def trainer_after(*scores, epochs=9, images=200):
     return SimpleNamespace(
         config=replace(TINY.training, patience=None),
         epochs=epochs,
+        finds_end=True,
         progress=Progress(epoch=len(rows), rows=rows),
     )
 
@@ -44,6 +45,13 @@ def test_a_run_ends_when_99_percent_are_surely_read(trainer, ends):
     assert (ending_rule(trainer) is not None) == ends
 
 
+def test_with_fewer_than_90_training_images_a_run_takes_all_its_epochs(trainer_of):
+    assert trainer_of(90, patience=None).finds_end
+    trainer = trainer_of(89, patience=None)
+    assert not trainer.finds_end
+    assert not describe_early_stopping(trainer)
+
+
 @pytest.mark.parametrize(("schedule", "best"), [("onecycle", 3), ("constant", 2)])
 def test_where_the_rate_decays_the_last_epoch_is_kept_if_it_is_not_much_worse(
     learn, tmp_path, scripted, schedule, best
@@ -66,7 +74,7 @@ def test_each_rule_ends_a_run_and_a_loss_that_is_no_number_is_a_failure(
 ):
     rows = [{"by": "epoch", "training_loss": 0.1}]
     progress = Progress(epoch, best_epoch=best_epoch, rows=rows)
-    trainer = SimpleNamespace(config=config, epochs=9, progress=progress)
+    trainer = SimpleNamespace(config=config, epochs=9, finds_end=False, progress=progress)
     assert (ending_rule(trainer) is not None) == ends
     for rows[0]["training_loss"] in (float("nan"), float("inf")):
         with pytest.raises(CaptchaOcrError, match="learning_rate"):

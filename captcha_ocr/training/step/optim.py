@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import (
 
 from captcha_ocr.network.device import one_thread
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.options.training import PATIENCE, Precision, Schedule, TrainConfig, averages
+from captcha_ocr.options.training import PATIENCE, Precision, Schedule, TrainConfig
 from captcha_ocr.system.signals import deferred
 
 _MOMENTUM = 0.95  # of Muon
@@ -34,10 +34,18 @@ _STEP_SIZE = 0.2  # the root mean square of a step of AdamW, over the learning r
 
 
 class Optimization:
-    """The optimiser of a network, its learning-rate schedule, and the gradient scaler of fp16."""
+    """The optimiser of a network, its learning-rate schedule, and the gradient scaler of fp16.
+
+    averages: whether it keeps an average of the weights over the steps.
+    """
 
     def __init__(
-        self, model: ResNet18, config: TrainConfig, precision: Precision, steps: int
+        self,
+        model: ResNet18,
+        config: TrainConfig,
+        precision: Precision,
+        steps: int,
+        averages: bool = False,
     ) -> None:
         kinds: dict[str, type[torch.optim.Adam]] = {
             "adam": torch.optim.Adam,
@@ -52,7 +60,7 @@ class Optimization:
                 fused=model.device.type in ("cpu", "cuda") or None,  # one kernel, where there is
             )
         self.schedule = make_schedule(self.optimizer, config, steps)
-        self.averages = averages(config)
+        self.averages = averages
         # It keeps the gradients of fp16 in its range.
         self.scaler = torch.amp.GradScaler(model.device.type, enabled=precision == "fp16")
 

@@ -19,7 +19,7 @@ from captcha_ocr.network.losses import LOSSES, ctc, merged_classes, read_columns
 from captcha_ocr.network.resnet import ResNet18, to_device
 from captcha_ocr.network.weights import blend_weights, copy_matching_weights, load_model
 from captcha_ocr.options.model import ModelConfig
-from captcha_ocr.options.training import TrainConfig, derive_epochs
+from captcha_ocr.options.training import TrainConfig, derive_epochs, finds_end
 from captcha_ocr.system.console import ProgressBar
 from captcha_ocr.training.distributed import BatchPartition, ProcessGroup
 from captcha_ocr.training.samples.augment import augment, change_views
@@ -27,7 +27,9 @@ from captcha_ocr.training.samples.batches import Batches, Samples
 from captcha_ocr.training.step.acceleration import BatchSplit, CudaGraph, count_parts
 from captcha_ocr.training.step.optim import Optimization
 
-SAMPLE = 100  # training images that are scored after an epoch
+# Training images that are scored after an epoch: a part of all of them, so that it takes little
+# time beside the epoch, but enough for the statistics of batch norms.
+_SAMPLE, _FEWEST_SAMPLED, _MOST_SAMPLED = 1 / 8, 32, 100
 _ROWS_PER_EPOCH = 20  # of metrics, besides the row of the epoch
 
 
@@ -139,7 +141,9 @@ class Trainer:
             self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.partition.group.broadcast(self.start.values())
         self.precision = choose_precision(config.precision, self.device)
-        self.optimization = Optimization(self.model, config, self.precision, self.total_steps)
+        self.optimization = Optimization(
+            self.model, config, self.precision, self.total_steps, averages=self.finds_end
+        )
         self.progress, self.metrics = Progress(), EpochMetrics(self.device)
         self.distribute(self.model)
 
@@ -152,6 +156,11 @@ class Trainer:
     def epochs(self) -> int | None:
         """The number of epochs at most; None until early stopping."""
         return derive_epochs(self.config, self.partition.total)
+
+    @property
+    def finds_end(self) -> bool:
+        """Whether the run ends when it has learnt enough."""
+        return finds_end(self.config, self.partition.total)
 
     @property
     def total_steps(self) -> int:
@@ -182,9 +191,14 @@ class Trainer:
         if is_alone and self.device.type == "cuda" and not waits:
             self.graph = CudaGraph(self.optimization.optimizer)
 
+    @property
+    def sample_size(self) -> int:
+        """The number of training images that are scored after an epoch, at most."""
+        return min(_MOST_SAMPLED, max(_FEWEST_SAMPLED, round(_SAMPLE * self.partition.total)))
+
     def sample(self, training: Batches) -> Samples:
         """Return some training images, others after each epoch."""
-        return next(training.shuffled(SAMPLE, self.generator(self.progress.epoch)))
+        return next(training.shuffled(self.sample_size, self.generator(self.progress.epoch)))
 
     def result(self, images: Tensor | None = None) -> ResNet18:
         """Return the model that is validated and kept.

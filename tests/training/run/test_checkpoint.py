@@ -73,12 +73,12 @@ def test_a_run_that_finds_its_end_finds_the_same_one_after_it_was_stopped(
     learn, easy_shards, tmp_path, monkeypatch
 ):
     def learn_easily(out):
-        options = {"patience": None, "optimizer": "muon", "learning_rate": 1e-2, "epochs": 20}
+        options = {"patience": None, "optimizer": "muon", "learning_rate": 1e-2, "epochs": 30}
         return replace(learn(out, easy_shards, precision="fp32", **options), seconds=0)
 
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     finished = learn_easily(whole)
-    assert 7 <= finished.epochs < 20
+    assert 10 <= finished.epochs < 30
     assert finished.best_epoch == finished.epochs
     last = 13 * finished.epochs  # steps
     for step in (last - 15, last - 13, last):  # in an epoch, and before the last two decisions

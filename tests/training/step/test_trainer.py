@@ -39,8 +39,13 @@ def test_the_result_is_the_mean_of_the_weights_and_of_those_at_the_start(trainer
     assert without.result() is without.model
 
 
+@pytest.mark.parametrize(("total", "size"), [(48, 32), (400, 50), (8000, 100)])
+def test_an_eighth_of_the_training_images_is_scored_after_an_epoch(trainer_of, total, size):
+    assert trainer_of(total).sample_size == size
+
+
 def test_the_average_of_the_weights_has_batch_norms_of_its_own(trainer_of, samples):
-    trainer, heads = trainer_of(patience=None, precision="fp32"), []
+    trainer, heads = trainer_of(90, patience=None, precision="fp32"), []
     for _ in range(3):
         trainer.step(*samples, 4)
         heads.append(trainer.model.head.weight.detach().clone())
