@@ -28,7 +28,6 @@ FEWEST = 1000  # fewer images than that train from the model in the package
 FEW = 20_000  # fewer training images than that are augmented
 DRAWN_IMAGES = 20_000  # drawings of an epoch
 PATIENCE = 20  # epochs
-FEWEST_TO_END = 90  # training images, of 100 labels, of a run that finds its end
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -230,15 +229,6 @@ def decays(config: TrainConfig) -> bool:
     must be known.
     """
     return config.schedule in ("onecycle", "cosine")
-
-
-def finds_end(config: TrainConfig, training_images: int) -> bool:
-    """Tell whether a run ends when it has learnt enough.
-
-    With few images it never does: it is short, and knows them by heart long before it reads most
-    others.
-    """
-    return config.patience is None and training_images >= FEWEST_TO_END
 
 
 MAX_DRAWINGS = 10**6  # of an epoch; there are at most a million epochs
