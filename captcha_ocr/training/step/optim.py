@@ -202,10 +202,16 @@ def update_averages(optimizer: torch.optim.Optimizer) -> None:
     """Move the average of each parameter towards the parameter (Karras et al. 2024,
     arXiv:2312.02696).
     """
+    # One step counts for all parameters: a tensor of its own for each takes ten times as long. The
+    # last, of the head, learns from the first step, but not in one of fp16 that overflows.
+    newest = optimizer.state.get(optimizer.param_groups[0]["params"][-1])
+    if newest is None:
+        return
+    weight = 1 - (1 - 1 / newest["step"]) ** (_POWER + 1)
     for parameter, state in optimizer.state.items():
         if _AVERAGE not in state:
             state[_AVERAGE] = parameter.detach().clone()
-        state[_AVERAGE].lerp_(parameter, 1 - (1 - 1 / state["step"]) ** (_POWER + 1))
+        state[_AVERAGE].lerp_(parameter, weight)
 
 
 def name_moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> tuple[str, ...]:
