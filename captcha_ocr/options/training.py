@@ -176,6 +176,7 @@ PRESETS = {
             start_images=20,
         ),
         images_seen=10_000,
+        max_epochs=50,
         pretrained=True,
         meant_for=f"fewer than {FEWEST:,} images",
     ),

@@ -108,9 +108,9 @@ def started(spec, tmp_path):
 
 @pytest.fixture
 def easy_shards(tmp_path):
-    """Shards of 160 images of one letter, I or X: 128 to train on, 16 to validate."""
+    """Shards of 250 images of one letter, I or X: 200 to train on, 25 to validate."""
     letters = {"lengths": Lengths(1, 1), "charset": "IX", "width": 24, "font_sizes": ()}
-    drawing = replace(CAPTCHAS, count=160, design="gradient", **letters)
+    drawing = replace(CAPTCHAS, count=250, design="gradient", **letters)
     generate(plan_drawing(drawing), tmp_path / "easy", 1)
     prepare(tmp_path / "easy", tmp_path / "easy-shards", PrepareConfig(preset="tiny"), ONE_WORKER)
     return tmp_path / "easy-shards"

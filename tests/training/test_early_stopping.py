@@ -45,9 +45,9 @@ def test_a_run_ends_when_99_percent_are_surely_read(trainer, ends):
     assert (ending_rule(trainer) is not None) == ends
 
 
-def test_with_fewer_than_90_training_images_a_run_takes_all_its_epochs(trainer_of):
-    assert trainer_of(90, patience=None).finds_end
-    trainer = trainer_of(89, patience=None)
+def test_with_fewer_than_200_training_images_a_run_takes_all_its_epochs(trainer_of):
+    assert trainer_of(200, patience=None).finds_end
+    trainer = trainer_of(199, patience=None)
     assert not trainer.finds_end
     assert not describe_early_stopping(trainer)
 

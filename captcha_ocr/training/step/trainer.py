@@ -27,7 +27,7 @@ from captcha_ocr.training.samples.batches import Batches, Samples
 from captcha_ocr.training.step.acceleration import BatchSplit, CudaGraph, count_parts
 from captcha_ocr.training.step.optim import Optimization
 
-FEWEST_TO_END = 90  # training images, of 100 labels, of a run that finds its end
+FEWEST_TO_END = 200  # training images of a run that finds its end
 # Training images that are scored after an epoch: a part of all of them, so that it takes little
 # time beside the epoch, but enough for the statistics of batch norms.
 _SAMPLE, _FEWEST_SAMPLED, _MOST_SAMPLED = 1 / 8, 32, 100

@@ -80,8 +80,8 @@ def test_a_run_that_finds_its_end_finds_the_same_one_after_it_was_stopped(
     finished = learn_easily(whole)
     assert 10 <= finished.epochs < 30
     assert finished.best_epoch == finished.epochs
-    last = 13 * finished.epochs  # steps
-    for step in (last - 15, last - 13, last):  # in an epoch, and before the last two decisions
+    last = 20 * finished.epochs  # steps
+    for step in (last - 22, last - 20, last):  # in an epoch, and before the last two decisions
         stop_at(step, monkeypatch, learn_easily, stopped)
     assert learn_easily(stopped) == finished
     for name in ("best", "last"):
