@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from captcha_ocr.errors import CaptchaOcrError, check
+from captcha_ocr.options.training import TrainConfig, derive_epochs
 from captcha_ocr.scores import Scores, is_worse, loss_or_infinity, wilson_interval
 from captcha_ocr.system.console import counted
 from captcha_ocr.training.step.trainer import Progress, Trainer
 
 _ENOUGH = 0.99  # of all images is surely read by a run that has learnt enough
+_FEWEST_TRAINED, _FEWEST_VALIDATED = 200, 20  # images of a run that finds its end
 _FEWEST = 3  # epochs that tell so
 _FIRST_END = 1 / 3  # the part of all epochs before which a run does not end
 
@@ -43,9 +45,24 @@ def surely_read(epochs: Sequence[Mapping[str, Any]]) -> float:
     return wilson_interval(right, total)[0]
 
 
-def first_end(trainer: Trainer) -> int:
-    """Return the first epoch after which a run may end that finds its end."""
-    return max(_FEWEST, math.ceil(_FIRST_END * (trainer.epochs or 0)))
+def first_end(epochs: int | None) -> int:
+    """Return the first epoch after which a run of so many may end that finds its end."""
+    return max(_FEWEST, math.ceil(_FIRST_END * (epochs or 0)))
+
+
+def finds_end(config: TrainConfig, training_images: int, validation_images: int) -> bool:
+    """Tell whether a run ends when it has learnt enough.
+
+    One on few images never does: it knows them by heart long before it reads most others, and a few
+    validation images are all read by chance. Nor does one of so few epochs that none can be left.
+    """
+    epochs = derive_epochs(config, training_images) or math.inf
+    return (
+        config.patience is None
+        and training_images >= _FEWEST_TRAINED
+        and validation_images >= _FEWEST_VALIDATED
+        and epochs > _FEWEST
+    )
 
 
 def has_learnt(trainer: Trainer, epochs: Sequence[Mapping[str, Any]]) -> bool:
@@ -53,7 +70,7 @@ def has_learnt(trainer: Trainer, epochs: Sequence[Mapping[str, Any]]) -> bool:
 
     All processes have the same rows, and so have checkpoints: they all decide alike.
     """
-    may_end = trainer.finds_end and len(epochs) >= first_end(trainer)
+    may_end = trainer.finds_end and len(epochs) >= first_end(trainer.epochs)
     return may_end and surely_read(epochs) >= _ENOUGH
 
 
@@ -80,7 +97,7 @@ def describe_early_stopping(trainer: Trainer) -> str:
     patience = trainer.config.patience
     if trainer.finds_end:
         sure = f"when {_ENOUGH:.0%} of images are surely read"
-        return f"{sure}, after epoch {first_end(trainer)} at the earliest"
+        return f"{sure}, after epoch {first_end(trainer.epochs)} at the earliest"
     if patience is not None and patience < (trainer.epochs or math.inf):
         return f"when validation has not improved for {counted(patience, 'epoch')}"
     return ""

@@ -22,7 +22,6 @@ EPOCHS = Table(
     {"epoch": 9, "loss": 8, "exact": 8, "val loss": 9, "val exact": 10, "chars": 8}
     | {"images/s": 9, "sure": 5, "left": 12, "": 2}
 )
-EPOCHS_EXPLAINED = "val, chars: validation; sure: % surely read; *: best so far"
 
 
 def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
@@ -46,7 +45,9 @@ def tell_settings(run: Run, trainer: Trainer, training: Batches) -> None:
 
 def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str:
     """Estimate how long the run takes at most, from some steps of a network like its own."""
-    trial = Trainer(trainer.model.config, trainer.config, trainer.partition)
+    trial = Trainer(
+        trainer.model.config, trainer.config, trainer.partition, finds_end=trainer.finds_end
+    )
     trial.progress.step = trainer.progress.step
     rate, total = measure_rate(trial, training), trainer.partition.total
     scored = validation_images + 2 * trainer.sample_size * trainer.finds_end
@@ -60,6 +61,12 @@ def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str
         expected = f"{duration(left * epoch_s)}{at_most} for {epochs}"
     line = f"expected   about {expected} ({rate:,.0f} images/s)"
     return f"{line}\nends       {early}" if early else line
+
+
+def head_epochs(trainer: Trainer) -> str:
+    """Return the explanation and the header of the table of epochs."""
+    sure = "sure: % surely read; " if trainer.finds_end else ""
+    return f"epochs     val, chars: validation; {sure}*: best so far\n{EPOCHS.header}"
 
 
 def epoch_seconds(training_images: int, scored_images: int, rate: float) -> float:

@@ -21,14 +21,13 @@ from captcha_ocr.system.console import ProgressBar, counted, duration
 from captcha_ocr.system.memory import keep_freed_memory
 from captcha_ocr.system.signals import handling
 from captcha_ocr.training.distributed import BatchPartition, local_device, process_group
-from captcha_ocr.training.early_stopping import ending_rule, has_learnt, is_better
+from captcha_ocr.training.early_stopping import ending_rule, finds_end, has_learnt, is_better
 from captcha_ocr.training.evaluate import evaluate, evaluation_batch
 from captcha_ocr.training.reporting import (
-    EPOCHS,
-    EPOCHS_EXPLAINED,
     describe_memory,
     epoch_row,
     estimate,
+    head_epochs,
     tell_settings,
 )
 from captcha_ocr.training.run.checkpoint import resume
@@ -92,7 +91,7 @@ def train(
         # Epochs, until a rule ends the run. A signal ends it between steps and between batches.
         rule = ending_rule(trainer)
         if rule is None:
-            run.tell(f"epochs     {EPOCHS_EXPLAINED}\n{EPOCHS.header}")
+            run.tell(head_epochs(trainer))
         try:
             while rule is None:
                 seconds = _show_images(run, training, progress.epoch, trainer.epochs)
@@ -129,7 +128,8 @@ def _begin(run: Run, stack: contextlib.ExitStack) -> tuple[Batches, Batches, Tra
     stack.callback(training.close)
     validation = load_split(dataset, "val", group, stream=options.stream)
     init = options.init if group.is_main else None
-    trainer = Trainer(run.spec.model, config, partition, init)
+    may_end = finds_end(config, partition.total, dataset.count("val"))
+    trainer = Trainer(run.spec.model, config, partition, init, may_end)
     tell_settings(run, trainer, training)
     checkpoint = resume(trainer, run)
     trainer.distribute(group.wrap(trainer.model))

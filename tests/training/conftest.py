@@ -81,10 +81,11 @@ def rows_of(run, by="epoch") -> list[dict]:
 def trainer_of(shards, tiny_preset):
     """Make a trainer of the tiny preset with other options."""
 
-    def make(training_images=48, **options) -> Trainer:
+    def make(training_images=48, finds_end=False, **options) -> Trainer:
         config = replace(tiny_preset.training, **options)
         spec = RunSpec.of(read_dataset([shards]), config)
-        return Trainer(spec.model, config, BatchPartition(training_images, 10, ALONE))
+        partition = BatchPartition(training_images, 10, ALONE)
+        return Trainer(spec.model, config, partition, finds_end=finds_end)
 
     return make
 

@@ -31,7 +31,6 @@ from pathlib import Path
 import conftest, torch
 from captcha_ocr.training import early_stopping, reporting, train as training
 from captcha_ocr.training.run import recorder
-from captcha_ocr.training.step import trainer
 from captcha_ocr.options.training import PRESETS, TrainOptions
 from captcha_ocr.errors import UsageError
 from captcha_ocr.training.distributed import process_group
@@ -78,7 +77,7 @@ def exchange(group):
         os.write(1, f"{rank} {error}\\n".encode())
 
 # Any network has learnt enough after three epochs, of any number of images.
-early_stopping._ENOUGH = trainer.FEWEST_TO_END = 0.0
+early_stopping._ENOUGH = early_stopping._FEWEST_TRAINED = early_stopping._FEWEST_VALIDATED = 0
 config = replace(conftest.TINY.training, patience=None, epochs=9)
 with process_group(torch.device("cpu")) as group:
     training.process_group = lambda device: contextlib.nullcontext(group)

@@ -7,7 +7,12 @@ from conftest import TINY
 
 from captcha_ocr.errors import CaptchaOcrError
 from captcha_ocr.scores import Scores
-from captcha_ocr.training.early_stopping import describe_early_stopping, ending_rule, is_better
+from captcha_ocr.training.early_stopping import (
+    describe_early_stopping,
+    ending_rule,
+    finds_end,
+    is_better,
+)
 from captcha_ocr.training.step.trainer import Progress
 
 
@@ -45,11 +50,23 @@ def test_a_run_ends_when_99_percent_are_surely_read(trainer, ends):
     assert (ending_rule(trainer) is not None) == ends
 
 
-def test_with_fewer_than_200_training_images_a_run_takes_all_its_epochs(trainer_of):
-    assert trainer_of(200, patience=None).finds_end
-    trainer = trainer_of(199, patience=None)
-    assert not trainer.finds_end
-    assert not describe_early_stopping(trainer)
+@pytest.mark.parametrize(
+    ("changes", "trained", "validated", "finds"),
+    [
+        ({}, 200, 20, True),
+        ({}, 199, 20, False),  # known by heart
+        ({}, 200, 19, False),  # all read by chance
+        ({"epochs": 3}, 200, 20, False),  # no epoch is left after three
+        ({"patience": 3}, 200, 20, False),
+    ],
+)
+def test_a_run_on_few_images_takes_all_its_epochs(changes, trained, validated, finds):
+    config = replace(TINY.training, **{"patience": None, "epochs": 4} | changes)
+    assert finds_end(config, trained, validated) == finds
+
+
+def test_where_only_the_last_epoch_ends_a_run_nothing_is_said_of_an_early_end(trainer_of):
+    assert not describe_early_stopping(trainer_of(patience=None))
 
 
 @pytest.mark.parametrize(("schedule", "best"), [("onecycle", 3), ("constant", 2)])

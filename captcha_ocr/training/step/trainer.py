@@ -27,7 +27,6 @@ from captcha_ocr.training.samples.batches import Batches, Samples
 from captcha_ocr.training.step.acceleration import BatchSplit, CudaGraph, count_parts
 from captcha_ocr.training.step.optim import Optimization
 
-FEWEST_TO_END = 200  # training images of a run that finds its end
 # Training images that are scored after an epoch: a part of all of them, so that it takes little
 # time beside the epoch, but enough for the statistics of batch norms.
 _SAMPLE, _FEWEST_SAMPLED, _MOST_SAMPLED = 1 / 8, 32, 100
@@ -120,7 +119,8 @@ class EpochMetrics:
 class Trainer:
     """Train a network: what a run keeps from step to step.
 
-    start: the weights that it starts from, where they count in its result; else empty.
+    finds_end: whether the run ends when it has learnt enough (early_stopping.py). start: the
+    weights that it starts from, where they count in its result; else empty.
     """
 
     def __init__(
@@ -129,8 +129,9 @@ class Trainer:
         config: TrainConfig,
         partition: BatchPartition,
         init: Path | None = None,
+        finds_end: bool = False,
     ) -> None:
-        self.config, self.partition = config, partition
+        self.config, self.partition, self.finds_end = config, partition, finds_end
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             model = ResNet18(model_config)
@@ -143,7 +144,7 @@ class Trainer:
             self.partition.group.broadcast(self.start.values())
         self.precision = choose_precision(config.precision, self.device)
         self.optimization = Optimization(
-            self.model, config, self.precision, self.total_steps, averages=self.finds_end
+            self.model, config, self.precision, self.total_steps, averages=finds_end
         )
         self.progress, self.metrics = Progress(), EpochMetrics(self.device)
         self.distribute(self.model)
@@ -157,15 +158,6 @@ class Trainer:
     def epochs(self) -> int | None:
         """The number of epochs at most; None until early stopping."""
         return derive_epochs(self.config, self.partition.total)
-
-    @property
-    def finds_end(self) -> bool:
-        """Whether the run ends when it has learnt enough.
-
-        With few images it never does: it is short, and knows them by heart long before it reads
-        most others.
-        """
-        return self.config.patience is None and self.partition.total >= FEWEST_TO_END
 
     @property
     def total_steps(self) -> int:

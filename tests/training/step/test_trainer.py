@@ -45,7 +45,7 @@ def test_an_eighth_of_the_training_images_is_scored_after_an_epoch(trainer_of, t
 
 
 def test_the_average_of_the_weights_has_batch_norms_of_its_own(trainer_of, samples):
-    trainer, heads = trainer_of(200, patience=None, precision="fp32"), []
+    trainer, heads = trainer_of(finds_end=True, precision="fp32"), []
     for _ in range(3):
         trainer.step(*samples, 4)
         heads.append(trainer.model.head.weight.detach().clone())
