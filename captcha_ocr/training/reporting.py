@@ -66,7 +66,8 @@ def estimate(trainer: Trainer, training: Batches, validation_images: int) -> str
 def head_epochs(trainer: Trainer) -> str:
     """Return the explanation and the header of the table of epochs."""
     sure = "sure: % surely read; " if trainer.finds_end else ""
-    return f"epochs     val, chars: validation; {sure}*: best so far\n{EPOCHS.header}"
+    since = ", else epochs since it" if trainer.config.patience is not None else ""
+    return f"epochs     val, chars: validation; {sure}*: best so far{since}\n{EPOCHS.header}"
 
 
 def epoch_seconds(training_images: int, scored_images: int, rate: float) -> float:
@@ -104,11 +105,16 @@ def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
     """Describe one epoch in a row of `EPOCHS`.
 
     row: of metrics. The time left is there where the number of epochs is known, and what is surely
-    read where that may end the run.
+    read or how many epochs have not improved where that may end the run.
     """
     number, total = row["epoch"], trainer.epochs
     sure = surely_read(trainer.progress.epoch_rows)
-    name, time_left = str(number), ""
+    since = number - trainer.progress.best_epoch
+    name, time_left, mark = str(number), "", ""
+    if not since:
+        mark = "*"
+    elif trainer.config.patience is not None:
+        mark = f" {since}"
     if total is not None:
         name = f"{number}/{total}"
         time_left = duration(row["seconds"] / number * (total - number))
@@ -122,7 +128,7 @@ def epoch_row(row: dict[str, Any], trainer: Trainer) -> str:
         f"{row['images_per_s']:,.0f}",
         f"{math.floor(1000 * sure) / 10:.1f}" if sure else "",
         time_left,
-        "*" if trainer.progress.best_epoch == number else "",
+        mark,
     )
 
 

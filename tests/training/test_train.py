@@ -20,7 +20,7 @@ from captcha_ocr.inference.model_folder import find_model_folder
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.weights import load_model
 from captcha_ocr.options.preparation import PrepareConfig
-from captcha_ocr.options.training import PRESETS, DrawOptions
+from captcha_ocr.options.training import PRESETS, DrawOptions, TrainConfig
 from captcha_ocr.system.files import TEMPORARY
 from captcha_ocr.training import train as training
 from captcha_ocr.training.evaluate import evaluate
@@ -372,11 +372,20 @@ def test_an_epoch_is_a_row_of_at_most_80_columns_below_its_names(
         for kind in ("training", "validation")
         for name, value in (("loss", loss), ("exact", exact))
     }
-    trainer = SimpleNamespace(epochs=epochs, finds_end=True, progress=Progress(best_epoch=best))
+    trainer = SimpleNamespace(
+        config=TrainConfig(patience=None),
+        epochs=epochs,
+        finds_end=True,
+        progress=Progress(best_epoch=best),
+    )
     line = epoch_row(row, trainer)
     assert all(name in line for name in named)
     assert ("*" in line) == (number == best)
     assert len(line) <= 80
+    assert max(map(len, head_epochs(trainer).splitlines())) <= 80
+    trainer.config, trainer.finds_end = TrainConfig(patience=20), False
+    since = number - best
+    assert epoch_row(row, trainer) == (f"{line} {since}" if since else line)
     assert max(map(len, head_epochs(trainer).splitlines())) <= 80
 
 
