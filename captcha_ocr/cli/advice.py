@@ -87,7 +87,8 @@ def advice(finished: Finished, spec: RunSpec, origin: Origin | None = None) -> l
     """
     trained, validated = finished.training, finished.validation
     known = None if origin is None or origin.processes > 1 else origin
-    if validated["character_accuracy"] < 2 / len(spec.model.charset):
+    chance = 1 / len(spec.model.charset)
+    if validated["character_accuracy"] < chance * (2 - chance):  # an alphabet may have two
         share = f"{validated['character_accuracy']:.1%} of the characters of validation images"
         if spec.drawn is not None or finished.epochs < (_usual_epochs(spec) or 0):
             remedy = _learn_longer(finished, spec, known)

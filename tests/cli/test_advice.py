@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import QUIET, TINY, amend
 
+from captcha_ocr.charset import Charset
 from captcha_ocr.cli.advice import Origin, advice, advice_on_run, read_origin
 from captcha_ocr.data.shards import read_dataset
 from captcha_ocr.options.model import Lengths
@@ -39,6 +40,13 @@ def dataset(shards):
 )
 def test_a_good_run_gets_no_advice(end, dataset):
     assert advice(end, RunSpec.of(dataset, PRESETS["default"].training)) == []
+
+
+def test_an_alphabet_of_two_characters_is_not_guessed_where_nearly_all_are_right(dataset):
+    spec = RunSpec.of(dataset, PRESETS["default"].training)
+    spec = replace(spec, model=replace(spec.model, charset=Charset("AB")))
+    assert advice(finished(200, 199), spec) == []
+    assert "guessing" in advice(finished(110, 100, wrong="BA"), spec)[0]
 
 
 @pytest.mark.parametrize(
