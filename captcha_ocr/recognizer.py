@@ -44,6 +44,7 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     resolve_model_name,
 )
+from captcha_ocr.inference.traits import Tally
 from captcha_ocr.options.model import EngineName, Lengths, ModelConfig
 from captcha_ocr.options.shared import MAX_BYTES, ReadingOptions
 from captcha_ocr.system.parallel import map_in_threads
@@ -158,14 +159,32 @@ class Recognizer:
             other.captcha_model = self.captcha_model.limited_to(charset, lengths, False)
         return other
 
+    def fitted_to(self, sources: Iterable[ImageSource]) -> "Recognizer":
+        """Return a recognizer that reads only texts such as those of these images, of one design.
+
+        The characters and lengths that this one was told hold. From fewer than 20 images nothing
+        follows.
+        """
+        tally, told = Tally(self.decoder.characters), self.arguments
+        for reading in self.read_all(sources):
+            if isinstance(reading, Reading):
+                tally.add(reading)
+        traits = tally.find_traits()
+        if traits is None:
+            return self
+        charset, fold_case = told["charset"], told["fold_case"]
+        if charset is None:
+            charset, fold_case = traits.charset, fold_case or traits.fold_case
+        return self.limited_to(charset, told["length"] or traits.lengths, fold_case)
+
     def __reduce__(self) -> tuple["partial[Recognizer]", tuple[()]]:
         return partial(type(self), **self.arguments), ()  # another process opens the model again
 
     def __repr__(self) -> str:
         model = f"model{self.place}" if self.place else "own model"
-        characters = self.decoder.allowed[:, : len(self.config.charset)].any(0).sum()
         return (
-            f"<Recognizer with the {model}: texts of {self.decoder.lengths} of {characters} "
+            f"<Recognizer with the {model}: texts of {self.decoder.lengths} of "
+            f"{len(self.decoder.characters)} "
             f"characters, {self.config.size}; {self.engine}>"
         )
 

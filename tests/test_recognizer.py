@@ -17,13 +17,14 @@ from conftest import naming
 from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
-from captcha_ocr.charset import Charset
+from captcha_ocr.charset import NAMED_ALPHABETS, Charset
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.inference.decoding import Character
 from captcha_ocr.inference.model_folder import PRETRAINED
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 CONFIG = ModelConfig(
     Charset("ABC"), Lengths(2, 2), InputSize(8, 16, 1), NetworkConfig(pool="global")
 )
@@ -212,6 +213,23 @@ def test_a_recognizer_limited_to_other_texts_reads_as_one_opened_for_them(path, 
     )
     assert (limited.engine is whole.engine, repr(limited)) == (True, repr(opened))
     assert pickle.loads(pickle.dumps(limited)).predict(path).text == expected.text
+
+
+@pytest.mark.parametrize(
+    ("options", "lengths", "fold_case"),
+    [
+        ({}, Lengths(4, 4), False),
+        ({"charset": "upper-alnum", "fold_case": True}, Lengths(4, 4), True),
+        ({"length": (3, 6)}, Lengths(3, 6), False),
+    ],
+)
+def test_a_recognizer_is_fitted_to_what_images_have_in_common(options, lengths, fold_case):
+    recognizer, samples = Recognizer(threads=1, **options), list(SAMPLES.glob("*.png"))
+    fitted = recognizer.fitted_to([*samples * 3, b"no image"])
+    assert fitted.decoder.lengths == lengths
+    assert fitted.decoder.fold_case == fold_case
+    assert fitted.decoder.characters == set(NAMED_ALPHABETS["upper-alnum"])
+    assert recognizer.fitted_to(samples) is recognizer  # too few
 
 
 @pytest.mark.parametrize("name", ["pretrained", PRETRAINED, "link"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -10,16 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from captcha_ocr.charset import split_characters
+from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.cli.wording import escape, note, with_flags, word_command
 from captcha_ocr.errors import Advice, Command, ImageError, UsageError, in_one_line
+from captcha_ocr.options.declaration import words
 from captcha_ocr.options.model import ModelConfig
 from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.system.files import write_atomic
 
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label, Problems
-    from captcha_ocr.inference.decoding import Reading
+    from captcha_ocr.inference.decoding import Decoder, Reading
 
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
 # Of the texts read with less confidence fewer than half are right, if the model knows the design.
@@ -32,10 +34,13 @@ class Printer:
     It leaves out the texts of readings with too little confidence.
     """
 
-    def __init__(self, as_json: bool, min_confidence: float) -> None:
-        self.as_json, self.min_confidence = as_json, min_confidence
+    def __init__(self, as_json: bool, min_confidence: float, decoder: "Decoder") -> None:
+        from captcha_ocr.inference.traits import Tally
+
+        self.as_json, self.min_confidence, self.decoder = as_json, min_confidence, decoder
         self.total = self.unread = self.unsure = self.failed = 0
         self.models: Counter[str] = Counter()
+        self.tally = Tally(decoder.characters)
 
     def accepts(self, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each."""
@@ -44,6 +49,7 @@ class Printer:
         self.unread += not accepted
         self.unsure += reading.confidence < _UNSURE
         self.models[reading.model] += accepted
+        self.tally.add(reading)
         return accepted
 
     @property
@@ -115,6 +121,23 @@ class Printer:
         if self.min_confidence:
             counts = f"{self.unread:,} of {self.total:,} left unread"
             click.echo(f"{counts}, with a confidence below {self.min_confidence:g}", err=True)
+
+    def print_traits(self, given: ReadingOptions) -> None:
+        """Print what most of the texts have in common, and the options that read only such texts.
+
+        Nothing if they are too few to tell, or no others could be read.
+        """
+        traits, options = self.tally.find_traits(), dict[str, object]()
+        if traits is None:
+            return
+        if given.lengths is None and traits.lengths != self.decoder.lengths:
+            options["lengths"] = traits.lengths
+        if given.charset is None and set(traits.charset) < self.decoder.characters:
+            options |= {"charset": traits.charset, "fold_case": traits.fold_case}
+        if options:
+            known = f"texts of {traits.lengths} of the characters {shorten(traits.charset)}"
+            line = f"{known}, {traits.fitting:.0%} of what was read"
+            note(f"in common  {line}; to read only such: {shlex.join(words(options))}")
 
 
 def what_to_do(paths: tuple[str, ...], labels: Path | None, reading: ReadingOptions) -> str:

@@ -15,7 +15,7 @@ CAPTCHA_PACKAGE_MODEL = PRETRAINED.with_name("pretrained_captcha")
 # Of the models in the package, in Reading.model
 MODEL_NAMES = {PRETRAINED: "general", CAPTCHA_PACKAGE_MODEL: "captcha"}
 CERTAIN = 0.97  # confidence of the general model from which this one never knew better
-_ALIKE_IN_BOTH_CASES = "cosvwxz"
+ALIKE_IN_BOTH_CASES = "cosvwxz"
 _SURE_LETTER = 0.6  # confidence from which a lower-case letter is one
 
 
@@ -39,7 +39,7 @@ def choose_reading(general: Reading, special: Reading, longest: int) -> Reading:
     """
     has_lower_case = any(
         letter.character.islower()
-        and letter.character not in _ALIKE_IN_BOTH_CASES
+        and letter.character not in ALIKE_IN_BOTH_CASES
         and letter.confidence >= _SURE_LETTER
         for letter in general.characters
     )

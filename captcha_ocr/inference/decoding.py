@@ -6,6 +6,7 @@ characters is the likeliest of those.
 """
 
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -118,6 +119,12 @@ class Decoder:
         self.config, self.lengths, self.fold_case = config, lengths or config.lengths, fold_case
         self.allowed = allowed_classes(config, charset, self.lengths)
         self.counts_as = _merge_cases(config, self.allowed, fold_case)
+
+    @property
+    def characters(self) -> set[str]:
+        """The characters that may be read."""
+        anywhere = np.asarray(self.allowed.any(axis=0))
+        return set(compress(self.config.charset.symbols, anywhere))
 
     def fits(self, logits: np.ndarray, images: int) -> bool:
         """Tell whether these may be the logits of so many images."""

@@ -1,3 +1,5 @@
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,8 @@ from captcha_ocr.cli.printing import Printer, labelled_paths, labels_to_score
 from captcha_ocr.cli.wording import word_error
 from captcha_ocr.data.labels import Label, read_labels
 from captcha_ocr.errors import UsageError
-from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.inference.decoding import Decoder, Reading
+from captcha_ocr.inference.model_folder import PRETRAINED, read_model_config
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -30,13 +33,36 @@ SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 )
 def test_a_written_table_is_read_back_to_the_same_texts(tmp_path, capsysbinary, name, text):
     reading = Reading(text, 0.5)
-    printer = Printer(False, 0.0)
+    printer = Printer(False, 0.0, Decoder(read_model_config(PRETRAINED)))
     printer.print_table([(name, reading)], tmp_path / "codes.csv")
     printer.print_table([(name, reading)])
     assert (printer.total, printer.failed) == (2, 0)
     (tmp_path / "printed.csv").write_bytes(capsysbinary.readouterr().out)
     for table in ("codes.csv", "printed.csv"):
         assert read_labels(tmp_path / table) == ([Label(name, text)], {})
+
+
+def test_eval_says_what_a_folder_has_in_common_unless_that_alone_is_read(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    for number in range(4):
+        for path in SAMPLES.glob("*.png"):
+            shutil.copy(path, tmp_path / "a" / f"{number}-{path.name}")
+    shutil.copy(path, tmp_path / "b")
+
+    def said(*options: object) -> list[str]:
+        errors = invoke("eval", "--model", "pretrained", "--device", "cpu", *options).stderr
+        return [line for line in errors.splitlines() if line.startswith("in common")]
+
+    (line,) = said(tmp_path / "a")
+    words = shlex.split(line.partition("to read only such: ")[2])
+    assert words[:2] == ["--length", "4"]
+    assert set("0ZLAYTX5C9GUSQ") <= set(words[3])
+    assert "--fold-case" not in words  # no letter was read in the other case
+    assert said(tmp_path / "a", *words) == []
+    assert "--length" in said(tmp_path / "a", *words[2:])[0]
+    assert "--charset" in said(tmp_path / "a", *words[:2])[0]
+    assert said(tmp_path / "b") == []  # one image tells nothing
 
 
 def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(tmp_path):

@@ -109,7 +109,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
     folder = find_model_folder(reading.model_folder or default_model(RUN))
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
-        printer = Printer(output.as_json, reading.min_confidence)
+        printer = Printer(output.as_json, reading.min_confidence, recognizer.decoder)
         # Results that are printed as they come to the terminal show the progress themselves.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)
@@ -127,6 +127,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
             else:
                 printer.print_all(results)
         printer.print_counts()
+        printer.print_traits(reading)
         if folder == PRETRAINED and printer.is_unsure:
             note(what_to_do(paths, labels, reading))
     if printer.failed:

@@ -1,0 +1,83 @@
+import string
+from random import Random
+
+import pytest
+
+from captcha_ocr.inference.decoding import Character, Reading
+from captcha_ocr.inference.traits import Tally
+from captcha_ocr.options.model import Lengths
+
+
+def read(text: str, confidence: float = 0.9) -> Reading:
+    return Reading(text, confidence, tuple(Character(c, confidence, "", 0.0) for c in text))
+
+
+def find_traits(readings):
+    tally = Tally(set(string.printable))
+    for reading in readings:
+        tally.add(reading)
+    return tally.find_traits()
+
+
+def draw(alphabet: str, length: int, count: int = 200) -> list[Reading]:
+    random = Random(0)
+    return [read("".join(random.choices(alphabet, k=length))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "charset", "lengths", "fold_case"),
+    [
+        (draw("0123456789", 4), "0123456789", "4", False),
+        (draw("3579ACEF", 5) + draw("3579ACEF", 6), "3579ACEF", "5-6", False),
+        # A few misreadings: a character that is none, one too many
+        (draw("0123456789", 4) + [read("12a4")] * 5, "0123456789", "4", False),
+        (draw("0123456789", 4) + [read("12345")] * 20, "0123456789", "4", False),
+        # The case of most letters is that of all
+        (draw("abdefghmn", 5) + draw("aBdefGhmn", 5, 40), "abdefghmn", "5", True),
+        (draw("ABDEFGHMN", 5) + draw("AbDEFgHMN", 5, 40), "ABDEFGHMN", "5", True),
+        (draw("abdeABDE", 5), "ABDEabde", "5", False),
+        (draw("ABDE", 5) + [read("vwxoo")] * 50, "ABDEOVWX", "5", True),
+        # 0 and o are taken for one another; in hexadecimal digits there is no o
+        ([*draw("23456789abcdefghjko", 5), read("0bcd5")], "023456789abcdefghjko", "5", False),
+        ([*draw("0123456789abcdef", 5), read("ob1d5")], "0123456789abcdef", "5", False),
+        (draw("12+=?", 5), "+12=?", "5", False),
+    ],
+)
+def test_what_is_read_often_enough_is_what_the_texts_have(readings, charset, lengths, fold_case):
+    traits = find_traits(readings)
+    assert (traits.charset, traits.lengths) == (charset, Lengths.parse(lengths))
+    assert traits.fold_case == fold_case
+
+
+def test_unsure_readings_count_less():
+    unsure = [read("12345", 0.05)] * 100
+    assert find_traits(draw("123456789", 4) + unsure).lengths == Lengths(4, 4)
+    assert find_traits(draw("123456789", 4) + [read("12345")] * 100).lengths == Lengths(4, 5)
+
+
+def test_the_fitting_part_is_that_of_the_characters():
+    assert find_traits(draw("123456789", 4)).fitting == pytest.approx(1)
+    mixed = draw("123456789", 4, 90) + [read("123456", 0.9)] * 10
+    assert find_traits(mixed).fitting == pytest.approx(360 / 420)
+
+
+def test_few_or_unsure_readings_tell_nothing():
+    assert find_traits(draw("123", 4, 11)) is None
+    assert find_traits(draw("123", 4, 12)) is not None
+    assert find_traits([read("1234", 0.05)] * 199) is None
+
+
+def test_of_few_characters_none_is_left_out_whose_kind_was_read():
+    assert find_traits(draw("0123456789", 4, 12)).charset == "0123456789"
+    assert find_traits([read("1234")] * 5 + [read("12=?")] * 10).charset == "1234=?"
+    assert find_traits([read("bcde")] * 2 + [read("1a5?")] * 10).charset == "".join(
+        sorted({*string.digits, *string.ascii_lowercase, "?"})
+    )
+
+
+def test_characters_that_the_model_does_not_know_are_not_read():
+    tally = Tally(set("ABDefv"))
+    for reading in draw("ABDe", 5):
+        tally.add(reading)
+    traits = tally.find_traits()
+    assert (traits.charset, traits.fold_case) == ("ABDe", False)
