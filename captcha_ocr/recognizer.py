@@ -44,13 +44,14 @@ from captcha_ocr.inference.model_folder import (
     read_config,
     resolve_model_name,
 )
-from captcha_ocr.inference.traits import Tally
+from captcha_ocr.inference.traits import Tally, Traits
 from captcha_ocr.options.model import EngineName, Lengths, ModelConfig
 from captcha_ocr.options.shared import MAX_BYTES, ReadingOptions
 from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 _SURE = 0.9  # below this confidence, an image is read at another width, too
+_AS_SURE = 0.45  # of the confidence before: docs/decisions.md, The model in the package
 _OTHER_WIDTHS = (1, -1, 2)  # steps of the size: docs/decisions.md, The model in the package
 # An image in the size of the model, and in that of the captcha_model
 _FittedImage = tuple[np.ndarray, np.ndarray | None]
@@ -144,6 +145,25 @@ class Recognizer:
         self.config = self.engine.config
         self.decoder = Decoder(self.config, charset, lengths, fold_case)
 
+    @classmethod
+    def with_options(
+        cls, model: str | os.PathLike[str] | Engine, options: ReadingOptions
+    ) -> "Recognizer":
+        """Return a recognizer with a model that reads as these options say.
+
+        UsageError as for the class.
+        """
+        return cls(
+            model,
+            options.device,
+            options.engine,
+            options.charset,
+            options.lengths,
+            options.max_bytes,
+            options.threads,
+            options.fold_case,
+        )
+
     def limited_to(
         self, charset: str | None, lengths: Lengths | None, fold_case: bool
     ) -> "Recognizer":
@@ -165,17 +185,48 @@ class Recognizer:
         The characters and lengths that this one was told hold. From fewer than 20 images nothing
         follows.
         """
-        tally, told = Tally(self.decoder.characters), self.arguments
-        for reading in self.read_all(sources):
+        tally, sources = Tally(self.decoder.characters), list(sources)
+        for source, reading in zip(sources, self.read_all(sources), strict=True):
             if isinstance(reading, Reading):
-                tally.add(reading)
+                tally.add(reading, source)
+        return self.fitted_by(tally)
+
+    def fitted_by(self, tally: Tally) -> "Recognizer":
+        """Return a recognizer that reads only texts such as were counted, or this one if too few
+        were.
+
+        A text that is read with a character too few is often read nearly as surely with one more.
+        One that has no more is not: so it shows whether there are texts of the shortest length.
+        """
         traits = tally.find_traits()
         if traits is None:
             return self
-        charset, fold_case = told["charset"], told["fold_case"]
+        fitted, may_be_longer = self._told(traits), self.arguments["length"] is None
+        while may_be_longer and traits.lengths.vary:
+            shortest, longest = traits.lengths.shortest, traits.lengths.longest
+            traits = replace(traits, lengths=Lengths(shortest + 1, longest))
+            longer, images = self._told(traits), tally.examples[shortest]
+            may_be_longer = longer._sureness(images) > _AS_SURE * fitted._sureness(images)
+            fitted = longer if may_be_longer else fitted
+        return fitted
+
+    def _told(self, traits: Traits) -> "Recognizer":
+        """Return a recognizer that is told these traits, but for what this one was told."""
+        charset, lengths, fold_case = self.limits
         if charset is None:
             charset, fold_case = traits.charset, fold_case or traits.fold_case
-        return self.limited_to(charset, told["length"] or traits.lengths, fold_case)
+        return self.limited_to(charset, lengths or traits.lengths, fold_case)
+
+    def _sureness(self, images: list[ImageSource]) -> float:
+        """Return the sum of the confidences in some images."""
+        readings = self.read_all(images)
+        return sum(reading.confidence for reading in readings if isinstance(reading, Reading))
+
+    @property
+    def limits(self) -> tuple[str | None, Lengths | None, bool]:
+        """What it was told, as `limited_to` takes it."""
+        told = self.arguments
+        return told["charset"], told["length"], told["fold_case"]
 
     def __reduce__(self) -> tuple["partial[Recognizer]", tuple[()]]:
         return partial(type(self), **self.arguments), ()  # another process opens the model again

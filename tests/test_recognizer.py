@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import weakref
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -230,6 +231,29 @@ def test_a_recognizer_is_fitted_to_what_images_have_in_common(options, lengths, 
     assert fitted.decoder.fold_case == fold_case
     assert fitted.decoder.characters == set(NAMED_ALPHABETS["upper-alnum"])
     assert recognizer.fitted_to(samples) is recognizer  # too few
+
+
+@pytest.mark.parametrize(
+    ("end", "lengths"), [([0.0, 1.9, 0.0, 2.0], "2"), ([0.0, 0.0, 0.0, 4.0], "1-2")]
+)
+def test_texts_that_may_as_well_be_longer_are_taken_for_misread(tmp_path, end, lengths):
+    """Of bright images AA, AB or AC is read, of dark ones A and perhaps something more."""
+
+    class Engine(BrightnessEngine):
+        def logits(self, images: np.ndarray) -> np.ndarray:
+            second = np.eye(4)[images[:, 0, 0, 0] % 3] * 9
+            second[images[:, 0, 0, 0] < 128] = end
+            first = np.tile([9.0, 0, 0, 0], (len(images), 1))
+            return np.stack([first, second], 1).astype(np.float32)
+
+    config = replace(CONFIG, lengths=Lengths(1, 2))
+    paths = [tmp_path / f"{level}.png" for level in (*range(20), *range(200, 220))]
+    for path in paths:
+        Image.fromarray(grey(int(path.stem))).save(path)
+    fitted = Recognizer(Engine(config)).fitted_to(paths)
+    assert fitted.decoder.lengths == Lengths.parse(lengths)
+    told = Recognizer(Engine(config), length=(1, 2)).fitted_to(paths)
+    assert told.decoder.lengths == Lengths(1, 2)
 
 
 @pytest.mark.parametrize("name", ["pretrained", PRETRAINED, "link"])

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +22,7 @@ from captcha_ocr.system.files import write_atomic
 if TYPE_CHECKING:
     from captcha_ocr.data.labels import Label, Problems
     from captcha_ocr.inference.decoding import Decoder, Reading
+    from captcha_ocr.recognizer import Recognizer
 
 Result: TypeAlias = tuple[str, "Reading | ImageError"]
 # Of the texts read with less confidence fewer than half are right, if the model knows the design.
@@ -42,14 +43,14 @@ class Printer:
         self.models: Counter[str] = Counter()
         self.tally = Tally(decoder.characters)
 
-    def accepts(self, reading: "Reading") -> bool:
+    def accepts(self, path: str, reading: "Reading") -> bool:
         """Tell whether a reading is confident enough, and count it; call it once for each."""
         accepted = reading.confidence >= self.min_confidence
         self.total += 1
         self.unread += not accepted
         self.unsure += reading.confidence < _UNSURE
         self.models[reading.model] += accepted
-        self.tally.add(reading)
+        self.tally.add(reading, path)
         return accepted
 
     @property
@@ -63,7 +64,7 @@ class Printer:
             if isinstance(result, ImageError):
                 self.print_error(path, result)
             else:
-                self.print_reading(path, result, self.accepts(result))
+                self.print_reading(path, result, self.accepts(path, result))
 
     def print_table(self, results: Iterable[Result], out: Path | None = None) -> None:
         """Print results as CSV, or write them to `out`, the least confident first."""
@@ -74,7 +75,7 @@ class Printer:
             if isinstance(result, ImageError):
                 self.print_error(path, result)
             else:
-                text = result.text if self.accepts(result) else ""
+                text = result.text if self.accepts(path, result) else ""
                 rows.append((path, text, result.confidence))
         rows.sort(key=lambda row: row[2])
         lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
@@ -122,7 +123,7 @@ class Printer:
             counts = f"{self.unread:,} of {self.total:,} left unread"
             click.echo(f"{counts}, with a confidence below {self.min_confidence:g}", err=True)
 
-    def print_traits(self, given: ReadingOptions) -> None:
+    def print_traits(self, recognizer: "Recognizer", given: ReadingOptions) -> None:
         """Print what most of the texts have in common, and the options that read only such texts.
 
         Nothing if they are too few to tell, or no others could be read.
@@ -130,13 +131,15 @@ class Printer:
         traits, options = self.tally.find_traits(), dict[str, object]()
         if traits is None:
             return
-        if given.lengths is None and traits.lengths != self.decoder.lengths:
-            options["lengths"] = traits.lengths
+        lengths = recognizer.fitted_by(self.tally).decoder.lengths
+        if given.lengths is None and lengths != self.decoder.lengths:
+            options["lengths"] = lengths
         if given.charset is None and set(traits.charset) < self.decoder.characters:
             options |= {"charset": traits.charset, "fold_case": traits.fold_case}
         if options:
-            known = f"texts of {traits.lengths} of the characters {shorten(traits.charset)}"
-            line = f"{known}, {traits.fitting:.0%} of what was read"
+            part = self.tally.measure_fit(replace(traits, lengths=lengths))
+            known = f"texts of {lengths} of the characters {shorten(traits.charset)}"
+            line = f"{known}, {part:.0%} of what was read"
             note(f"in common  {line}; to read only such: {shlex.join(words(options))}")
 
 

@@ -4,12 +4,14 @@ The images of a folder mostly have one design, and its generator draws all lengt
 about equally often. So what is read far more rarely is a misreading.
 """
 
+import os
 import string
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from captcha_ocr.data.images import ImageSource
 from captcha_ocr.inference.captcha_package_model import ALIKE_IN_BOTH_CASES
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.options.model import Lengths
@@ -24,37 +26,37 @@ _ONE_CASE = 0.8  # of the letters whose case shows
 _TWINS = ("0o", "1il")
 _KINDS = (set(string.digits), set(string.ascii_lowercase))
 _IS_READ = 1 / 3  # of a kind
+_MOST_EXAMPLES = 300  # of a length
 
 _Symbol = TypeVar("_Symbol", int, str)
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What the texts of a folder have in common, as options of `Recognizer`.
-
-    fitting: the part of what was read that has it, 0 to 1.
-    """
+    """What the texts of a folder have in common, as options of `Recognizer`."""
 
     charset: str
     lengths: Lengths
     fold_case: bool
-    fitting: float
 
 
 class Tally:
     """Counts the lengths and the characters of readings, each by its confidence.
 
-    known: the characters that may be read.
+    known: the characters that may be read. examples: some image files, by the length of their text.
     """
 
     def __init__(self, known: set[str]) -> None:
         self.known = known
+        self.examples: dict[int, list[ImageSource]] = defaultdict(list)
         self.lengths: dict[int, float] = defaultdict(float)
         self.characters: dict[tuple[int, str], float] = defaultdict(float)  # by the text's length
 
-    def add(self, reading: Reading) -> None:
-        """Count a reading."""
+    def add(self, reading: Reading, source: ImageSource) -> None:
+        """Count a reading of an image."""
         length = len(reading.characters)
+        if len(self.examples[length]) < _MOST_EXAMPLES and isinstance(source, (str, os.PathLike)):
+            self.examples[length].append(source)
         self.lengths[length] += reading.confidence
         for part in reading.characters:
             self.characters[length, part.character] += part.confidence
@@ -77,13 +79,21 @@ class Tally:
             for form, is_read in ((character, is_lower), (character.upper(), is_upper))
             if (is_read or not character.isalpha()) and form in self.known
         }
-        fitting = sum(count for c, count in counts.items() if c.casefold() in alphabet)
         return Traits(
             charset="".join(sorted(charset)),
             lengths=lengths,
             fold_case=any(c not in charset and c.casefold() in alphabet for c in counts),
-            fitting=fitting / sum(self.characters.values()),
         )
+
+    def measure_fit(self, traits: Traits) -> float:
+        """Return which part of the characters that were read has these traits, 0 to 1."""
+        known = traits.charset.casefold()
+        fitting = sum(
+            count
+            for (length, character), count in self.characters.items()
+            if length in traits.lengths and character.casefold() in known
+        )
+        return fitting / sum(self.characters.values())
 
 
 def _find_usual(counts: Mapping[_Symbol, float], part: float) -> set[_Symbol]:

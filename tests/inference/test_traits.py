@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from captcha_ocr.inference.decoding import Character, Reading
-from captcha_ocr.inference.traits import Tally
+from captcha_ocr.inference.traits import Tally, Traits
 from captcha_ocr.options.model import Lengths
 
 
@@ -12,11 +12,15 @@ def read(text: str, confidence: float = 0.9) -> Reading:
     return Reading(text, confidence, tuple(Character(c, confidence, "", 0.0) for c in text))
 
 
+def count(readings, known=string.printable):
+    tally = Tally(set(known))
+    for number, reading in enumerate(readings):
+        tally.add(reading, f"{number}.png")
+    return tally
+
+
 def find_traits(readings):
-    tally = Tally(set(string.printable))
-    for reading in readings:
-        tally.add(reading)
-    return tally.find_traits()
+    return count(readings).find_traits()
 
 
 def draw(alphabet: str, length: int, count: int = 200) -> list[Reading]:
@@ -55,10 +59,18 @@ def test_unsure_readings_count_less():
     assert find_traits(draw("123456789", 4) + [read("12345")] * 100).lengths == Lengths(4, 5)
 
 
-def test_the_fitting_part_is_that_of_the_characters():
-    assert find_traits(draw("123456789", 4)).fitting == pytest.approx(1)
-    mixed = draw("123456789", 4, 90) + [read("123456", 0.9)] * 10
-    assert find_traits(mixed).fitting == pytest.approx(360 / 420)
+def test_the_part_of_what_was_read_that_has_the_traits_is_known():
+    tally = count(draw("123456789", 4, 90) + [read("123456", 0.9)] * 10)
+    assert tally.measure_fit(tally.find_traits()) == pytest.approx(360 / 420)
+    assert tally.measure_fit(Traits("123", Lengths(6, 6), False)) == pytest.approx(30 / 420)
+
+
+def test_some_images_of_each_length_are_kept():
+    tally = count(draw("12", 4, 400) + draw("12", 5, 3))
+    assert len(tally.examples[4]) < 400
+    assert tally.examples[5] == ["400.png", "401.png", "402.png"]
+    tally.add(read("12345"), b"bytes, which would need memory")
+    assert len(tally.examples[5]) == 3
 
 
 def test_few_or_unsure_readings_tell_nothing():
@@ -76,8 +88,5 @@ def test_of_few_characters_none_is_left_out_whose_kind_was_read():
 
 
 def test_characters_that_the_model_does_not_know_are_not_read():
-    tally = Tally(set("ABDefv"))
-    for reading in draw("ABDe", 5):
-        tally.add(reading)
-    traits = tally.find_traits()
+    traits = count(draw("ABDe", 5), "ABDefv").find_traits()
     assert (traits.charset, traits.fold_case) == ("ABDe", False)

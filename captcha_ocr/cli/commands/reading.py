@@ -127,7 +127,8 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
             else:
                 printer.print_all(results)
         printer.print_counts()
-        printer.print_traits(reading)
+        if not output.quiet:
+            printer.print_traits(recognizer, reading)
         if folder == PRETRAINED and printer.is_unsure:
             note(what_to_do(paths, labels, reading))
     if printer.failed:
@@ -151,18 +152,8 @@ def _open_recognizer(folder: Path, options: ReadingOptions) -> "Iterator[Recogni
         keep_freed_memory()
         advice = "to read with: free some, or take another `device`"
         memory = enough_memory(choose_device(options.device), advice)
-    lengths = options.lengths
     with memory:
-        yield Recognizer(
-            folder,
-            options.device,
-            options.engine,
-            options.charset,
-            None if lengths is None else (lengths.shortest, lengths.longest),
-            options.max_bytes,
-            options.threads,
-            options.fold_case,
-        )
+        yield Recognizer.with_options(folder, options)
 
 
 def _lines_of_stdin() -> Iterator[str]:
@@ -269,7 +260,7 @@ def _score_files(
         elif isinstance(result, ImageError):
             printer.print_error(path, result)
         else:
-            accepted = printer.accepts(result)
+            accepted = printer.accepts(path, result)
             if printer.as_json:
                 printer.print_reading(path, result, accepted)
             if accepted:
