@@ -17,7 +17,8 @@ ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 # A folder, or a module beside the folders, imports only from itself and from those before it.
 LAYERS = (
     *("version", "errors", "charset", "input_size", "options", "system", "scores", "data"),
-    *("pictures", "generation", "inference", "network", "recognizer", "training", "experiments"),
+    *("pictures", "generation", "inference", "network", "recognizer", "two_readers"),
+    *("training", "experiments"),
     *("diagnostics", "web", "audit", "cli", "__init__", "__main__", "pyinstaller"),
 )
 WITHOUT_TORCH = ("system", "data", "pictures", "generation", "inference")

@@ -69,14 +69,14 @@ class Label:
     """The text of the image `file`, a POSIX path relative to the folder of images, and its split if
     one is given.
 
-    is_reading: whether the text comes from a table of a model's readings, which somebody may have
+    confidence: of a text that comes from a table of a model's readings, which somebody may have
     corrected.
     """
 
     file: str
     text: str
     split: Split | None = None
-    is_reading: bool = field(default=False, compare=False)
+    confidence: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Found:
     @property
     def readings(self) -> int:
         """The number of labels from tables of a model's readings."""
-        return sum(label.is_reading for label in self.labels)
+        return sum(label.confidence is not None for label in self.labels)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what was found, for people: what is counted, and its kinds with their number."""
@@ -277,7 +277,7 @@ def read_labels(
     has_splits = any(row.split for row in rows)
     for row in rows:
         file = names.find(row.filename) if row.filename else f"{path.name} row {row.number}"
-        label = Label(file, standard_form(row.text), split_named(row.split), row.is_reading)
+        label = Label(file, standard_form(row.text), split_named(row.split), row.confidence)
         problem = _find_problem(row, label, has_splits)
         if problem is None and labels.setdefault(file, label) != label:
             problem = f"{path.name} gives it two different labels"

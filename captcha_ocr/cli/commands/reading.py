@@ -48,6 +48,7 @@ from captcha_ocr.system.signals import deferred
 
 if TYPE_CHECKING:
     from captcha_ocr.recognizer import Recognizer
+    from captcha_ocr.two_readers import TwoReaders
 
 # The first line of a PNG as text; the other formats have a NUL in theirs.
 _PNG_LINES = ("\udc89PNG", "\x89PNG")
@@ -63,6 +64,12 @@ class _EvalCommand(Options):
         False, "Print a table filename,text,confidence, least confident first.", flag="--csv"
     )
     out: Path | None = option(None, "Write the table of --csv to this file.", path="new file")
+    second: str | None = option(
+        None,
+        "Read with another reader, too, and take the surer: rapidocr, or a CSV with "
+        "filename,text,confidence.",
+        metavar="READER",
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,25 +116,26 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
     folder = find_model_folder(reading.model_folder or default_model(RUN))
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
-        printer = Printer(output.as_json, reading.min_confidence, recognizer.decoder)
+        sources = list(_expand(paths))
+        reader: Recognizer | TwoReaders = recognizer
+        if options.second is not None:
+            reader = _add_second(recognizer, options.second, paths, sources, reading)
+        printer = Printer(output.as_json, reading.min_confidence, reader.decoder)
         # Results that are printed as they come to the terminal show the progress themselves.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         hidden = output.quiet or (is_terminal and not as_csv and labels is None)
         if labels is not None:
-            _score_files(recognizer, labels, paths, printer, hidden)
+            _score_files(reader, labels, paths, sources, printer, hidden)
         elif not paths and sys.stdin.isatty() and not as_csv:
             _read_at_prompt(recognizer, printer)
         else:
-            sources: Iterable[str] = _expand(paths or _lines_of_stdin())
-            if paths:
-                sources = list(sources)
-            results = _read_paths(recognizer, sources, hidden)
+            results = _read_paths(reader, sources if paths else _expand(_lines_of_stdin()), hidden)
             if as_csv:
                 printer.print_table(results, out)
             else:
                 printer.print_all(results)
         printer.print_counts()
-        if not output.quiet:
+        if options.second is None and not output.quiet:
             printer.print_traits(recognizer, reading)
         if folder == PRETRAINED and printer.is_unsure:
             note(what_to_do(paths, labels, reading))
@@ -154,6 +162,21 @@ def _open_recognizer(folder: Path, options: ReadingOptions) -> "Iterator[Recogni
         memory = enough_memory(choose_device(options.device), advice)
     with memory:
         yield Recognizer.with_options(folder, options)
+
+
+def _add_second(
+    recognizer: "Recognizer",
+    name: str,
+    paths: tuple[str, ...],
+    sources: list[str],
+    options: ReadingOptions,
+) -> "TwoReaders":
+    """Return a second reader beside a recognizer, both told what the images have in common."""
+    from captcha_ocr.two_readers import TwoReaders, open_second_reader
+
+    check(bool(paths), "`second` needs PATHs, of images that have one design")
+    second = open_second_reader(name, Path(paths[0]), options)
+    return TwoReaders(recognizer, second).fitted_to(sources)
 
 
 def _lines_of_stdin() -> Iterator[str]:
@@ -199,7 +222,7 @@ def _expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _read_paths(
-    recognizer: "Recognizer", paths: Iterable[str], hidden: bool = True
+    recognizer: "Recognizer | TwoReaders", paths: Iterable[str], hidden: bool = True
 ) -> Iterator[Result]:
     """Yield each path with its reading; `-` is the image on standard input.
 
@@ -236,16 +259,16 @@ def _read_at_prompt(recognizer: "Recognizer", printer: "Printer") -> None:
 
 
 def _score_files(
-    recognizer: "Recognizer",
+    recognizer: "Recognizer | TwoReaders",
     labels_file: Path,
     paths: tuple[str, ...],
+    sources: list[str],
     printer: Printer,
     hidden: bool,
 ) -> None:
-    """Read the labelled files (those in `paths`, else all) and print the score."""
+    """Read the labelled files (`sources`, which `paths` mean, else all) and print the score."""
     from captcha_ocr.scores import score_confidences, score_texts
 
-    sources = list(_expand(paths))
     folders = [labels_file.parent]
     for source in map(Path, (*paths, *sources)):
         folders += [source] if source.is_dir() else [source.parent]

@@ -46,7 +46,7 @@ class Row:
     """A row of a table: a file name, its text and its split, or the reason why the row cannot be
     used.
 
-    is_reading: whether the table has a column of confidences, as those of `eval`.
+    confidence: 0 to 1, in a table that has them, as those of `eval`; 0 if it is no number.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Row:
     text: str = ""
     split: str = ""
     problem: str | None = None
-    is_reading: bool = False
+    confidence: float | None = None
 
 
 def excerpt(text: str) -> str:
@@ -144,13 +144,20 @@ def _find_columns(names: Sequence[str]) -> dict[str, int]:
 def _make_row(number: int, values: dict[str, Any]) -> Row:
     """Return the row of a table's values; texts that are no texts are its problem."""
     words = {}
-    is_reading = values.pop("confidence", None) is not None
+    confidence = _parse_confidence(values.pop("confidence", None))
     for column, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             problem = f"its {column} is no text: {excerpt(str(value))}"
             return Row(number, excerpt(str(values.get("filename", ""))), problem=problem)
         words[column] = "" if value is None else str(value).strip().strip(_INVISIBLE).strip()
-    return Row(number, **words, is_reading=is_reading)
+    return Row(number, **words, confidence=confidence)
+
+
+def _parse_confidence(value: Any) -> float | None:
+    try:
+        return None if value is None else min(1.0, max(0.0, float(value)))
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:

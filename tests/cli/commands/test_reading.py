@@ -208,6 +208,17 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(
     assert "package" in said()
 
 
+def test_a_second_reader_is_asked_beside_the_model(some):
+    table = Path("theirs.csv")
+    table.write_text(f"filename,text,confidence\n{some[0]},surely,1\n{some[1]},perhaps,0\n")
+    done = invoke("eval", some[0].parent, "--second", table)
+    texts = codes(done)
+    assert (texts[0], "perhaps" in texts) == ("surely", False)
+    assert "read by    general 2, second 1" in done.stderr
+    refused = invoke("eval", "--second=rapidocr", input="")
+    assert (refused.exit_code, "--second" in refused.stderr) == (2, True)
+
+
 def test_export_writes_a_file_that_reads_the_same(run, exported, images, tmp_path, monkeypatch):
     network = onnx.load(exported / "model.onnx")  # the export of the same model, which takes long
     monkeypatch.setattr("captcha_ocr.network.onnx_export.to_onnx", lambda _: network)

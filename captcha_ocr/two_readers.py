@@ -1,0 +1,131 @@
+"""A second reader beside a recognizer: two that learnt from other images seldom err alike."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from captcha_ocr.data.images import ImageSource, name_source
+from captcha_ocr.data.labels import find_labels
+from captcha_ocr.errors import ImageError, check
+from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.inference.rapidocr_engine import RapidOcrEngine, find_network
+from captcha_ocr.inference.traits import Tally
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.recognizer import Recognizer
+
+RAPIDOCR, NO_SECOND = "rapidocr", "none"  # as options call it
+_NOTHING = Reading("", 0.0)
+_SECOND = "second"  # as Reading.model
+
+
+class SecondReader(Protocol):
+    """Any reader of images: a `Recognizer`, or what another program has read."""
+
+    def read_all(self, sources: Iterable[ImageSource]) -> Iterator[Reading | ImageError]:
+        """Yield for each image file, in order, its reading or the ImageError."""
+
+    def limited_to(
+        self, charset: str | None, lengths: Lengths | None, fold_case: bool
+    ) -> "SecondReader":
+        """Return a reader that reads only such texts, if it can."""
+
+
+class PastReadings:
+    """What another program has read, by the absolute paths of the images; of others, nothing."""
+
+    def __init__(self, readings: Mapping[str, Reading]) -> None:
+        self.readings = readings
+
+    @classmethod
+    def from_table(cls, table: Path, folder: Path) -> "PastReadings":
+        """Read a table filename,text,confidence of the images in a folder.
+
+        UsageError if no row names one of them.
+        """
+        labels = find_labels(folder, table).check().labels
+        return cls(
+            {
+                os.path.abspath(folder / label.file): Reading(label.text, label.confidence or 0.0)
+                for label in labels
+            }
+        )
+
+    def read_all(self, sources: Iterable[ImageSource]) -> Iterator[Reading]:
+        """Yield for each image file, in order, what was read."""
+        paths = (os.path.abspath(name_source(source)) for source in sources)
+        return (self.readings.get(path, _NOTHING) for path in paths)
+
+    def limited_to(
+        self, charset: str | None, lengths: Lengths | None, fold_case: bool
+    ) -> "PastReadings":
+        """Return this: what was read stays as it is."""
+        return self
+
+
+def open_second_reader(name: str, folder: Path, options: ReadingOptions) -> SecondReader:
+    """Open the second reader that an option names: `rapidocr`, `none`, or the table of a program.
+
+    folder: that of the images. options: what it may read. UsageError if there is no such reader.
+    """
+    if name == NO_SECOND:
+        return PastReadings({})
+    if name != RAPIDOCR:
+        return PastReadings.from_table(Path(name), folder)
+    network = find_network()
+    check(
+        network is not None,
+        "`second` rapidocr needs another package: pip install 'rapidocr>=3.10,<4'",
+    )
+    assert network is not None, "checked"
+    return Recognizer.with_options(RapidOcrEngine(network, options.threads), options)
+
+
+class TwoReaders:
+    """A recognizer and a second reader of image files."""
+
+    def __init__(self, recognizer: Recognizer, second: SecondReader) -> None:
+        self.recognizer, self.second = recognizer, second
+        self.config, self.decoder = recognizer.config, recognizer.decoder
+        self.max_bytes = recognizer.max_bytes
+
+    def read_all(self, sources: Iterable[ImageSource]) -> Iterator[Reading | ImageError]:
+        """Yield for each image file, in order, the surer of both readings, or the ImageError."""
+        for first, second in self.read_both(sources):
+            if isinstance(first, Reading) and second.confidence > first.confidence:
+                yield replace(second, model=_SECOND)
+            else:
+                yield first
+
+    def read_both(
+        self, sources: Iterable[ImageSource]
+    ) -> Iterator[tuple[Reading | ImageError, Reading]]:
+        """Yield for each image file what both read."""
+        sources = list(sources)
+        found = self.second.read_all(sources)
+        for first, second in zip(self.recognizer.read_all(sources), found, strict=True):
+            yield first, second if isinstance(second, Reading) else _NOTHING
+
+    def fitted_to(self, sources: Iterable[ImageSource]) -> "TwoReaders":
+        """Return readers of only such texts as the images have of which both read the same.
+
+        Where these are too few, only the recognizer is fitted, to what it reads itself.
+        """
+        known = self.recognizer.decoder.characters
+        agreed, alone, sources = Tally(known), Tally(known), list(sources)
+        for source, (first, second) in zip(sources, self.read_both(sources), strict=True):
+            if isinstance(first, Reading):
+                alone.add(first, source)
+                if agree(first, second):
+                    agreed.add(first, source)
+        fitted = self.recognizer.fitted_by(agreed)
+        if fitted is not self.recognizer:
+            return TwoReaders(fitted, self.second.limited_to(*fitted.limits))
+        return TwoReaders(fitted.fitted_by(alone), self.second)
+
+
+def agree(one: Reading, other: Reading) -> bool:
+    """Tell whether two readings are of the same text, but for its case."""
+    return bool(one.text) and one.text.casefold() == other.text.casefold()

@@ -1,0 +1,75 @@
+import os
+from pathlib import Path
+
+import pytest
+from conftest import naming
+
+from captcha_ocr import Reading, Recognizer
+from captcha_ocr.charset import NAMED_ALPHABETS
+from captcha_ocr.errors import ImageError, UsageError
+from captcha_ocr.options.model import Lengths
+from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.two_readers import PastReadings, TwoReaders, agree, open_second_reader
+
+SAMPLES = sorted(Path(__file__).parents[1].glob("data/samples/*.png"))
+TEXTS = [path.stem.partition("-")[2] for path in SAMPLES]
+OPTIONS = ReadingOptions(threads=1)
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Recognizer:
+    return Recognizer(threads=1)
+
+
+def past(readings: dict[Path, Reading]) -> PastReadings:
+    return PastReadings({os.path.abspath(path): reading for path, reading in readings.items()})
+
+
+def test_of_two_readings_the_surer_is_taken(recognizer):
+    damaged = Path("damaged.png")
+    damaged.write_bytes(b"no image")
+    second = past({SAMPLES[0]: Reading("surely", 1.0), SAMPLES[1]: Reading("perhaps", 0.01)})
+    results = list(TwoReaders(recognizer, second).read_all([*SAMPLES[:3], damaged]))
+    assert [reading.text for reading in results[:3]] == ["surely", *TEXTS[1:3]]
+    assert results[0].model == "second"
+    assert isinstance(results[3], ImageError)
+
+
+def test_both_are_told_what_the_texts_have_in_common_on_which_they_agree(recognizer):
+    known = set(NAMED_ALPHABETS["upper-alnum"])
+    fitted = TwoReaders(recognizer, Recognizer(threads=1)).fitted_to(SAMPLES * 3)
+    for decoder in (fitted.decoder, fitted.second.decoder):
+        assert (decoder.lengths, decoder.characters) == (Lengths(4, 4), known)
+    # Where they never agree, the second one is not told
+    other = TwoReaders(recognizer, Recognizer(length=6, threads=1)).fitted_to(SAMPLES * 3)
+    assert other.decoder.lengths == Lengths(4, 4)
+    assert other.second.decoder.lengths == Lengths(6, 6)
+    few = TwoReaders(recognizer, Recognizer(threads=1))
+    assert few.fitted_to(SAMPLES).recognizer is recognizer
+
+
+def test_texts_agree_but_for_their_case_and_no_text_agrees_with_nothing():
+    assert agree(Reading("aB", 0.1), Reading("Ab", 0.9))
+    assert not agree(Reading("ab", 0.9), Reading("abc", 0.9))
+    assert not agree(Reading("", 0.9), Reading("", 0.9))
+
+
+def test_a_second_reader_is_rapidocr_or_none_or_a_table(tmp_path):
+    (tmp_path / "a.png").symlink_to(SAMPLES[0])
+    table = tmp_path / "theirs.csv"
+    table.write_text("filename,text,confidence\na.png,XY,0.5\n")
+    read = open_second_reader(str(table), tmp_path, OPTIONS).read_all([tmp_path / "a.png", "b.png"])
+    assert list(read) == [Reading("XY", 0.5), Reading("", 0.0)]
+    (nothing,) = open_second_reader("none", tmp_path, OPTIONS).read_all([SAMPLES[0]])
+    assert not nothing.text
+    (found,) = open_second_reader("rapidocr", tmp_path, OPTIONS).read_all([SAMPLES[0]])
+    assert found.text == TEXTS[0]
+    table.write_text("filename,text,confidence\nz.png,XY,0.5\n")
+    with pytest.raises(UsageError, match=naming(table, "z.png")):
+        open_second_reader(str(table), tmp_path, OPTIONS)
+
+
+def test_without_its_package_rapidocr_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("captcha_ocr.two_readers.find_network", lambda: None)
+    with pytest.raises(UsageError, match=naming("`second`", "rapidocr")):
+        open_second_reader("rapidocr", tmp_path, OPTIONS)
