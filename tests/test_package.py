@@ -29,7 +29,7 @@ TREES = {
 COMMAND = "the command, and the function that does its work"
 # Public names that two modules define, each with the reason why they may.
 SHARED_NAMES = {
-    **dict.fromkeys(("audit", "evaluate", "generate", "prepare", "train"), COMMAND),
+    **dict.fromkeys(("adapt", "audit", "evaluate", "generate", "prepare", "train"), COMMAND),
     **dict.fromkeys(("datas", "hiddenimports"), "PyInstaller looks for them in each hook"),
     "main": "the command line, and the program in which the function of an audit is called",
     "run": "the console script; the server",

@@ -25,7 +25,7 @@ from captcha_ocr.version import __version__
 COMMANDS = {  # by group, which is the module of captcha_ocr.cli.commands that holds them
     "data": ("generate", "inspect", "prepare"),
     "designs": ("design",),
-    "training": ("train", "curve"),
+    "training": ("train", "curve", "adapt"),
     "reading": ("eval", "export"),
     "web": ("serve", "label"),
     "audit": ("audit",),
@@ -34,7 +34,7 @@ COMMANDS = {  # by group, which is the module of captcha_ocr.cli.commands that h
 _UNDER_TORCHRUN = ("train", "doctor")
 _AGAIN = "; run the same command again"
 _AFTER_A_SIGNAL: dict[str | None, str] = {  # those that take time
-    **dict.fromkeys(("generate", "train", "curve", "audit"), f"{_AGAIN} to resume"),
+    **dict.fromkeys(("generate", "train", "curve", "adapt", "audit"), f"{_AGAIN} to resume"),
     **dict.fromkeys(("design", "prepare", "inspect"), f"{_AGAIN}, which starts over"),
     **dict.fromkeys(("eval", "export", "bench"), f"{_AGAIN}, which starts over"),
 }

@@ -6,12 +6,13 @@ content.
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check
 from captcha_ocr.options.model import ModelConfig
+from captcha_ocr.options.shared import ADAPTED, RUN
 from captcha_ocr.system.documents import read_sealed, sealed
 from captcha_ocr.system.files import TEMPORARY, sha256, sync_folder, write_in_turn
 
@@ -183,11 +184,11 @@ def find_model_folder(folder: Path) -> Path:
     return PRETRAINED if model.resolve() == PRETRAINED.resolve() else model
 
 
-def default_model(run: Path) -> Path:
+def default_model(runs: Sequence[Path] = (RUN, ADAPTED)) -> Path:
     """Return the model to use if none is given.
 
-    It is that of CAPTCHA_OCR_MODEL, else the best of `run`, else the package's own. UsageError if
-    the variable names no model folder.
+    It is that of CAPTCHA_OCR_MODEL, else the newest of what `runs` have as their best, else the
+    package's own. UsageError if the variable names no model folder.
     """
     if named := os.environ.get(MODEL_VARIABLE):
         folder = resolve_model_name(named)
@@ -196,5 +197,6 @@ def default_model(run: Path) -> Path:
             f"{MODEL_VARIABLE} is {named}, which is not a model folder (it has no {CONFIG_FILE})",
         )
         return folder
-    best = current_path(run / "best")
-    return best if (best / CONFIG_FILE).exists() else PRETRAINED
+    found = [current_path(run / "best") / CONFIG_FILE for run in runs]
+    newest = max(filter(Path.exists, found), key=lambda file: file.stat().st_mtime, default=None)
+    return PRETRAINED if newest is None else newest.parent

@@ -337,7 +337,7 @@ def _command_after_inspection(
     with suppress(CaptchaOcrError):  # --charset and --length go with a model that knows them
         from captcha_ocr.inference.decoding import allowed_classes
 
-        model = read_model_config(find_model_folder(model_folder or default_model(RUN)))
+        model = read_model_config(find_model_folder(model_folder or default_model()))
         allowed_classes(model, config.charset, config.lengths)
         words += given_words("charset", "lengths")
     return command_line("eval", *place(folder), *words)

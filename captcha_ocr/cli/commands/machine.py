@@ -9,7 +9,7 @@ from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import Given, takes
 from captcha_ocr.cli.wording import report
 from captcha_ocr.inference.model_folder import default_model
-from captcha_ocr.options.shared import RUN, ReadingOptions, ReportOptions
+from captcha_ocr.options.shared import ReadingOptions, ReportOptions
 from captcha_ocr.options.training import PRESETS, TrainConfig
 from captcha_ocr.system.console import Table, command_line
 from captcha_ocr.system.signals import deferred
@@ -55,7 +55,7 @@ def doctor(given: Given) -> None:
     with deferred():
         from captcha_ocr.diagnostics.doctor import examine_machine, format_facts
 
-    facts = examine_machine(given[ReadingOptions].model_folder or default_model(RUN))
+    facts = examine_machine(given[ReadingOptions].model_folder or default_model())
     text = format_facts(facts)
     if facts["model"] is None:
         text += f"\nmodel      none; make one with: {command_line('train')}"

@@ -113,7 +113,7 @@ def evaluate(paths: tuple[str, ...], given: Given) -> None:
         check(not os.path.lexists(out), f"`out` {out} exists; remove it, or choose another file")
     has_source = sys.stdin is not None or bool(paths or labels)
     check(has_source, "there is no PATH, and no standard input to read paths from")
-    folder = find_model_folder(reading.model_folder or default_model(RUN))
+    folder = find_model_folder(reading.model_folder or default_model())
     with _open_recognizer(folder, reading) as recognizer:
         note(f"model      {describe_model(folder)}\ndevice     {recognizer.engine}")
         sources = list(_expand(paths))

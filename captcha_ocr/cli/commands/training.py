@@ -1,4 +1,4 @@
-"""The commands that train: train, curve."""
+"""The commands that train: train, curve, adapt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +11,9 @@ from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Function, Given, is_set, takes
 from captcha_ocr.cli.wording import given_words, read_command, report
 from captcha_ocr.errors import check
+from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.declaration import Options, declarations, option
-from captcha_ocr.options.shared import RUN, SHARDS, ReportOptions, parse_numbers
+from captcha_ocr.options.shared import RUN, SHARDS, ReadingOptions, ReportOptions, parse_numbers
 from captcha_ocr.options.training import (
     PRESETS,
     DrawOptions,
@@ -27,6 +28,7 @@ from captcha_ocr.system.processors import rank_and_world_size
 from captcha_ocr.system.signals import deferred
 
 _TRAINING, _RUNNING, _DRAWING = "Training", "The run", "Images that --draw draws"
+_TEXTS = "The texts, if you know them"
 _FIRST = ("preset", "init", "force", "quiet")  # what everybody needs stands first
 _NOT_WITH_DRAW = ("data", "stream", "cross_validate")
 
@@ -203,3 +205,28 @@ def curve(data: Path, given: Given) -> None:
     lines = [curves.POINTS.header, *map(str, points), *outlook, f"{out / curves.PICTURE_FILE}"]
     following = read_command(out / f"images-{points[-1].images}", _source_of(data))
     report(facts, "\n".join(lines), following)
+
+
+@main.command()
+@click.argument("images", type=FOLDER)
+@takes(AdaptOptions, without=("force", "quiet"))
+@takes(ReportOptions, "as_json")
+@takes(ReadingOptions, "charset", "lengths", "fold_case", section=_TEXTS)
+@takes(AdaptOptions, "force", "quiet", section=_RUNNING)
+@takes(ReadingOptions, "max_bytes", "device", "threads", section=_RUNNING)
+def adapt(images: Path, given: Given) -> None:
+    """Make a model for the captchas in a folder of IMAGES that have no labels, or few.
+
+    It learns from its own readings, in rounds. If it is interrupted, the same command goes on.
+
+    Example: captcha-ocr adapt my-captchas
+    """
+    with deferred():
+        from captcha_ocr.experiments import adaptation
+        from captcha_ocr.training.run.folder import BEST
+
+    options = given[AdaptOptions]
+    adapted = adaptation.adapt(images, options, given[ReadingOptions])
+    facts = {"out": str(options.out), "expected": adapted.best.expected, **asdict(adapted)}
+    best = f"{options.out / BEST}: expected exact match {adapted.best.expected:.1%}"
+    report(facts, best, read_command(options.out, images))

@@ -12,7 +12,7 @@ from captcha_ocr.cli.wording import note, word_command
 from captcha_ocr.errors import check
 from captcha_ocr.inference.model_folder import default_model, find_model_folder
 from captcha_ocr.options.serving import LabelOptions, ServeOptions
-from captcha_ocr.options.shared import RUN, ReadingOptions
+from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.system.console import counted
 from captcha_ocr.system.files import writing_to
 from captcha_ocr.system.signals import deferred
@@ -30,7 +30,7 @@ def serve(given: Given) -> None:
     Example: captcha-ocr serve --port 8000
     """
     how = given[ServeOptions]
-    folder = find_model_folder(given[ReadingOptions].model_folder or default_model(RUN))
+    folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with deferred():
         _need_web("serve")
         from captcha_ocr.web.reading_service import open_service
@@ -64,7 +64,7 @@ def label(folder: Path, given: Given) -> None:
         from captcha_ocr.web.label.session import LabelSession
         from captcha_ocr.web.server import listen, run
 
-    model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model(RUN))
+    model_folder = find_model_folder(given[ReadingOptions].model_folder or default_model())
     with writing_to(folder):
         session = LabelSession(folder, model_folder, how)
         listener, address = listen("127.0.0.1", how.port, "new")

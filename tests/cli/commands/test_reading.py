@@ -185,10 +185,11 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(
 ):
     path, folders = (
         next(images.glob("*.png")),
-        [Path(name, "best") for name in ("option", "variable", "runs/default")],
+        [Path(name, "best") for name in ("option", "variable", "runs/default", "runs/adapted")],
     )
-    for folder in folders:
+    for age, folder in enumerate(folders):
         shutil.copytree(run / "best", folder)
+        os.utime(folder / "config.json", (-age, -age))
 
     def said(*options) -> str:
         return invoke("eval", path, *options).stderr.splitlines()[0]
@@ -204,6 +205,8 @@ def test_the_model_is_the_option_or_the_variable_or_the_run_or_the_packages(
     assert re.search(naming("CAPTCHA_OCR_MODEL", "nowhere"), said())
     monkeypatch.delenv("CAPTCHA_OCR_MODEL")
     assert said().endswith(f" {folders[2]}")
+    os.utime(folders[3] / "config.json")  # the newer
+    assert said().endswith(f" {folders[3]}")
     shutil.rmtree("runs")
     assert "package" in said()
 

@@ -1,0 +1,284 @@
+"""Adapt a model to a folder of images of which few or none have labels.
+
+It learns in rounds from what it reads itself (pseudo-labels, Lee 2013). A round takes those
+readings for labels that are probably right: the sure ones, or those that a second reader reads
+alike. The model of the start learns them, and reads all images again for the next round.
+"""
+
+import random
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from captcha_ocr.charset import shorten
+from captcha_ocr.data.images import find_images
+from captcha_ocr.data.label_sources.tables import mark_text, to_csv
+from captcha_ocr.data.labels import LABELS_FILE, find_labels
+from captcha_ocr.data.prepare import prepare
+from captcha_ocr.errors import check
+from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.inference.model_folder import (
+    PRETRAINED,
+    copy_model,
+    find_model_folder,
+    read_config,
+)
+from captcha_ocr.inference.rapidocr_engine import find_network
+from captcha_ocr.options.adapting import AdaptOptions
+from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
+from captcha_ocr.options.shared import ReadingOptions
+from captcha_ocr.options.training import PRESETS, TrainOptions
+from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
+from captcha_ocr.recognizer import Recognizer
+from captcha_ocr.system.console import Table, counted, duration, say
+from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.files import sha256, write_atomic, writing_to
+from captcha_ocr.training.run.folder import BEST
+from captcha_ocr.training.train import train
+from captcha_ocr.two_readers import NO_SECOND, RAPIDOCR, TwoReaders, agree, open_second_reader
+
+_READINGS_FILE, _SHEET_FILE = "readings.csv", "least-sure.png"
+_STATE_FILE, _STATE_FORMAT = "adaptation.json", "captcha-ocr adaptation"
+_ROUNDS = Table({"round": 10, "labels": 9, "expected": 10, "time": 14})
+_RECIPE = PRESETS["finetune"].training
+_FEWEST_IMAGES = 50
+_MOST_ROUNDS = 4
+_PART = 10  # one image of so many is held out, and one label of so many is for validation
+_SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
+_MOST_LABELS = 0.8  # of the images
+_FEWEST_LABELS = 60
+_SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
+_SHEET_ROWS = 6
+
+Readings = dict[str, Reading]  # of image files
+
+
+@dataclass(frozen=True)
+class Round:
+    """From how many labels a round learnt, and what to expect of its model.
+
+    expected: the exact match, 0 to 1: the mean confidence in the images that took no part.
+    """
+
+    number: int
+    labels: int
+    expected: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return _ROUNDS.row(
+            self.number, f"{self.labels:,}", f"{self.expected:.1%}", duration(self.seconds)
+        )
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The result: the rounds, and what the texts have in common.
+
+    best: the round whose model was kept. charset, lengths: of the texts that it reads.
+    second_reader: the one beside the model; None without.
+    """
+
+    rounds: list[Round]
+    best: Round
+    charset: str
+    lengths: str
+    second_reader: str | None
+
+
+def adapt(
+    images: Path,
+    options: AdaptOptions = AdaptOptions(),
+    reading: ReadingOptions = ReadingOptions(),
+) -> Adapted:
+    """Adapt a model to the images below a folder; write it to `best` in `out`.
+
+    Beside it stand readings.csv, the least sure first, and a picture of the least sure. An
+    interrupted adaptation of the same images goes on. UsageError for too few images, and if another
+    adaptation is in `out`, unless `force` is set.
+    """
+    deadline = time.monotonic() + 60 * options.budget
+    with writing_to(options.out):
+        work = _Adaptation(images, options, reading)
+        readings, others = work.read_first()
+        say(_ROUNDS.header, options.quiet)
+        rounds: list[Round] = []
+        while True:
+            started, before = time.monotonic(), readings
+            labels = choose_labels(readings, others, is_first=not rounds) | work.labels
+            recognizer, count = work.learn(len(rounds) + 1, labels)
+            readings = work.read(recognizer)
+            seconds = time.monotonic() - started
+            rounds.append(Round(len(rounds) + 1, count, work.expect(readings), seconds))
+            say(str(rounds[-1]), options.quiet)
+            best = max(rounds, key=lambda done: done.expected)
+            if best is rounds[-1]:
+                work.keep(best, readings)
+            stay = fmean(readings[file].text == before[file].text for file in readings)
+            is_late = time.monotonic() + seconds > deadline
+            if stay >= _SETTLED or is_late or len(rounds) == _MOST_ROUNDS:
+                break
+    second = None if work.second == NO_SECOND else work.second
+    config = recognizer.config
+    return Adapted(rounds, best, str(config.charset), str(config.lengths), second)
+
+
+def choose_labels(
+    readings: Readings, others: Readings, is_first: bool, fewest: int = _FEWEST_LABELS
+) -> dict[str, str]:
+    """Return the texts of images that are probably right, the surest first.
+
+    others: what a second reader reads in the same images, nothing if it did not. fewest: so many
+    are chosen, even if they are not sure, but no more than half of all.
+    """
+    ranks: dict[str, float] = {}
+    for file, reading in readings.items():
+        if agree(reading, others[file]):
+            ranks[file] = 1 + reading.confidence + others[file].confidence
+        else:
+            is_denied = is_first and others[file].text
+            ranks[file] = reading.confidence - bool(is_denied)
+    sure = _SURE_AT_FIRST if is_first else _SURE
+    surest = sorted(ranks, key=lambda file: -ranks[file])
+    fewest = min(fewest, len(readings) // 2)
+    chosen = [file for number, file in enumerate(surest) if number < fewest or ranks[file] >= sure]
+    most = int(_MOST_LABELS * len(readings))
+    return {file: readings[file].text for file in chosen[:most]}
+
+
+class _Adaptation:
+    """An adaptation while it runs.
+
+    labels: those that were given, by file. held_out: the files that no round learns from.
+    """
+
+    def __init__(self, images: Path, options: AdaptOptions, reading: ReadingOptions) -> None:
+        self.images, self.options, self.reading = images, options, reading
+        self.files = find_images(images).images
+        check(
+            len(self.files) >= _FEWEST_IMAGES,
+            f"{images} has {counted(len(self.files), 'image')}, and adapt needs {_FEWEST_IMAGES}",
+        )
+        self.paths = [images / file for file in self.files]
+        self.held_out = set(random.Random(0).sample(self.files, len(self.files) // _PART))
+        self.labels: dict[str, str] = {}
+        if options.labels is not None:
+            given = find_labels(images, options.labels).check().labels
+            self.labels = {label.file: label.text for label in given}
+            self.held_out -= self.labels.keys()
+        self.init = find_model_folder(options.init or PRETRAINED)
+        found = NO_SECOND if find_network() is None else RAPIDOCR
+        self.second = options.second or found
+        self._begin()
+
+    def _begin(self) -> None:
+        """Write down what this adaptation is; UsageError if another one is in its folder."""
+        out, state = self.options.out, self.options.out / _STATE_FILE
+        sizes = (f"{path} {path.stat().st_size}" for path in self.paths)
+        identity = {
+            "format": _STATE_FORMAT,
+            "version": 1,
+            "images": sha256("\n".join(sizes).encode("utf-8", "surrogateescape")),
+            "labels": self.labels,
+            "init": read_config(self.init)["sha256"],
+            "second": self.second,
+            "reading": self.reading.to_dict(),
+        }
+        if state.exists() and not self.options.force:
+            check(
+                sealed(identity) == state.read_bytes(),
+                f"{out} holds another adaptation (its images, labels or options differ); "
+                "choose another `out`, or replace it with `force`",
+            )
+            return
+        for folder in out.glob("round-*"):
+            shutil.rmtree(folder)
+        write_atomic(state, sealed(identity))
+
+    def read_first(self) -> tuple[Readings, Readings]:
+        """Return what the model of the start reads, and what the second reader does.
+
+        Both are told what the images have in common.
+        """
+        readers = TwoReaders(
+            Recognizer.with_options(self.init, self.reading),
+            open_second_reader(self.second, self.images, self.reading),
+        ).fitted_to(self.paths)
+        self.decoder = readers.recognizer.decoder
+        known = shorten("".join(sorted(self.decoder.characters)))
+        say(
+            f"images     {len(self.files):,}, of which {len(self.held_out):,} take no part\n"
+            f"second     {self.second}\n"
+            f"in common  texts of {self.decoder.lengths} of the characters {known}\n"
+            f"rounds     at most {_MOST_ROUNDS} in {self.options.budget} minutes",
+            self.options.quiet,
+        )
+        readings: Readings = {}
+        others: Readings = {}
+        for file, (first, second) in zip(self.files, readers.read_both(self.paths), strict=True):
+            if isinstance(first, Reading):
+                readings[file], others[file] = first, second
+        return readings, others
+
+    def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int]:
+        """Train on labels in the folder of a round, or go on where an earlier start ended.
+
+        Return the model, and the number of labels.
+        """
+        folder = self.options.out / f"round-{number}"
+        table, shards, run = folder / LABELS_FILE, folder / "shards", folder / "run"
+        if not table.exists():
+            folder.mkdir(exist_ok=True)
+            write_atomic(table, self._make_table(labels))
+        preparation = PrepareConfig(
+            preset=_RECIPE.preset,
+            case_sensitive=not self.decoder.fold_case,
+            max_bytes=self.reading.max_bytes,
+        )
+        shown = prepare(self.images, shards, preparation, PrepareOptions(labels=table)).manifest
+        how = TrainOptions(self.reading.device, self.init, threads=self.reading.threads, quiet=True)
+        train([shards], run, _RECIPE, how)
+        limits = replace(self.reading, charset=None, lengths=None)
+        return Recognizer.with_options(run, limits), shown.count("train") + shown.count("val")
+
+    def _make_table(self, labels: Mapping[str, str]) -> bytes:
+        """Return a table of labels, without the images that are held out."""
+        files = sorted(labels.keys() - self.held_out)
+        random.Random(0).shuffle(files)
+        rows = [
+            (file, mark_text(labels[file]), "train" if number % _PART else "val")
+            for number, file in enumerate(files)
+        ]
+        table = to_csv([("filename", "text", "split"), *rows])
+        return table.encode("utf-8", "surrogateescape")
+
+    def read(self, recognizer: Recognizer) -> Readings:
+        """Return what a model reads; images that cannot be read are left out."""
+        results = zip(self.files, recognizer.read_all(self.paths), strict=True)
+        return {file: result for file, result in results if isinstance(result, Reading)}
+
+    def expect(self, readings: Readings) -> float:
+        """Return the exact match to expect of new images, 0 to 1."""
+        return fmean(readings[file].confidence for file in readings.keys() & self.held_out)
+
+    def keep(self, done: Round, readings: Readings) -> None:
+        """Keep the model of a round, its readings, and a picture of the least sure."""
+        out = self.options.out
+        copy_model(out / f"round-{done.number}" / "run" / BEST, out / BEST)
+        surest_last = sorted(readings, key=lambda file: readings[file].confidence)
+        rows = [
+            (file, mark_text(readings[file].text), f"{readings[file].confidence:.4f}")
+            for file in surest_last
+        ]
+        table = to_csv([("filename", "text", "confidence"), *rows])
+        write_atomic(out / _READINGS_FILE, table.encode("utf-8", "surrogateescape"))
+        tiles = [
+            Tile(
+                self.images / file, f"{file}, {readings[file].confidence:.2f}", readings[file].text
+            )
+            for file in surest_last[: COLUMNS * _SHEET_ROWS]
+        ]
+        draw_sheet(tiles, out / _SHEET_FILE, self.reading.max_bytes)
