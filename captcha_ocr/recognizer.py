@@ -51,7 +51,7 @@ from captcha_ocr.system.parallel import map_in_threads
 
 _MAX_FEATURES_AT_ONCE = 2**27  # values of a feature map: half a gigabyte
 _SURE = 0.9  # below this confidence, an image is read at another width, too
-_AS_SURE = 0.45  # of the confidence before: docs/decisions.md, The model in the package
+_AS_SURE = 0.45  # of the confidence before: docs/decisions.md, Reading and confidence
 _OTHER_WIDTHS = (1, -1, 2)  # steps of the size: docs/decisions.md, The model in the package
 # An image in the size of the model, and in that of the captcha_model
 _FittedImage = tuple[np.ndarray, np.ndarray | None]

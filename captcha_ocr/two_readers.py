@@ -19,6 +19,8 @@ from captcha_ocr.recognizer import Recognizer
 RAPIDOCR, NO_SECOND = "rapidocr", "none"  # as options call it
 _NOTHING = Reading("", 0.0)
 _SECOND = "second"  # as Reading.model
+# Makes the confidences of RapidOCR honest, as an exponent: docs/decisions.md, Reading and confidence
+_DOUBT = 2
 
 
 class SecondReader(Protocol):
@@ -104,9 +106,10 @@ class TwoReaders:
     ) -> Iterator[tuple[Reading | ImageError, Reading]]:
         """Yield for each image file what both read."""
         sources = list(sources)
-        found = self.second.read_all(sources)
-        for first, second in zip(self.recognizer.read_all(sources), found, strict=True):
-            yield first, second if isinstance(second, Reading) else _NOTHING
+        results = zip(self.recognizer.read_all(sources), self.second.read_all(sources), strict=True)
+        for first, second in results:
+            found = second if isinstance(second, Reading) else _NOTHING
+            yield first, replace(found, confidence=found.confidence**_DOUBT)
 
     def fitted_to(self, sources: Iterable[ImageSource]) -> "TwoReaders":
         """Return readers of only such texts as the images have of which both read the same.

@@ -48,6 +48,12 @@ def test_both_are_told_what_the_texts_have_in_common_on_which_they_agree(recogni
     assert few.fitted_to(SAMPLES).recognizer is recognizer
 
 
+def test_the_confidence_of_a_second_reader_is_doubted(recognizer):
+    two = TwoReaders(recognizer, past({SAMPLES[0]: Reading("surely", 0.5)}))
+    ((_, second),) = two.read_both(SAMPLES[:1])
+    assert second == Reading("surely", 0.25)
+
+
 def test_texts_agree_but_for_their_case_and_no_text_agrees_with_nothing():
     assert agree(Reading("aB", 0.1), Reading("Ab", 0.9))
     assert not agree(Reading("ab", 0.9), Reading("abc", 0.9))
