@@ -19,7 +19,7 @@ from captcha_ocr.recognizer import Recognizer
 RAPIDOCR, NO_SECOND = "rapidocr", "none"  # as options call it
 _NOTHING = Reading("", 0.0)
 _SECOND = "second"  # as Reading.model
-# Makes the confidences of RapidOCR honest, as an exponent: docs/decisions.md, Reading and confidence
+# An exponent that makes RapidOCR's confidences honest: docs/decisions.md, Reading and confidence
 _DOUBT = 2
 
 
@@ -123,6 +123,8 @@ class TwoReaders:
                 alone.add(first, source)
                 if agree(first, second):
                     agreed.add(first, source)
+        # Where both miss a character, they agree on a text that is too short, and surely
+        agreed.examples = alone.examples
         fitted = self.recognizer.fitted_by(agreed)
         if fitted is not self.recognizer:
             return TwoReaders(fitted, self.second.limited_to(*fitted.limits))

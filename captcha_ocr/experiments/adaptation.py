@@ -9,17 +9,17 @@ import random
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from captcha_ocr.charset import shorten
+from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.data.images import find_images
 from captcha_ocr.data.label_sources.tables import mark_text, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, find_labels
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.errors import check
-from captcha_ocr.inference.decoding import Reading
+from captcha_ocr.errors import Advice, Command, UsageError, check
+from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import (
     PRETRAINED,
     copy_model,
@@ -28,6 +28,7 @@ from captcha_ocr.inference.model_folder import (
 )
 from captcha_ocr.inference.rapidocr_engine import find_network
 from captcha_ocr.options.adapting import AdaptOptions
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.options.training import PRESETS, TrainOptions
@@ -48,8 +49,8 @@ _FEWEST_IMAGES = 50
 _MOST_ROUNDS = 4
 _PART = 10  # one image of so many is held out, and one label of so many is for validation
 _SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
-_MOST_LABELS = 0.8  # of the images
 _FEWEST_LABELS = 60
+_FEWEST_SURE, _FEWEST_SURE_IMAGES = 0.2, 10  # of the images
 _SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
 _SHEET_ROWS = 6
 
@@ -79,7 +80,8 @@ class Adapted:
     """The result: the rounds, and what the texts have in common.
 
     best: the round whose model was kept. charset, lengths: of the texts that it reads.
-    second_reader: the one beside the model; None without.
+    second_reader: the one beside the model; None without. sure: the part of the images, 0 to 1,
+    that were read surely at the start.
     """
 
     rounds: list[Round]
@@ -87,6 +89,12 @@ class Adapted:
     charset: str
     lengths: str
     second_reader: str | None
+    sure: float
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether so little was read surely at the start that it may have learnt its mistakes."""
+        return self.sure < _FEWEST_SURE
 
 
 def adapt(
@@ -104,7 +112,9 @@ def adapt(
     with writing_to(options.out):
         work = _Adaptation(images, options, reading)
         readings, others = work.read_first()
-        say(_ROUNDS.header, options.quiet)
+        sure = work.count_sure(readings, others) / len(readings)
+        work.begin()
+        say(f"{'sure':11}{sure:.0%} of the images at the start\n{_ROUNDS.header}", options.quiet)
         rounds: list[Round] = []
         while True:
             started, before = time.monotonic(), readings
@@ -123,61 +133,72 @@ def adapt(
                 break
     second = None if work.second == NO_SECOND else work.second
     config = recognizer.config
-    return Adapted(rounds, best, str(config.charset), str(config.lengths), second)
+    return Adapted(rounds, best, str(config.charset), str(config.lengths), second, sure)
+
+
+def rank_readings(readings: Readings, others: Readings, is_first: bool) -> dict[str, float]:
+    """Return how surely each image is read: the confidence, and one more where a second reader
+    reads the same.
+
+    In the first round it is one less where a second reader reads something else. others: what it
+    reads in the same images, nothing if it did not.
+    """
+    ranks = {file: reading.confidence for file, reading in readings.items()}
+    for file, other in others.items():
+        if agree(readings[file], other):
+            ranks[file] += 1 + other.confidence
+        elif is_first and other.text:
+            ranks[file] -= 1
+    return ranks
 
 
 def choose_labels(
     readings: Readings, others: Readings, is_first: bool, fewest: int = _FEWEST_LABELS
 ) -> dict[str, str]:
-    """Return the texts of images that are probably right, the surest first.
+    """Return the texts of the images that are read surely.
 
-    others: what a second reader reads in the same images, nothing if it did not. fewest: so many
-    are chosen, even if they are not sure, but no more than half of all.
+    others: as for `rank_readings`. fewest: so many are chosen, even if they are not read surely,
+    but no more than half of all.
     """
-    ranks: dict[str, float] = {}
-    for file, reading in readings.items():
-        if agree(reading, others[file]):
-            ranks[file] = 1 + reading.confidence + others[file].confidence
-        else:
-            is_denied = is_first and others[file].text
-            ranks[file] = reading.confidence - bool(is_denied)
-    sure = _SURE_AT_FIRST if is_first else _SURE
+    ranks = rank_readings(readings, others, is_first)
     surest = sorted(ranks, key=lambda file: -ranks[file])
+    sure = _SURE_AT_FIRST if is_first else _SURE
     fewest = min(fewest, len(readings) // 2)
     chosen = [file for number, file in enumerate(surest) if number < fewest or ranks[file] >= sure]
-    most = int(_MOST_LABELS * len(readings))
-    return {file: readings[file].text for file in chosen[:most]}
+    return {file: readings[file].text for file in chosen}
 
 
 class _Adaptation:
     """An adaptation while it runs.
 
-    labels: those that were given, by file. held_out: the files that no round learns from.
+    labels: those that were given, by file. held_out: the files that no round learns from, once they
+    were read.
     """
 
     def __init__(self, images: Path, options: AdaptOptions, reading: ReadingOptions) -> None:
         self.images, self.options, self.reading = images, options, reading
+        check(images.is_dir(), f"{images} is not a folder")
         self.files = find_images(images).images
-        check(
-            len(self.files) >= _FEWEST_IMAGES,
-            f"{images} has {counted(len(self.files), 'image')}, and adapt needs {_FEWEST_IMAGES}",
-        )
         self.paths = [images / file for file in self.files]
-        self.held_out = set(random.Random(0).sample(self.files, len(self.files) // _PART))
         self.labels: dict[str, str] = {}
         if options.labels is not None:
             given = find_labels(images, options.labels).check().labels
             self.labels = {label.file: label.text for label in given}
-            self.held_out -= self.labels.keys()
         self.init = find_model_folder(options.init or PRETRAINED)
         found = NO_SECOND if find_network() is None else RAPIDOCR
         self.second = options.second or found
-        self._begin()
+        self.identity = self._describe()
+        state = options.out / _STATE_FILE
+        check(
+            options.force or not state.exists() or state.read_bytes() == self.identity,
+            f"{options.out} holds another adaptation (its images, labels or options differ); "
+            "choose another `out`, or replace it with `force`",
+        )
 
-    def _begin(self) -> None:
-        """Write down what this adaptation is; UsageError if another one is in its folder."""
-        out, state = self.options.out, self.options.out / _STATE_FILE
-        sizes = (f"{path} {path.stat().st_size}" for path in self.paths)
+    def _describe(self) -> bytes:
+        """Return a document that another start of the same adaptation makes alike."""
+        sizes = (f"{file} {(self.images / file).stat().st_size}" for file in self.files)
+        told = self.reading
         identity = {
             "format": _STATE_FORMAT,
             "version": 1,
@@ -185,43 +206,61 @@ class _Adaptation:
             "labels": self.labels,
             "init": read_config(self.init)["sha256"],
             "second": self.second,
-            "reading": self.reading.to_dict(),
+            "told": [told.charset, str(told.lengths), told.fold_case, told.max_bytes],
         }
-        if state.exists() and not self.options.force:
-            check(
-                sealed(identity) == state.read_bytes(),
-                f"{out} holds another adaptation (its images, labels or options differ); "
-                "choose another `out`, or replace it with `force`",
-            )
-            return
-        for folder in out.glob("round-*"):
-            shutil.rmtree(folder)
-        write_atomic(state, sealed(identity))
+        return sealed(identity)
 
     def read_first(self) -> tuple[Readings, Readings]:
         """Return what the model of the start reads, and what the second reader does.
 
-        Both are told what the images have in common.
+        Both are told what the images have in common. UsageError for too few images without a label
+        that can be read.
         """
         readers = TwoReaders(
             Recognizer.with_options(self.init, self.reading),
             open_second_reader(self.second, self.images, self.reading),
         ).fitted_to(self.paths)
-        self.decoder = readers.recognizer.decoder
-        known = shorten("".join(sorted(self.decoder.characters)))
-        say(
-            f"images     {len(self.files):,}, of which {len(self.held_out):,} take no part\n"
-            f"second     {self.second}\n"
-            f"in common  texts of {self.decoder.lengths} of the characters {known}\n"
-            f"rounds     at most {_MOST_ROUNDS} in {self.options.budget} minutes",
-            self.options.quiet,
-        )
+        self._find_texts(readers.recognizer.decoder)
         readings: Readings = {}
         others: Readings = {}
         for file, (first, second) in zip(self.files, readers.read_both(self.paths), strict=True):
             if isinstance(first, Reading):
                 readings[file], others[file] = first, second
+        unlabelled = [file for file in readings if file not in self.labels]
+        check(
+            len(unlabelled) >= _FEWEST_IMAGES,
+            f"{self.images} has {counted(len(unlabelled), 'image')} without a label that can be "
+            f"read, and adapt needs {_FEWEST_IMAGES}",
+        )
+        self.held_out = set(random.Random(0).sample(unlabelled, len(unlabelled) // _PART))
+        say(
+            f"images     {len(readings):,}, of which {len(self.held_out):,} take no part\n"
+            f"second     {self.second}\n"
+            f"in common  texts of {self.lengths} of the characters {shorten(self.charset)}\n"
+            f"rounds     at most {_MOST_ROUNDS} in {self.options.budget} minutes",
+            self.options.quiet,
+        )
         return readings, others
+
+    def _find_texts(self, decoder: Decoder) -> None:
+        """Take lengths and characters from what the model was told, and from the labels."""
+        self.fold_case, lengths = decoder.fold_case, {*astuple(decoder.lengths)}
+        characters, folded = set(decoder.characters), "".join(decoder.characters).casefold()
+        for text in map(split_characters, self.labels.values()):
+            lengths.add(len(text))
+            characters |= {character for character in text if character.casefold() not in folded}
+        if self.fold_case:  # both cases of a letter are read as the lower one
+            characters -= {lower.upper() for lower in characters if lower.upper() != lower}
+        self.lengths = Lengths(min(lengths), max(lengths))
+        self.charset = "".join(sorted(characters))
+
+    def begin(self) -> None:
+        """Write down what is adapted to what, and remove what another adaptation left."""
+        out = self.options.out
+        if not (out / _STATE_FILE).exists() or (out / _STATE_FILE).read_bytes() != self.identity:
+            for folder in out.glob("round-*"):
+                shutil.rmtree(folder)
+            write_atomic(out / _STATE_FILE, self.identity)
 
     def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int]:
         """Train on labels in the folder of a round, or go on where an earlier start ended.
@@ -235,7 +274,9 @@ class _Adaptation:
             write_atomic(table, self._make_table(labels))
         preparation = PrepareConfig(
             preset=_RECIPE.preset,
-            case_sensitive=not self.decoder.fold_case,
+            lengths=self.lengths,
+            charset=self.charset,
+            case_sensitive=not self.fold_case,
             max_bytes=self.reading.max_bytes,
         )
         shown = prepare(self.images, shards, preparation, PrepareOptions(labels=table)).manifest
@@ -254,6 +295,19 @@ class _Adaptation:
         ]
         table = to_csv([("filename", "text", "split"), *rows])
         return table.encode("utf-8", "surrogateescape")
+
+    def count_sure(self, readings: Readings, others: Readings) -> int:
+        """Return how many images were read surely at the start; UsageError for too few without a
+        label.
+        """
+        ranks = rank_readings(readings, others, is_first=True)
+        sure = sum(rank >= _SURE_AT_FIRST for rank in ranks.values())
+        if sure + len(self.labels) < _FEWEST_SURE_IMAGES:
+            raise UsageError(
+                f"of the images in {self.images} too few are read surely to learn from: {sure:,}",
+                Advice("30 labels are enough; write them with", Command("label", (self.images,))),
+            )
+        return sure
 
     def read(self, recognizer: Recognizer) -> Readings:
         """Return what a model reads; images that cannot be read are left out."""

@@ -4,14 +4,16 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import invoke, naming, weights
+from PIL import Image
 
 from captcha_ocr import Reading, Recognizer
 from captcha_ocr.data.labels import find_labels, read_labels
 from captcha_ocr.errors import UsageError
 from captcha_ocr.experiments import adaptation
-from captcha_ocr.experiments.adaptation import adapt, choose_labels
+from captcha_ocr.experiments.adaptation import Adapted, Round, adapt, choose_labels
 from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.options.adapting import AdaptOptions
@@ -82,13 +84,11 @@ def test_what_both_read_alike_is_a_label_then_what_is_read_surely():
     assert list(later) == ["alike", "denied", "alone"]
 
 
-def test_a_few_are_labels_even_if_none_is_sure_and_never_all():
+def test_a_few_are_labels_even_if_none_is_sure():
     unsure = {str(number): read("ab", number / 100) for number in range(20)}
     nothing = dict.fromkeys(unsure, read("", 0.0))
     assert list(choose_labels(unsure, nothing, is_first=True, fewest=3)) == ["19", "18", "17"]
     assert len(choose_labels(unsure, nothing, is_first=True)) == 10
-    sure = dict.fromkeys(unsure, read("ab", 0.9))
-    assert len(choose_labels(sure, nothing, is_first=True)) == 16
 
 
 def test_a_folder_without_a_label_becomes_a_model_and_readings(unlabelled):
@@ -124,10 +124,11 @@ def test_an_adaptation_that_is_interrupted_again_and_again_ends_with_the_same_bi
 
 def test_labels_that_are_given_are_learnt_and_images_held_out_are_not(unlabelled, labelled):
     truths = [label.text for label in find_labels(labelled).labels]
-    given = {f"{number}.png": truths[number] for number in range(10)} | {"3.png": "0000"}
+    given = {f"{number}.png": truths[number] for number in range(10)} | {"3.png": "A0000"}
     rows = "".join(f"{file},{text}\n" for file, text in given.items())
     Path("some.csv").write_text("filename,text\n" + rows)
-    adapt(unlabelled, replace(ALONE, labels=Path("some.csv")), ON_CPU)
+    adapted = adapt(unlabelled, replace(ALONE, labels=Path("some.csv")), ON_CPU)
+    assert (adapted.charset, adapted.lengths) == ("0123456789A", "4-5")
     learnt = texts_in(OUT / "round-1" / "labels.csv")
     assert given.items() <= learnt.items()
     assert len(learnt) <= 60 - 5
@@ -142,11 +143,33 @@ def test_another_adaptation_is_replaced_only_if_that_is_wanted(unlabelled):
     assert "1.png" not in texts_in(OUT / "readings.csv")
 
 
-def test_too_few_images_are_refused(unlabelled):
+def test_too_few_images_without_a_label_are_refused(unlabelled, labelled):
+    with pytest.raises(UsageError, match=naming(labelled, "0", "50")):
+        adapt(labelled, replace(ALONE, labels=labelled / "labels.csv"), ON_CPU)
     for path in sorted(unlabelled.iterdir())[40:]:
         path.unlink()
     with pytest.raises(UsageError, match=naming(unlabelled, "40", "50")):
         adapt(unlabelled, ALONE, ON_CPU)
+    with pytest.raises(UsageError, match=naming("nowhere")):
+        adapt(Path("nowhere"), ALONE, ON_CPU)
+
+
+def test_where_nothing_is_read_surely_labels_are_the_way():
+    noise = Path("noise")
+    noise.mkdir()
+    for number in range(50):
+        pixels = np.random.default_rng(number).integers(0, 256, (20, 60), dtype=np.uint8)
+        Image.fromarray(pixels).save(noise / f"{number}.png")
+    refused = invoke("adapt", noise, "--second=none", "--device=cpu", "--threads=1")
+    assert refused.exit_code == 2
+    assert f"label {noise}" in refused.stderr
+
+
+def test_what_learnt_from_few_sure_readings_is_doubted():
+    done = Round(1, 60, 0.9, 5.0)
+    doubtful = Adapted([done], done, "0123456789", "4", None, sure=0.1)
+    assert doubtful.is_doubtful
+    assert not replace(doubtful, sure=0.3).is_doubtful
 
 
 def test_a_table_of_another_program_is_a_second_reader(unlabelled, labelled):

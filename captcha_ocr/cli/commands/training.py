@@ -9,8 +9,8 @@ import click
 
 from captcha_ocr.cli.app import main
 from captcha_ocr.cli.options import FOLDER, Function, Given, is_set, takes
-from captcha_ocr.cli.wording import given_words, read_command, report
-from captcha_ocr.errors import check
+from captcha_ocr.cli.wording import given_words, read_command, report, word_command
+from captcha_ocr.errors import Command, check
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.declaration import Options, declarations, option
 from captcha_ocr.options.shared import RUN, SHARDS, ReadingOptions, ReportOptions, parse_numbers
@@ -229,4 +229,8 @@ def adapt(images: Path, given: Given) -> None:
     adapted = adaptation.adapt(images, options, given[ReadingOptions])
     facts = {"out": str(options.out), "expected": adapted.best.expected, **asdict(adapted)}
     best = f"{options.out / BEST}: expected exact match {adapted.best.expected:.1%}"
-    report(facts, best, read_command(options.out, images))
+    following = read_command(options.out, images)
+    if adapted.is_doubtful:
+        best = f"{options.out / BEST}: it may have learnt its own mistakes, of so few sure readings"
+        following = f"{word_command(Command('label', (images,)))} (30 labels help it)"
+    report(facts, best, following)
