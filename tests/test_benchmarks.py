@@ -87,3 +87,26 @@ def test_options_that_leave_nothing_to_measure_are_refused_by_name(
     with pytest.raises(SystemExit, match=r"^2$"):
         benchmark(script, arguments)
     assert named in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_adapt_sees_images_without_their_names_and_is_tested_on_others(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    adapt = importlib.import_module("adapt")
+    names = [f"{number}.png" for number in range(700)]
+    rows = "".join(f"{name},{number:03}\n" for number, name in enumerate(names))
+    (tmp_path / "labels.csv").write_text("filename,text\n" + rows)
+    for name in names:
+        (tmp_path / name).touch()
+    learnt, tested = adapt.draw_rows(tmp_path, count=1500, seed=0)
+    assert (len(learnt), len(tested)) == (400, 300)
+    assert set(learnt).isdisjoint(tested)
+    few, same = adapt.draw_rows(tmp_path, count=200, seed=0)
+    assert (few, len(few)) == (same, 700)
+    table = adapt.link_images(learnt, tmp_path / "pool", labels=2)
+    assert table.read_text().splitlines()[1:] == [
+        f"{number:05}.png,{text}" for number, (_, text) in enumerate(learnt[:2])
+    ]
+    links = sorted((tmp_path / "pool").iterdir())
+    assert [link.resolve() for link in links] == [path.resolve() for path, _ in learnt]
+    result = {"tested": 300, "right": [150, 180, 240, 270], "best": 2}
+    assert "adapted 90.00%" in adapt.pool([result])

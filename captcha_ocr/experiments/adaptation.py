@@ -35,7 +35,7 @@ from captcha_ocr.options.training import PRESETS, TrainOptions
 from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import Table, counted, duration, say
-from captcha_ocr.system.documents import sealed
+from captcha_ocr.system.documents import is_ours, sealed
 from captcha_ocr.system.files import sha256, write_atomic, writing_to
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.training.train import train
@@ -255,12 +255,14 @@ class _Adaptation:
         self.charset = "".join(sorted(characters))
 
     def begin(self) -> None:
-        """Write down what is adapted to what, and remove what another adaptation left."""
-        out = self.options.out
-        if not (out / _STATE_FILE).exists() or (out / _STATE_FILE).read_bytes() != self.identity:
-            for folder in out.glob("round-*"):
-                shutil.rmtree(folder)
-            write_atomic(out / _STATE_FILE, self.identity)
+        """Write down what is adapted to what, and remove the rounds of another adaptation."""
+        out, state = self.options.out, self.options.out / _STATE_FILE
+        if state.exists() and state.read_bytes() == self.identity:
+            return
+        if is_ours(state, _STATE_FORMAT):
+            for number in range(1, _MOST_ROUNDS + 1):
+                shutil.rmtree(out / f"round-{number}", ignore_errors=True)
+        write_atomic(state, self.identity)
 
     def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int]:
         """Train on labels in the folder of a round, or go on where an earlier start ended.

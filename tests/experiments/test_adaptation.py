@@ -139,8 +139,12 @@ def test_another_adaptation_is_replaced_only_if_that_is_wanted(unlabelled):
     (unlabelled / "1.png").unlink()
     with pytest.raises(UsageError, match=naming(OUT, "images", "`out`", "`force`")):
         adapt(unlabelled, ALONE, ON_CPU)
+    mine = OUT / "round-trips" / "mine.txt"
+    mine.parent.mkdir()
+    mine.touch()
     adapt(unlabelled, replace(ALONE, force=True), ON_CPU)
     assert "1.png" not in texts_in(OUT / "readings.csv")
+    assert mine.exists()
 
 
 def test_too_few_images_without_a_label_are_refused(unlabelled, labelled):
