@@ -50,6 +50,7 @@ _MOST_ROUNDS = 4
 _PART = 10  # one image of so many is held out, and one label of so many is for validation
 _SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
 _FEWEST_LABELS = 60
+_ENOUGH_LABELS = 20  # that were given, to learn the design from them alone before the first round
 _FEWEST_SURE, _FEWEST_SURE_IMAGES = 0.2, 10  # of the images
 _SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
 _SHEET_ROWS = 6
@@ -116,9 +117,13 @@ def adapt(
         work.begin()
         say(f"{'sure':11}{sure:.0%} of the images at the start\n{_ROUNDS.header}", options.quiet)
         rounds: list[Round] = []
+        knows_design = len(work.labels) >= _ENOUGH_LABELS
+        if knows_design:
+            readings = work.read(work.learn(0, work.labels)[0])
         while True:
             started, before = time.monotonic(), readings
-            labels = choose_labels(readings, others, is_first=not rounds) | work.labels
+            is_first = not rounds and not knows_design
+            labels = choose_labels(readings, others, is_first) | work.labels
             recognizer, count = work.learn(len(rounds) + 1, labels)
             readings = work.read(recognizer)
             seconds = time.monotonic() - started
@@ -260,7 +265,7 @@ class _Adaptation:
         if state.exists() and state.read_bytes() == self.identity:
             return
         if is_ours(state, _STATE_FORMAT):
-            for number in range(1, _MOST_ROUNDS + 1):
+            for number in range(_MOST_ROUNDS + 1):
                 shutil.rmtree(out / f"round-{number}", ignore_errors=True)
         write_atomic(state, self.identity)
 

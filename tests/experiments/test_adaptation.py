@@ -122,13 +122,17 @@ def test_an_adaptation_that_is_interrupted_again_and_again_ends_with_the_same_bi
     assert weights(OUT / "best") == whole
 
 
-def test_labels_that_are_given_are_learnt_and_images_held_out_are_not(unlabelled, labelled):
+def test_labels_that_are_given_are_learnt_first_and_images_held_out_never(
+    unlabelled, labelled, monkeypatch
+):
+    monkeypatch.setattr(adaptation, "_ENOUGH_LABELS", 10)
     truths = [label.text for label in find_labels(labelled).labels]
     given = {f"{number}.png": truths[number] for number in range(10)} | {"3.png": "A0000"}
     rows = "".join(f"{file},{text}\n" for file, text in given.items())
     Path("some.csv").write_text("filename,text\n" + rows)
     adapted = adapt(unlabelled, replace(ALONE, labels=Path("some.csv")), ON_CPU)
     assert (adapted.charset, adapted.lengths) == ("0123456789A", "4-5")
+    assert texts_in(OUT / "round-0" / "labels.csv") == given
     learnt = texts_in(OUT / "round-1" / "labels.csv")
     assert given.items() <= learnt.items()
     assert len(learnt) <= 60 - 5
