@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from captcha_ocr.charset import resolve_alphabet, split_characters
 from captcha_ocr.data.images import ImageSource, name_source
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import ImageError, check
@@ -63,8 +64,14 @@ class PastReadings:
     def limited_to(
         self, charset: str | None, lengths: Lengths | None, fold_case: bool
     ) -> "PastReadings":
-        """Return this: what was read stays as it is."""
-        return self
+        """Return those that are such texts, but for their case."""
+        known = None if charset is None else set(resolve_alphabet(charset).casefold())
+        readings = {}
+        for path, reading in self.readings.items():
+            is_known = known is None or known.issuperset(reading.text.casefold())
+            if is_known and (lengths is None or len(split_characters(reading.text)) in lengths):
+                readings[path] = reading
+        return PastReadings(readings)
 
 
 def open_second_reader(name: str, folder: Path, options: ReadingOptions) -> SecondReader:
@@ -75,7 +82,10 @@ def open_second_reader(name: str, folder: Path, options: ReadingOptions) -> Seco
     if name == NO_SECOND:
         return PastReadings({})
     if name != RAPIDOCR:
-        return PastReadings.from_table(Path(name), folder)
+        is_table = Path(name).is_file()
+        check(is_table, f"`second` {name} is neither {RAPIDOCR} nor {NO_SECOND} nor a file")
+        readings = PastReadings.from_table(Path(name), folder)
+        return readings.limited_to(options.charset, options.lengths, options.fold_case)
     network = find_network()
     check(
         network is not None,

@@ -66,6 +66,14 @@ def test_a_second_reader_is_rapidocr_or_none_or_a_table(tmp_path):
     table.write_text("filename,text,confidence\na.png,XY,0.5\n")
     read = open_second_reader(str(table), tmp_path, OPTIONS).read_all([tmp_path / "a.png", "b.png"])
     assert list(read) == [Reading("XY", 0.5), Reading("", 0.0)]
+    table.write_text("filename,text,confidence\na.png,XY,97\n")
+    (percent,) = open_second_reader(str(table), tmp_path, OPTIONS).read_all([tmp_path / "a.png"])
+    assert percent.confidence == 0.97
+    longer = ReadingOptions(lengths=Lengths(3, 4), threads=1)
+    (left_out,) = open_second_reader(str(table), tmp_path, longer).read_all([tmp_path / "a.png"])
+    assert not left_out.text
+    with pytest.raises(UsageError, match=naming("`second`", "nope", "rapidocr")):
+        open_second_reader("nope", tmp_path, OPTIONS)
     (nothing,) = open_second_reader("none", tmp_path, OPTIONS).read_all([SAMPLES[0]])
     assert not nothing.text
     (found,) = open_second_reader("rapidocr", tmp_path, OPTIONS).read_all([SAMPLES[0]])

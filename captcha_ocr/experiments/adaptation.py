@@ -183,6 +183,8 @@ class _Adaptation:
     def __init__(self, images: Path, options: AdaptOptions, reading: ReadingOptions) -> None:
         self.images, self.options, self.reading = images, options, reading
         check(images.is_dir(), f"{images} is not a folder")
+        is_apart = not options.out.resolve().is_relative_to(images.resolve())
+        check(is_apart, f"`out` {options.out} is among the images of {images}; choose another")
         self.files = find_images(images).images
         self.paths = [images / file for file in self.files]
         self.labels: dict[str, str] = {}
@@ -190,10 +192,14 @@ class _Adaptation:
             given = find_labels(images, options.labels).check().labels
             self.labels = {label.file: label.text for label in given}
         self.init = find_model_folder(options.init or PRETRAINED)
-        found = NO_SECOND if find_network() is None else RAPIDOCR
-        self.second = options.second or found
+        self.second = options.second or (NO_SECOND if find_network() is None else RAPIDOCR)
         self.identity = self._describe()
         state = options.out / _STATE_FILE
+        for name in (BEST, _READINGS_FILE, _SHEET_FILE):
+            check(
+                is_ours(state, _STATE_FORMAT) or not (options.out / name).exists(),
+                f"{options.out} holds {name}, which adapt did not write; choose another `out`",
+            )
         check(
             options.force or not state.exists() or state.read_bytes() == self.identity,
             f"{options.out} holds another adaptation (its images, labels or options differ); "
@@ -238,22 +244,30 @@ class _Adaptation:
             f"read, and adapt needs {_FEWEST_IMAGES}",
         )
         self.held_out = set(random.Random(0).sample(unlabelled, len(unlabelled) // _PART))
+        unread = len(self.files) - len(readings)
+        more = f"; {unread:,} more cannot be read" if unread else ""
         say(
-            f"images     {len(readings):,}, of which {len(self.held_out):,} take no part\n"
+            f"images     {len(readings):,}, of which {len(self.held_out):,} take no part{more}\n"
             f"second     {self.second}\n"
             f"in common  texts of {self.lengths} of the characters {shorten(self.charset)}\n"
-            f"rounds     at most {_MOST_ROUNDS} in {self.options.budget} minutes",
+            f"rounds     at most {_MOST_ROUNDS} in {counted(self.options.budget, 'minute')}",
             self.options.quiet,
         )
         return readings, others
 
     def _find_texts(self, decoder: Decoder) -> None:
-        """Take lengths and characters from what the model was told, and from the labels."""
+        """Take lengths and characters from what the model was told, and from the labels where the
+        person said nothing else.
+        """
         self.fold_case, lengths = decoder.fold_case, {*astuple(decoder.lengths)}
         characters, folded = set(decoder.characters), "".join(decoder.characters).casefold()
         for text in map(split_characters, self.labels.values()):
             lengths.add(len(text))
             characters |= {character for character in text if character.casefold() not in folded}
+        if self.reading.lengths is not None:
+            lengths = {*astuple(self.reading.lengths)}
+        if self.reading.charset is not None:
+            characters = set(decoder.characters)
         if self.fold_case:  # both cases of a letter are read as the lower one
             characters -= {lower.upper() for lower in characters if lower.upper() != lower}
         self.lengths = Lengths(min(lengths), max(lengths))

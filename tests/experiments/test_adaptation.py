@@ -151,6 +151,17 @@ def test_another_adaptation_is_replaced_only_if_that_is_wanted(unlabelled):
     assert mine.exists()
 
 
+def test_adapt_writes_neither_over_other_files_nor_among_the_images(unlabelled):
+    kept = Path("kept") / "readings.csv"
+    kept.parent.mkdir()
+    kept.touch()
+    with pytest.raises(UsageError, match=naming("kept", kept.name, "`out`")):
+        adapt(unlabelled, replace(ALONE, out=kept.parent, force=True), ON_CPU)
+    for inside in (unlabelled, unlabelled / "adapted"):
+        with pytest.raises(UsageError, match=naming("`out`", inside, unlabelled)):
+            adapt(unlabelled, replace(ALONE, out=inside), ON_CPU)
+
+
 def test_too_few_images_without_a_label_are_refused(unlabelled, labelled):
     with pytest.raises(UsageError, match=naming(labelled, "0", "50")):
         adapt(labelled, replace(ALONE, labels=labelled / "labels.csv"), ON_CPU)

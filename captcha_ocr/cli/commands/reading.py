@@ -175,7 +175,8 @@ def _add_second(
     from captcha_ocr.two_readers import TwoReaders, open_second_reader
 
     check(bool(paths), "`second` needs PATHs, of images that have one design")
-    second = open_second_reader(name, Path(paths[0]), options)
+    first = Path(paths[0])
+    second = open_second_reader(name, first if first.is_dir() else first.parent, options)
     return TwoReaders(recognizer, second).fitted_to(sources)
 
 

@@ -154,10 +154,14 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
 
 
 def _parse_confidence(value: Any) -> float | None:
+    """Return a confidence from 0 to 1; larger ones are percentages, as of Tesseract."""
     try:
-        return None if value is None else min(1.0, max(0.0, float(value)))
+        number = 0.0 if value is None else float(value)
     except (TypeError, ValueError):
-        return 0.0
+        number = 0.0
+    if number > 1:
+        number /= 100
+    return None if value is None else min(1.0, max(0.0, number))
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:
