@@ -9,7 +9,7 @@ from typing import Protocol
 from captcha_ocr.charset import resolve_alphabet, split_characters
 from captcha_ocr.data.images import ImageSource, name_source
 from captcha_ocr.data.labels import find_labels
-from captcha_ocr.errors import ImageError, check
+from captcha_ocr.errors import ImageError, UsageError, check
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.rapidocr_engine import RapidOcrEngine, find_network
 from captcha_ocr.inference.traits import Tally
@@ -87,11 +87,8 @@ def open_second_reader(name: str, folder: Path, options: ReadingOptions) -> Seco
         readings = PastReadings.from_table(Path(name), folder)
         return readings.limited_to(options.charset, options.lengths, options.fold_case)
     network = find_network()
-    check(
-        network is not None,
-        "`second` rapidocr needs another package: pip install 'rapidocr>=3.10,<4'",
-    )
-    assert network is not None, "checked"
+    if network is None:
+        raise UsageError("`second` rapidocr needs another package: pip install 'rapidocr>=3.10,<4'")
     return Recognizer.with_options(RapidOcrEngine(network, options.threads), options)
 
 

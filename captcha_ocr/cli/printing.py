@@ -68,7 +68,7 @@ class Printer:
 
     def print_table(self, results: Iterable[Result], out: Path | None = None) -> None:
         """Print results as CSV, or write them to `out`, the least confident first."""
-        from captcha_ocr.data.label_sources.tables import mark_text, to_csv
+        from captcha_ocr.data.label_sources.tables import readings_to_csv
 
         rows = []
         for path, result in results:
@@ -77,9 +77,7 @@ class Printer:
             else:
                 text = result.text if self.accepts(path, result) else ""
                 rows.append((path, text, result.confidence))
-        rows.sort(key=lambda row: row[2])
-        lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
-        table = to_csv([("filename", "text", "confidence"), *lines])
+        table = readings_to_csv(rows)
         if out is None:
             click.echo(table, nl=False)
             return

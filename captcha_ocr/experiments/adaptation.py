@@ -15,7 +15,7 @@ from statistics import fmean
 
 from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.data.images import find_images
-from captcha_ocr.data.label_sources.tables import mark_text, to_csv
+from captcha_ocr.data.label_sources.tables import mark_text, readings_to_csv, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, find_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import Advice, Command, UsageError, check
@@ -32,7 +32,7 @@ from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
 from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.options.training import PRESETS, TrainOptions
-from captcha_ocr.pictures.contact_sheet import COLUMNS, Tile, draw_sheet
+from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import Table, counted, duration, say
 from captcha_ocr.system.documents import is_ours, sealed
@@ -142,11 +142,11 @@ def adapt(
 
 
 def rank_readings(readings: Readings, others: Readings, is_first: bool) -> dict[str, float]:
-    """Return how surely each image is read: the confidence, and one more where a second reader
-    reads the same.
+    """Return the rank of each image: the confidence of its reading, and 1 or more above that where
+    a second reader reads the same.
 
-    In the first round it is one less where a second reader reads something else. others: what it
-    reads in the same images, nothing if it did not.
+    In the first round it is 1 below where that reads something else. others: what it reads in the
+    same images, nothing if it did not.
     """
     ranks = {file: reading.confidence for file, reading in readings.items()}
     for file, other in others.items():
@@ -343,17 +343,11 @@ class _Adaptation:
         """Keep the model of a round, its readings, and a picture of the least sure."""
         out = self.options.out
         copy_model(out / f"round-{done.number}" / "run" / BEST, out / BEST)
-        surest_last = sorted(readings, key=lambda file: readings[file].confidence)
-        rows = [
-            (file, mark_text(readings[file].text), f"{readings[file].confidence:.4f}")
-            for file in surest_last
-        ]
-        table = to_csv([("filename", "text", "confidence"), *rows])
+        found = ((file, reading.text, reading.confidence) for file, reading in readings.items())
+        table = readings_to_csv(found)
         write_atomic(out / _READINGS_FILE, table.encode("utf-8", "surrogateescape"))
         tiles = [
-            Tile(
-                self.images / file, f"{file}, {readings[file].confidence:.2f}", readings[file].text
-            )
-            for file in surest_last[: COLUMNS * _SHEET_ROWS]
+            Tile(self.images / file, f"{file}, {reading.confidence:.2f}", reading.text)
+            for file, reading in sorted(readings.items(), key=lambda item: item[1].confidence)
         ]
-        draw_sheet(tiles, out / _SHEET_FILE, self.reading.max_bytes)
+        draw_sheet(tiles, out / _SHEET_FILE, self.reading.max_bytes, _SHEET_ROWS)

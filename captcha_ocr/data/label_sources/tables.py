@@ -155,13 +155,15 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
 
 def _parse_confidence(value: Any) -> float | None:
     """Return a confidence from 0 to 1; larger ones are percentages, as of Tesseract."""
+    if value is None:
+        return None
     try:
-        number = 0.0 if value is None else float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        number = 0.0
+        return 0.0
     if number > 1:
         number /= 100
-    return None if value is None else min(1.0, max(0.0, number))
+    return min(1.0, max(0.0, number))
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:
@@ -169,6 +171,13 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
+
+
+def readings_to_csv(readings: Iterable[tuple[str, str, float]]) -> str:
+    """Return file names, texts and confidences as CSV, the least confident first."""
+    rows = sorted(readings, key=lambda row: row[2])
+    lines = ((path, mark_text(text), f"{confidence:.4f}") for path, text, confidence in rows)
+    return to_csv([("filename", "text", "confidence"), *lines])
 
 
 def mark_text(text: str) -> str:
