@@ -22,6 +22,8 @@ _NOTHING = Reading("", 0.0)
 _SECOND = "second"  # as Reading.model
 # An exponent that makes RapidOCR's confidences honest: docs/decisions.md, Reading and confidence
 _DOUBT = 2
+# Of so many images or more that both read, the part that both must read alike
+_FEWEST_READ, _LEAST_SAME = 20, 0.01
 
 
 class SecondReader(Protocol):
@@ -100,13 +102,15 @@ class TwoReaders:
         self.config, self.decoder = recognizer.config, recognizer.decoder
         self.max_bytes = recognizer.max_bytes
 
+    @property
+    def has_second(self) -> bool:
+        """Whether there is a second reader at all."""
+        return not isinstance(self.second, PastReadings) or bool(self.second.readings)
+
     def read_all(self, sources: Iterable[ImageSource]) -> Iterator[Reading | ImageError]:
-        """Yield for each image file, in order, the surer of both readings, or the ImageError."""
+        """Yield for each image file, in order, what is read in it, or the ImageError."""
         for first, second in self.read_both(sources):
-            if isinstance(first, Reading) and second.confidence > first.confidence:
-                yield replace(second, model=_SECOND)
-            else:
-                yield first
+            yield judge_both(first, second) if isinstance(first, Reading) else first
 
     def read_both(
         self, sources: Iterable[ImageSource]
@@ -121,15 +125,21 @@ class TwoReaders:
     def fitted_to(self, sources: Iterable[ImageSource]) -> "TwoReaders":
         """Return readers of only such texts as the images have of which both read the same.
 
-        Where these are too few, only the recognizer is fitted, to what it reads itself.
+        Where these are too few, only the recognizer is fitted, to what it reads itself. Where both
+        hardly ever read the same, the second one is left out: it reads something else.
         """
         known = self.recognizer.decoder.characters
         agreed, alone, sources = Tally(known), Tally(known), list(sources)
+        same = both = 0
         for source, (first, second) in zip(sources, self.read_both(sources), strict=True):
             if isinstance(first, Reading):
                 alone.add(first, source)
+                both += bool(second.text)
                 if agree(first, second):
                     agreed.add(first, source)
+                    same += 1
+        if both >= _FEWEST_READ and same < _LEAST_SAME * both:
+            return TwoReaders(self.recognizer.fitted_by(alone), PastReadings({}))
         # Where both miss a character, they agree on a text that is too short, and surely
         agreed.examples = alone.examples
         fitted = self.recognizer.fitted_by(agreed)
@@ -141,3 +151,18 @@ class TwoReaders:
 def agree(one: Reading, other: Reading) -> bool:
     """Tell whether two readings are of the same text, but for its case."""
     return bool(one.text) and one.text.casefold() == other.text.casefold()
+
+
+def judge_both(first: Reading, second: Reading) -> Reading:
+    """Return the surer of two readings of an image, with the probability that it is right.
+
+    The readers err independently of one another. If they read different texts, at most one is
+    right.
+    """
+    one, other = first.confidence, second.confidence
+    if agree(first, second):
+        return replace(first, confidence=1 - (1 - one) * (1 - other))
+    possible = 1 - one * other
+    if other > one:
+        return replace(second, confidence=other * (1 - one) / possible, model=_SECOND)
+    return replace(first, confidence=one * (1 - other) / possible if possible else one)

@@ -9,7 +9,13 @@ from captcha_ocr.charset import NAMED_ALPHABETS
 from captcha_ocr.errors import ImageError, UsageError
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import ReadingOptions
-from captcha_ocr.two_readers import PastReadings, TwoReaders, agree, open_second_reader
+from captcha_ocr.two_readers import (
+    PastReadings,
+    TwoReaders,
+    agree,
+    judge_both,
+    open_second_reader,
+)
 
 SAMPLES = sorted(Path(__file__).parents[1].glob("data/samples/*.png"))
 TEXTS = [path.stem.partition("-")[2] for path in SAMPLES]
@@ -35,6 +41,21 @@ def test_of_two_readings_the_surer_is_taken(recognizer):
     assert isinstance(results[3], ImageError)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "text", "confidence"),
+    [
+        (("ab", 0.6), ("AB", 0.5), "ab", 0.8),
+        (("ab", 0.6), ("cd", 0.5), "ab", 0.3 / 0.7),
+        (("ab", 0.5), ("cd", 0.6), "cd", 0.3 / 0.7),
+        (("ab", 0.6), ("", 0.0), "ab", 0.6),
+        (("ab", 1.0), ("cd", 1.0), "ab", 1.0),
+    ],
+)
+def test_at_most_one_of_two_texts_is_right(first, second, text, confidence):
+    judged = judge_both(Reading(*first), Reading(*second))
+    assert (judged.text, judged.confidence) == (text, pytest.approx(confidence))
+
+
 def test_both_are_told_what_the_texts_have_in_common_on_which_they_agree(recognizer):
     known = set(NAMED_ALPHABETS["upper-alnum"])
     fitted = TwoReaders(recognizer, Recognizer(threads=1)).fitted_to(SAMPLES * 3)
@@ -46,6 +67,15 @@ def test_both_are_told_what_the_texts_have_in_common_on_which_they_agree(recogni
     assert other.second.decoder.lengths == Lengths(6, 6)
     few = TwoReaders(recognizer, Recognizer(threads=1))
     assert few.fitted_to(SAMPLES).recognizer is recognizer
+
+
+def test_a_second_reader_that_reads_something_else_is_left_out(recognizer):
+    other = TwoReaders(recognizer, past(dict.fromkeys(SAMPLES, Reading("hello", 1.0))))
+    fitted = other.fitted_to(SAMPLES * 4)
+    assert (other.has_second, fitted.has_second) == (True, False)
+    assert [reading.text for reading in fitted.read_all(SAMPLES)] == TEXTS
+    assert other.fitted_to(SAMPLES).has_second  # a few images tell nothing
+    assert TwoReaders(recognizer, Recognizer(threads=1)).has_second
 
 
 def test_the_confidence_of_a_second_reader_is_doubted(recognizer):

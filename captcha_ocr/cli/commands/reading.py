@@ -177,7 +177,10 @@ def _add_second(
     check(bool(paths), "`second` needs PATHs, of images that have one design")
     first = Path(paths[0])
     second = open_second_reader(name, first if first.is_dir() else first.parent, options)
-    return TwoReaders(recognizer, second).fitted_to(sources)
+    readers = TwoReaders(recognizer, second).fitted_to(sources)
+    if not readers.has_second:
+        note(f"second     {name}, left out: it reads something else")
+    return readers
 
 
 def _lines_of_stdin() -> Iterator[str]:

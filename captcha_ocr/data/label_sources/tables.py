@@ -154,7 +154,10 @@ def _make_row(number: int, values: dict[str, Any]) -> Row:
 
 
 def _parse_confidence(value: Any) -> float | None:
-    """Return a confidence from 0 to 1; larger ones are percentages, as of Tesseract."""
+    """Return a confidence from 0 to 1; larger ones are percentages, as of Tesseract.
+
+    What is neither is 0.
+    """
     if value is None:
         return None
     try:
@@ -163,7 +166,7 @@ def _parse_confidence(value: Any) -> float | None:
         return 0.0
     if number > 1:
         number /= 100
-    return min(1.0, max(0.0, number))
+    return number if 0 <= number <= 1 else 0.0
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:

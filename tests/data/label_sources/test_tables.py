@@ -203,3 +203,10 @@ def test_a_path_into_the_folder_means_its_image(tmp_path, monkeypatch, start):
 )
 def test_an_impossible_file_name_stays_as_it_is(tmp_path, name):
     assert FileNames(tmp_path, None, []).find(name) == name
+
+
+def test_confidences_are_shares_or_percentages_and_anything_else_is_none(tmp_path):
+    values = {"0.5": 0.5, "1": 1.0, "95": 0.95, "900": 0.0, "-3": 0.0, "nan": 0.0, "high": 0.0}
+    rows = [f"{number}.png,AB,{value}\n" for number, value in enumerate(values)]
+    (tmp_path / "codes.csv").write_text("filename,text,confidence\n" + "".join(rows))
+    assert [row.confidence for row in read_table(tmp_path / "codes.csv")] == [*values.values()]
