@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -126,9 +127,15 @@ class Printer:
 
         Nothing if they are too few to tell, or no others could be read.
         """
+        from captcha_ocr.data.images import describe_mixture
+        from captcha_ocr.inference.traits import ANY_FORM
+
         traits, options = self.tally.find_traits(), dict[str, object]()
         if traits is None:
             return
+        mixture = describe_mixture(chain.from_iterable(self.tally.examples.values()))
+        if mixture:
+            note(f"mixed      {mixture}")
         lengths = recognizer.fitted_by(self.tally).decoder.lengths
         if given.lengths is None and lengths != self.decoder.lengths:
             options["lengths"] = lengths
@@ -136,7 +143,8 @@ class Printer:
             options |= {"charset": traits.charset, "fold_case": traits.fold_case}
         if options:
             part = self.tally.measure_fit(replace(traits, lengths=lengths))
-            known = f"texts of {lengths} of the characters {shorten(traits.charset)}"
+            kind = "texts" if self.tally.find_form() == ANY_FORM else "sums"
+            known = f"{kind} of {lengths} of the characters {shorten(traits.charset)}"
             line = f"{known}, {part:.0%} of what was read"
             note(f"in common  {line}; to read only such: {shlex.join(words(options))}")
 

@@ -57,6 +57,7 @@ LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601, as in
 _GREY_SUFFICES = 0.5  # of the contrast, in 95 % of the images
 # Of each format
 _BASE64_STARTS = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"Qk", b"UklGR", b"SUkqA", b"TU0AK")
+_COMMON = 0.2  # of the images; and of a side, the difference that shows
 _MAX_SAMPLED = 100_000  # pixels, by which the background of transparent ones is chosen
 _ANIMATED, _MAX_FRAMES = ("GIF", "PNG", "WEBP"), 100
 _BESIDE_BASE64 = b" \t\r\n\\\"'();,"  # around a `data:` URI in a page
@@ -131,6 +132,31 @@ def survey(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> ImageKi
     middle = (len(kinds) - 1) // 2
     colour_tells = kept[len(kept) // 20] < _GREY_SUFFICES
     return ImageKind(heights[middle], widths[middle], 3 if colour_tells else 1)
+
+
+def describe_mixture(images: Iterable[ImageSource], max_bytes: int = MAX_BYTES) -> str:
+    """Return, for people, the sizes of images that may be of several designs; empty for one design.
+
+    These are the sizes that a fifth of the images have each, if a side differs by a fifth. Images
+    that cannot be read are left out.
+    """
+    counts: Counter[tuple[int, int]] = Counter()
+    for image in images:
+        with suppress(ImageError):
+            counts[open_image(image, max_bytes).size] += 1
+    found: list[tuple[int, int]] = []
+    for size, count in counts.most_common():
+        is_other = all(_is_other_size(size, known) for known in found)
+        if count >= _COMMON * counts.total() and is_other:
+            found.append(size)
+    if len(found) < 2:
+        return ""
+    names = " and ".join(f"{width}x{height}" for width, height in found)
+    return f"many images have {names} pixels, perhaps of several designs; take each alone"
+
+
+def _is_other_size(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return any(min(sides) < (1 - _COMMON) * max(sides) for sides in zip(one, other, strict=True))
 
 
 def _measure_grey_contrast(image: Image.Image) -> float:

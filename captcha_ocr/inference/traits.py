@@ -5,6 +5,7 @@ about equally often. So what is read far more rarely is a misreading.
 """
 
 import os
+import re
 import string
 from collections import defaultdict
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ _TWINS = ("0o", "1il")
 _KINDS = (set(string.digits), set(string.ascii_lowercase))
 _IS_READ = 1 / 3  # of a kind
 _MOST_EXAMPLES = 300  # of a length
+ANY_FORM = ".*"
+_SUM = r"\d+[-+*/x×÷]\d+"
+_ARE_SUMS = 0.5  # of what was read
 
 _Symbol = TypeVar("_Symbol", int, str)
 
@@ -51,6 +55,7 @@ class Tally:
         self.examples: dict[int, list[ImageSource]] = defaultdict(list)
         self.lengths: dict[int, float] = defaultdict(float)
         self.characters: dict[tuple[int, str], float] = defaultdict(float)  # by the text's length
+        self.endings: dict[str, float] = defaultdict(float)  # of sums, such as =?
 
     def add(self, reading: Reading, source: ImageSource) -> None:
         """Count a reading of an image."""
@@ -60,6 +65,8 @@ class Tally:
         self.lengths[length] += reading.confidence
         for part in reading.characters:
             self.characters[length, part.character] += part.confidence
+        if is_sum := re.fullmatch(_SUM + r"(=?\??)", reading.text.casefold()):
+            self.endings[is_sum[1]] += reading.confidence
 
     def find_traits(self) -> Traits | None:
         """Return what the readings have in common; None if they are too few to tell."""
@@ -84,6 +91,13 @@ class Tally:
             lengths=lengths,
             fold_case=any(c not in charset and c.casefold() in alphabet for c in counts),
         )
+
+    def find_form(self) -> str:
+        """Return a regular expression for all texts, case folded: for sums, if most are sums."""
+        if sum(self.endings.values()) <= _ARE_SUMS * sum(self.lengths.values()):
+            return ANY_FORM
+        ending = max(self.endings, key=lambda ending: self.endings[ending])
+        return _SUM + re.escape(ending)
 
     def measure_fit(self, traits: Traits) -> float:
         """Return which part of the characters that were read has these traits, 0 to 1."""

@@ -65,6 +65,14 @@ def test_eval_says_what_a_folder_has_in_common_unless_that_alone_is_read(tmp_pat
     assert said(tmp_path / "b") == []  # one image tells nothing
 
 
+def test_eval_names_the_sizes_of_a_mixture(tmp_path):
+    for number, path in enumerate(list(SAMPLES.glob("*.png")) * 4):
+        with Image.open(path) as image:
+            image.resize((160 if number % 2 else 120, 60)).save(tmp_path / f"{number}.png")
+    said = invoke("eval", "--model", "pretrained", "--device", "cpu", tmp_path).stderr
+    assert "160x60 and 120x60" in said or "120x60 and 160x60" in said
+
+
 def test_where_the_model_in_the_package_is_not_sure_eval_says_how_to_train_one(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (4, 60, 160), dtype=np.uint8)
     for number, pixels in enumerate(noise):

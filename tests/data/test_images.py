@@ -18,6 +18,7 @@ from PIL import Image
 from captcha_ocr.data.images import (
     MAX_BYTES,
     decode_text,
+    describe_mixture,
     describe_oddities,
     find_images,
     open_image,
@@ -305,6 +306,21 @@ def test_the_kind_of_a_set_has_its_median_sides_and_ignores_unreadable_files():
     files = [in_format(Image.new("L", (width, 10 + width))) for width in (20, 30, 100)]
     assert survey([*files, Path("none.png")]) == ImageKind(height=40, width=30, channels=1)
     assert survey([Path("none.png")]) == GENERATED
+
+
+@pytest.mark.parametrize(
+    ("widths", "found"),
+    [
+        ([100, 100, 100, 60], ["100x50", "60x50"]),
+        ([100, 100, 90, 90], []),  # as if cut a little otherwise
+        ([100] * 5 + [60], []),  # a few others
+        ([20, 40, 60, 80, 100, 120], []),  # as long as their texts
+    ],
+)
+def test_two_sizes_that_are_frequent_may_be_two_designs(widths, found):
+    images = [Path("none.png"), *(Image.new("L", (width, 50)) for width in widths)]
+    described = describe_mixture(images)
+    assert re.findall(r"\d+x\d+", described) == found
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import re
 import string
 from random import Random
 
@@ -90,3 +91,12 @@ def test_of_few_characters_none_is_left_out_whose_kind_was_read():
 def test_characters_that_the_model_does_not_know_are_not_read():
     traits = count(draw("ABDe", 5), "ABDefv").find_traits()
     assert (traits.charset, traits.fold_case) == ("ABDe", False)
+
+
+def test_sums_have_the_form_that_most_of_them_have():
+    sums = [read("12+7=?")] * 20 + [read("12+7=")] * 3 + [read("1237=?")] * 3
+    form = re.compile(count(sums).find_form())
+    assert [bool(form.fullmatch(text)) for text in ("3x19=?", "12+7=", "1237=?")] == [
+        *(True, False, False)
+    ]
+    assert re.fullmatch(count([*draw("123", 4), read("1+2=")]).find_form(), "1232")
