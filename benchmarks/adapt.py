@@ -8,7 +8,8 @@ others is tested on the same images. Case is folded. Everything is in --out, and
 not repeated.
 
 free: what the model in the package reads; told: the same, told what the folder has in common; then
-each round; expected: what adapt expects of its best.
+each round; expected: what adapt expects of the last, with the range. If adapt keeps no model,
+told counts as its best.
 """
 
 import argparse
@@ -31,6 +32,13 @@ from captcha_ocr.two_readers import TwoReaders, open_second_reader
 
 COMMAND = [sys.executable, "-m", "captcha_ocr", "adapt"]
 FEWEST_TESTED, MOST_TESTED = 300, 1000
+EXPECTED = ("expected", "expected_low", "expected_high")
+# What adapt would print of a folder of which it reads too little
+REFUSED = {
+    **dict.fromkeys(("charset", "lengths", *EXPECTED)),
+    **{"rounds": [], "has_model": False},
+    "doubt": "refused",
+}
 
 Rows = list[tuple[Path, str]]
 
@@ -79,12 +87,10 @@ def measure(images: Path, out: Path, given: argparse.Namespace, seed: int) -> di
         options = ["--labels", table, *options]
     started = time.monotonic()
     done = subprocess.run(
-        [*COMMAND, out / "images", *map(str, options), given.second],
-        check=True,
-        stdout=subprocess.PIPE,
+        [*COMMAND, out / "images", *map(str, options), given.second], stdout=subprocess.PIPE
     )
     seconds = time.monotonic() - started
-    facts = json.loads(done.stdout)
+    facts = REFUSED if done.returncode == 2 else json.loads(done.stdout)
     reading = ReadingOptions()
     package = Recognizer.with_options("pretrained", reading)
     readers = TwoReaders(package, open_second_reader(given.second, out / "images", reading))
@@ -97,8 +103,9 @@ def measure(images: Path, out: Path, given: argparse.Namespace, seed: int) -> di
         "tested": len(tested),
         "right": [count_right(model, tested) for model in models],
         "labels": [row["labels"] for row in facts["rounds"]],
-        "best": facts["best"]["number"],
-        "expected": facts["expected"],
+        "best": len(facts["rounds"]) if facts["has_model"] else 0,
+        "expected": [facts[name] for name in EXPECTED],
+        "doubt": facts["doubt"],
         "seconds": round(seconds),
         "charset": facts["charset"],
         "lengths": facts["lengths"],
@@ -109,8 +116,11 @@ def describe(result: dict[str, Any]) -> str:
     """Return a row for people."""
     tested = result["tested"]
     shares = " ".join(f"{right / tested:6.1%}" for right in result["right"])
+    expected = result["doubt"]
+    if not expected:
+        expected = "expected {:.1%} ({:.1%} to {:.1%})".format(*result["expected"])
     return (
-        f"{result['set']:24} {tested:5} {shares}; expected {result['expected']:.1%}, "
+        f"{result['set']:24} {tested:5} {shares}; best {result['best']}, {expected}, "
         f"{result['seconds']} s"
     )
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -28,12 +29,16 @@ from captcha_ocr.cli.app import main
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.data.shards import read_manifest, read_shard
+from captcha_ocr.experiments.child_run import ChildRuns
 from captcha_ocr.generation.drawer import plan_drawing
 from captcha_ocr.generation.folder import generate
 from captcha_ocr.input_size import InputSize
+from captcha_ocr.options.adapting import AdaptOptions
+from captcha_ocr.options.declaration import words
 from captcha_ocr.options.drawing import DrawingOptions
 from captcha_ocr.options.model import Lengths, NetworkConfig
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
+from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.options.training import PRESETS, DrawOptions, Preset, TrainConfig, TrainOptions
 from captcha_ocr.system.documents import sealed
 from captcha_ocr.system.files import sha256
@@ -124,6 +129,13 @@ def pytest_terminal_summary(terminalreporter):
 def tiny_preset():
     """The preset `tiny`."""
     return TINY
+
+
+@pytest.fixture(scope="session")
+def four_digits(make_once) -> Path:
+    """60 captchas of four digits, with labels.csv. Read only."""
+    captchas = DrawingOptions(count=60, lengths=Lengths(4, 4), charset="digits")
+    return make_once("four-digits", lambda folder: generate(plan_drawing(captchas), folder, 1))
 
 
 def draw(folder: Path, seed: int, count: int = 60) -> Path:
@@ -285,6 +297,23 @@ def short_runs(monkeypatch):
     for name in ("draw_curves", "draw_confusions"):
         monkeypatch.setattr(f"captcha_ocr.pictures.plots.{name}", lambda *_: None)
     monkeypatch.setattr("captcha_ocr.pictures.plots.save_figure", lambda _, path: path.touch())
+
+
+@pytest.fixture
+def adapting_here(monkeypatch, short_runs):
+    """What would start `adapt` in another process runs it here, in one short round."""
+    from captcha_ocr.experiments import adaptation
+
+    monkeypatch.setattr(adaptation, "_RECIPE", replace(adaptation._RECIPE, epochs=1))
+    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+
+    def run_here(_, name, arguments, options):
+        line = [*map(str, arguments), *words(options)]
+        main.get_command(click.Context(main), name).make_context(name, line)  # else UsageError
+        reading = ReadingOptions(device="cpu", threads=options.pop("threads", 1))
+        adaptation.adapt(*arguments, AdaptOptions(second="none", quiet=True, **options), reading)
+
+    monkeypatch.setattr(ChildRuns, "run_command", run_here)
 
 
 @pytest.fixture

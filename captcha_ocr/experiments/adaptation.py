@@ -5,20 +5,26 @@ readings for labels that are probably right: the sure ones, or those that a seco
 alike. The model of the start learns them, and reads all images again for the next round.
 """
 
+import os
 import random
+import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from captcha_ocr.charset import shorten, split_characters
-from captcha_ocr.data.images import find_images
+from captcha_ocr.data.images import describe_mixture, find_images
 from captcha_ocr.data.label_sources.tables import mark_text, readings_to_csv, to_csv
 from captcha_ocr.data.labels import LABELS_FILE, find_labels
 from captcha_ocr.data.prepare import prepare
 from captcha_ocr.errors import Advice, Command, UsageError, check
+from captcha_ocr.experiments.expectation import (
+    Expectation,
+    Readings,
+    measure_agreement,
+)
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import (
     PRETRAINED,
@@ -27,6 +33,7 @@ from captcha_ocr.inference.model_folder import (
     read_config,
 )
 from captcha_ocr.inference.rapidocr_engine import find_network
+from captcha_ocr.inference.traits import ANY_FORM, Tally
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
@@ -39,67 +46,70 @@ from captcha_ocr.system.documents import is_ours, sealed
 from captcha_ocr.system.files import sha256, write_atomic, writing_to
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.training.train import train
-from captcha_ocr.two_readers import NO_SECOND, RAPIDOCR, TwoReaders, agree, open_second_reader
+from captcha_ocr.two_readers import (
+    NO_SECOND,
+    RAPIDOCR,
+    TwoReaders,
+    agree,
+    open_second_reader,
+)
 
 _READINGS_FILE, _SHEET_FILE = "readings.csv", "least-sure.png"
 _STATE_FILE, _STATE_FORMAT = "adaptation.json", "captcha-ocr adaptation"
-_ROUNDS = Table({"round": 10, "labels": 9, "expected": 10, "time": 14})
+_ROUNDS = Table({"round": 10, "labels": 9, "stay": 8, "expected": 10, "time": 14})
 _RECIPE = PRESETS["finetune"].training
 _FEWEST_IMAGES = 50
-_MOST_ROUNDS = 4
-_PART = 10  # one image of so many is held out, and one label of so many is for validation
+_FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_PART = 10  # one label of so many is for validation
 _SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
 _FEWEST_LABELS = 60
 _ENOUGH_LABELS = 20  # that were given, to learn the design from them alone before the first round
 _FEWEST_SURE, _FEWEST_SURE_IMAGES = 0.2, 10  # of the images
+_NO_LENGTH, _NO_CHARSET = 3, 0.85  # such texts have no length, and no alphabet but the model's
 _SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
+_STEADY = 0.75  # of the readings; with fewer, the rounds know nothing
 _SHEET_ROWS = 6
-
-Readings = dict[str, Reading]  # of image files
 
 
 @dataclass(frozen=True)
 class Round:
     """From how many labels a round learnt, and what to expect of its model.
 
-    expected: the exact match, 0 to 1: the mean confidence in the images that took no part.
+    stay: the part of the images, 0 to 1, of which it reads the same as the model before.
     """
 
     number: int
     labels: int
-    expected: float
+    stay: float
+    expectation: Expectation
     seconds: float
 
     def __str__(self) -> str:
-        return _ROUNDS.row(
-            self.number, f"{self.labels:,}", f"{self.expected:.1%}", duration(self.seconds)
-        )
+        expected = f"{self.expectation.expected:.1%}"
+        stay, seconds = f"{self.stay:.1%}", duration(self.seconds)
+        return _ROUNDS.row(self.number, f"{self.labels:,}", stay, expected, seconds)
 
 
 @dataclass(frozen=True)
 class Adapted:
     """The result: the rounds, and what the texts have in common.
 
-    best: the round whose model was kept. charset, lengths: of the texts that it reads.
-    second_reader: the one beside the model; None without. sure: the part of the images, 0 to 1,
-    that were read surely at the start.
+    has_model: whether the last round's model was kept. expectation: of new images; None with a
+    doubt. doubt: why nothing is known of it; else empty. charset, lengths: of the texts.
+    second_reader: the one beside the model; None without.
     """
 
     rounds: list[Round]
-    best: Round
+    has_model: bool
+    expectation: Expectation | None
+    doubt: str
     charset: str
     lengths: str
     second_reader: str | None
-    sure: float
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether so little was read surely at the start that it may have learnt its mistakes."""
-        return self.sure < _FEWEST_SURE
 
 
 def adapt(
-    images: Path,
+    images: str | os.PathLike[str],
     options: AdaptOptions = AdaptOptions(),
     reading: ReadingOptions = ReadingOptions(),
 ) -> Adapted:
@@ -109,88 +119,81 @@ def adapt(
     interrupted adaptation of the same images goes on. UsageError for too few images, and if another
     adaptation is in `out`, unless `force` is set.
     """
-    deadline = time.monotonic() + 60 * options.budget
     with writing_to(options.out):
-        work = _Adaptation(images, options, reading)
-        readings, others = work.read_first()
-        sure = work.count_sure(readings, others) / len(readings)
+        work = _Adaptation(Path(images), options, reading)
+        told = work.read_first()
+        doubt = work.find_doubt(told)
         work.begin()
-        say(f"{'sure':11}{sure:.0%} of the images at the start\n{_ROUNDS.header}", options.quiet)
-        rounds: list[Round] = []
-        knows_design = len(work.labels) >= _ENOUGH_LABELS
-        if knows_design:
-            readings = work.read(work.learn(0, work.labels)[0])
-        while True:
-            started, before = time.monotonic(), readings
-            is_first = not rounds and not knows_design
-            labels = choose_labels(readings, others, is_first) | work.labels
-            recognizer, count = work.learn(len(rounds) + 1, labels)
-            readings = work.read(recognizer)
-            seconds = time.monotonic() - started
-            rounds.append(Round(len(rounds) + 1, count, work.expect(readings), seconds))
-            say(str(rounds[-1]), options.quiet)
-            best = max(rounds, key=lambda done: done.expected)
-            if best is rounds[-1]:
-                work.keep(best, readings)
-            stay = fmean(readings[file].text == before[file].text for file in readings)
-            is_late = time.monotonic() + seconds > deadline
-            if stay >= _SETTLED or is_late or len(rounds) == _MOST_ROUNDS:
-                break
+        say(_ROUNDS.header, options.quiet)
+        rounds = []
+        for done in work.run_rounds(told):
+            rounds.append(done)
+            say(str(done), options.quiet)
+        is_alone = work.second == NO_SECOND and len(work.labels) < _ENOUGH_LABELS
+        has_model = not is_alone or rounds[-1].stay >= _STEADY
+        if not has_model:
+            work.discard(told)
+            doubt = doubt or "its rounds read other texts each time"
+    expectation = None if doubt else rounds[-1].expectation
     second = None if work.second == NO_SECOND else work.second
-    config = recognizer.config
-    return Adapted(rounds, best, str(config.charset), str(config.lengths), second, sure)
+    return Adapted(rounds, has_model, expectation, doubt, work.charset, str(work.lengths), second)
 
 
-def rank_readings(readings: Readings, others: Readings, is_first: bool) -> dict[str, float]:
-    """Return the rank of each image: the confidence of its reading, and 1 or more above that where
-    a second reader reads the same.
+def rank_readings(
+    readings: Readings, others: Readings, is_first: bool, form: str = ANY_FORM
+) -> dict[str, float]:
+    """Return the rank of each image: the confidence of its reading, and 1 more where a second
+    reader reads the same.
 
-    In the first round it is 1 below where that reads something else. others: what it reads in the
-    same images, nothing if it did not.
+    It is 1 less where that reads something else, in the first round, and where the text does not
+    have the form, a regular expression. others: what the second reader reads in the same images,
+    nothing if it did not.
     """
-    ranks = {file: reading.confidence for file, reading in readings.items()}
-    for file, other in others.items():
-        if agree(readings[file], other):
-            ranks[file] += 1 + other.confidence
-        elif is_first and other.text:
-            ranks[file] -= 1
+    ranks = {}
+    for file, reading in readings.items():
+        is_same = agree(reading, others[file])
+        is_denied = is_first and bool(others[file].text) and not is_same
+        is_text = re.fullmatch(form, reading.text.casefold()) is not None
+        ranks[file] = reading.confidence + is_same - is_denied - (not is_text)
     return ranks
 
 
 def choose_labels(
-    readings: Readings, others: Readings, is_first: bool, fewest: int = _FEWEST_LABELS
-) -> dict[str, str]:
-    """Return the texts of the images that are read surely.
+    ranks: Mapping[str, float], sure: float, fewest: int = _FEWEST_LABELS
+) -> list[str]:
+    """Return the images that have a rank of `sure` or more.
 
-    others: as for `rank_readings`. fewest: so many are chosen, even if they are not read surely,
-    but no more than half of all.
+    fewest: so many are chosen, even if their rank is lower, but no more than half of all.
     """
-    ranks = rank_readings(readings, others, is_first)
     surest = sorted(ranks, key=lambda file: -ranks[file])
-    sure = _SURE_AT_FIRST if is_first else _SURE
-    fewest = min(fewest, len(readings) // 2)
-    chosen = [file for number, file in enumerate(surest) if number < fewest or ranks[file] >= sure]
-    return {file: readings[file].text for file in chosen}
+    fewest = min(fewest, len(ranks) // 2)
+    return surest[: max(fewest, sum(rank >= sure for rank in ranks.values()))]
 
 
 class _Adaptation:
     """An adaptation while it runs.
 
-    labels: those that were given, by file. held_out: the files that no round learns from, once they
-    were read.
+    labels: those that were given to learn from, by file. tested: the files of a test set, from
+    which no round learns. others: what the second reader reads in each image that can be read,
+    nothing without one. form: a regular expression for texts, case folded.
     """
 
     def __init__(self, images: Path, options: AdaptOptions, reading: ReadingOptions) -> None:
         self.images, self.options, self.reading = images, options, reading
+        self.started = time.monotonic()
         check(images.is_dir(), f"{images} is not a folder")
         is_apart = not options.out.resolve().is_relative_to(images.resolve())
         check(is_apart, f"`out` {options.out} is among the images of {images}; choose another")
         self.files = find_images(images).images
         self.paths = [images / file for file in self.files]
         self.labels: dict[str, str] = {}
-        if options.labels is not None:
-            given = find_labels(images, options.labels).check().labels
-            self.labels = {label.file: label.text for label in given}
+        self.tested: set[str] = set()
+        self.others: Readings = {}
+        table = options.labels or images / LABELS_FILE
+        if options.labels is not None or table.is_file():
+            given = find_labels(images, table).check().labels
+            self.labels = {label.file: label.text for label in given if label.split != "test"}
+            self.tested = {label.file for label in given if label.split == "test"}
         self.init = find_model_folder(options.init or PRETRAINED)
         self.second = options.second or (NO_SECOND if find_network() is None else RAPIDOCR)
         self.identity = self._describe()
@@ -215,45 +218,57 @@ class _Adaptation:
             "version": 1,
             "images": sha256("\n".join(sizes).encode("utf-8", "surrogateescape")),
             "labels": self.labels,
+            "tested": sorted(self.tested),
             "init": read_config(self.init)["sha256"],
             "second": self.second,
             "told": [told.charset, str(told.lengths), told.fold_case, told.max_bytes],
         }
         return sealed(identity)
 
-    def read_first(self) -> tuple[Readings, Readings]:
-        """Return what the model of the start reads, and what the second reader does.
+    def read_first(self) -> Readings:
+        """Return what the model of the start reads; let the second reader read, too.
 
         Both are told what the images have in common. UsageError for too few images without a label
         that can be read.
         """
-        readers = TwoReaders(
-            Recognizer.with_options(self.init, self.reading),
-            open_second_reader(self.second, self.images, self.reading),
-        ).fitted_to(self.paths)
+        recognizer = Recognizer.with_options(self.init, self.reading)
+        self.known = recognizer.decoder
+        second_reader = open_second_reader(self.second, self.images, self.reading)
+        readers = TwoReaders(recognizer, second_reader).fitted_to(self.paths)
+        named = self.second
+        if named != NO_SECOND and not readers.has_second:
+            named, self.second = f"{named}, left out: it reads something else", NO_SECOND
         self._find_texts(readers.recognizer.decoder)
-        readings: Readings = {}
-        others: Readings = {}
+        tally, readings = Tally(readers.recognizer.decoder.characters), dict[str, Reading]()
         for file, (first, second) in zip(self.files, readers.read_both(self.paths), strict=True):
             if isinstance(first, Reading):
-                readings[file], others[file] = first, second
-        unlabelled = [file for file in readings if file not in self.labels]
+                readings[file], self.others[file] = first, second
+                tally.add(first, file)
+        self.form = tally.find_form()
+        unlabelled = [file for file in readings.keys() - self.tested if file not in self.labels]
         check(
-            len(unlabelled) >= _FEWEST_IMAGES,
-            f"{self.images} has {counted(len(unlabelled), 'image')} without a label that can be "
-            f"read, and adapt needs {_FEWEST_IMAGES}",
+            len(readings) >= _FEWEST_IMAGES,
+            f"{self.images} has {counted(len(readings), 'image')} that can be read, and adapt "
+            f"needs {_FEWEST_IMAGES}",
         )
-        self.held_out = set(random.Random(0).sample(unlabelled, len(unlabelled) // _PART))
+        if len(unlabelled) < _PART:
+            raise UsageError(
+                f"of the images in {self.images} {len(unlabelled):,} have no label, and adapt "
+                f"needs {_PART}",
+                Advice("to learn labels", Command("prepare", (self.images,))),
+            )
+        kind = "texts" if self.form == ANY_FORM else "sums"
         unread = len(self.files) - len(readings)
         more = f"; {unread:,} more cannot be read" if unread else ""
         say(
-            f"images     {len(readings):,}, of which {len(self.held_out):,} take no part{more}\n"
-            f"second     {self.second}\n"
-            f"in common  texts of {self.lengths} of the characters {shorten(self.charset)}\n"
+            f"images     {len(readings):,}, of which {len(self.labels):,} have labels and "
+            f"{len(self.tested):,} are for a test{more}\n"
+            f"second     {named}\n"
+            f"in common  {kind} of {self.lengths} of the characters {shorten(self.charset)}\n"
             f"rounds     at most {_MOST_ROUNDS} in {counted(self.options.budget, 'minute')}",
             self.options.quiet,
         )
-        return readings, others
+        return readings
 
     def _find_texts(self, decoder: Decoder) -> None:
         """Take lengths and characters from what the model was told, and from the labels where the
@@ -283,10 +298,39 @@ class _Adaptation:
                 shutil.rmtree(out / f"round-{number}", ignore_errors=True)
         write_atomic(state, self.identity)
 
-    def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int]:
+    def run_rounds(self, told: Readings) -> Iterator[Round]:
+        """Yield the rounds as long as their models read something else and the time lasts; keep
+        each model.
+
+        told: what the model of the start reads.
+        """
+        left_s = 60.0 * self.options.budget - (time.monotonic() - self.started)
+        readings, is_first = told, len(self.labels) < _ENOUGH_LABELS
+        if not is_first:
+            readings = self.read(self.learn(0, self.labels)[0])
+        for number in range(1, _MOST_ROUNDS + 1):
+            started, before = time.monotonic(), readings
+            ranks = rank_readings(readings, self.others, is_first, self.form)
+            chosen = choose_labels(ranks, _SURE_AT_FIRST if is_first else _SURE)
+            labels = {file: readings[file].text for file in chosen} | self.labels
+            recognizer, count, trained_s = self.learn(number, labels)
+            readings, is_first = self.read(recognizer), False
+            self.keep(number, readings)
+            stay = measure_agreement(readings, before)
+            # A round of an earlier start took as long as then
+            seconds = max(trained_s, time.monotonic() - started)
+            left_s -= seconds
+            if number <= _FEWEST_ROUNDS:  # later rounds agree on their mistakes, too
+                expectation = Expectation.of(stay, len(readings))
+            yield Round(number, count, stay, expectation, seconds)
+            is_settled = stay >= _SETTLED and number >= _FEWEST_ROUNDS
+            if is_settled or seconds > left_s:
+                return
+
+    def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int, float]:
         """Train on labels in the folder of a round, or go on where an earlier start ended.
 
-        Return the model, and the number of labels.
+        Return the model, the number of labels, and the seconds that training took.
         """
         folder = self.options.out / f"round-{number}"
         table, shards, run = folder / LABELS_FILE, folder / "shards", folder / "run"
@@ -302,13 +346,14 @@ class _Adaptation:
         )
         shown = prepare(self.images, shards, preparation, PrepareOptions(labels=table)).manifest
         how = TrainOptions(self.reading.device, self.init, threads=self.reading.threads, quiet=True)
-        train([shards], run, _RECIPE, how)
+        trained = train([shards], run, _RECIPE, how)
         limits = replace(self.reading, charset=None, lengths=None)
-        return Recognizer.with_options(run, limits), shown.count("train") + shown.count("val")
+        count = shown.count("train") + shown.count("val")
+        return Recognizer.with_options(run, limits), count, trained.seconds
 
     def _make_table(self, labels: Mapping[str, str]) -> bytes:
-        """Return a table of labels, without the images that are held out."""
-        files = sorted(labels.keys() - self.held_out)
+        """Return a table of labels, without the images that are tested."""
+        files = sorted(labels.keys() - self.tested)
         random.Random(0).shuffle(files)
         rows = [
             (file, mark_text(labels[file]), "train" if number % _PART else "val")
@@ -317,33 +362,55 @@ class _Adaptation:
         table = to_csv([("filename", "text", "split"), *rows])
         return table.encode("utf-8", "surrogateescape")
 
-    def count_sure(self, readings: Readings, others: Readings) -> int:
-        """Return how many images were read surely at the start; UsageError for too few without a
-        label.
+    def find_doubt(self, readings: Readings) -> str:
+        """Return why an adaptation that starts with these readings can go wrong; empty if nothing
+        speaks against it.
+
+        UsageError for too few sure readings without a label, and for images of which each has a
+        design of its own.
         """
-        ranks = rank_readings(readings, others, is_first=True)
-        sure = sum(rank >= _SURE_AT_FIRST for rank in ranks.values())
+        ranks = rank_readings(readings, self.others, True, self.form).values()
+        sure = sum(rank >= _SURE_AT_FIRST for rank in ranks)
         if sure + len(self.labels) < _FEWEST_SURE_IMAGES:
             raise UsageError(
                 f"of the images in {self.images} too few are read surely to learn from: {sure:,}",
                 Advice("30 labels are enough; write them with", Command("label", (self.images,))),
             )
-        return sure
+        told = self.reading.charset or self.reading.lengths or len(self.labels) >= _ENOUGH_LABELS
+        is_varied = self.lengths.longest - self.lengths.shortest >= _NO_LENGTH
+        if is_varied and self.lengths != self.known.lengths and not told:
+            check(
+                len(self.charset) < _NO_CHARSET * len(self.known.characters),
+                f"the images in {self.images} have nothing in common, with texts of {self.lengths} "
+                f"of {len(self.charset)} characters: to adapt to them, sort them by their design",
+            )
+        say(f"{'sure':11}{sure / len(readings):.0%} of the images at the start", self.options.quiet)
+        doubt = describe_mixture(self.paths, self.reading.max_bytes)
+        if sure < _FEWEST_SURE * len(readings) and len(self.labels) < _ENOUGH_LABELS:
+            doubt = "it may have learnt its mistakes, of so few sure readings"
+        return doubt
 
     def read(self, recognizer: Recognizer) -> Readings:
-        """Return what a model reads; images that cannot be read are left out."""
-        results = zip(self.files, recognizer.read_all(self.paths), strict=True)
+        """Return what a model reads; images that can no longer be read are left out."""
+        paths = [self.images / file for file in self.others]
+        results = zip(self.others, recognizer.read_all(paths), strict=True)
         return {file: result for file, result in results if isinstance(result, Reading)}
 
-    def expect(self, readings: Readings) -> float:
-        """Return the exact match to expect of new images, 0 to 1."""
-        return fmean(readings[file].confidence for file in readings.keys() & self.held_out)
-
-    def keep(self, done: Round, readings: Readings) -> None:
+    def keep(self, number: int, readings: Readings) -> None:
         """Keep the model of a round, its readings, and a picture of the least sure."""
         out = self.options.out
-        copy_model(out / f"round-{done.number}" / "run" / BEST, out / BEST)
-        found = ((file, reading.text, reading.confidence) for file, reading in readings.items())
+        copy_model(out / f"round-{number}" / "run" / BEST, out / BEST)
+        self._write_readings(readings)
+
+    def discard(self, told: Readings) -> None:
+        """Keep no model, but what that of the start reads."""
+        shutil.rmtree(self.options.out / BEST)
+        self._write_readings(told)
+
+    def _write_readings(self, readings: Readings) -> None:
+        out = self.options.out
+        known = readings | {file: Reading(text, 1.0) for file, text in self.labels.items()}
+        found = ((file, reading.text, reading.confidence) for file, reading in known.items())
         table = readings_to_csv(found)
         write_atomic(out / _READINGS_FILE, table.encode("utf-8", "surrogateescape"))
         tiles = [

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from itertools import chain
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, cast, get_args, get_origin
 
@@ -79,7 +80,11 @@ class Options:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            _check_value(item, getattr(self, item.name))
+            value = getattr(self, item.name)
+            if isinstance(value, str) and declared_by(item).path is not None:
+                value = Path(value)  # as a program may write it
+                object.__setattr__(self, item.name, value)
+            _check_value(item, value)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)

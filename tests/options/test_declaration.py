@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from conftest import naming
 
 from captcha_ocr.errors import UsageError
+from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.declaration import Options, differences, flag_for, option, words
 
 
@@ -67,3 +69,7 @@ def test_differences_name_the_field_and_both_values():
     changed = replace(Baking(), minutes=5, loaves=4)
     expected = [("minutes", "20 -> 5"), ("loaves", "unset -> 4")]
     assert list(differences(Baking(), changed)) == expected
+
+
+def test_a_path_may_be_written_as_text():
+    assert AdaptOptions(out="runs/mine", labels=None).out == Path("runs/mine")

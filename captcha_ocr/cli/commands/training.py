@@ -223,14 +223,23 @@ def adapt(images: Path, given: Given) -> None:
     """
     with deferred():
         from captcha_ocr.experiments import adaptation
+        from captcha_ocr.experiments.expectation import Expectation
         from captcha_ocr.training.run.folder import BEST
 
     options = given[AdaptOptions]
     adapted = adaptation.adapt(images, options, given[ReadingOptions])
-    facts = {"out": str(options.out), "expected": adapted.best.expected, **asdict(adapted)}
-    best = f"{options.out / BEST}: expected exact match {adapted.best.expected:.1%}"
+    facts = {"out": str(options.out), **asdict(replace(adapted, expectation=None))}
+    facts |= dict.fromkeys(Expectation._fields)
     following = read_command(options.out, images)
-    if adapted.is_doubtful:
-        best = f"{options.out / BEST}: it may have learnt its own mistakes, of so few sure readings"
+    result = str(options.out / BEST)
+    if not adapted.has_model:
+        result = f"{images}: no better model"
+    if adapted.expectation is None:
+        result += f": {adapted.doubt}"
         following = f"{word_command(Command('label', (images,)))} (30 labels help it)"
-    report(facts, best, following)
+    else:
+        facts |= adapted.expectation._asdict()
+        expected, low, high = adapted.expectation
+        result += f": expected exact match {expected:.1%} (mostly {low:.0%} to {high:.0%})"
+    readings = f"{options.out}: readings.csv, the least sure first; least-sure.png"
+    report(facts, f"{result}\n{readings}", following)
