@@ -12,6 +12,12 @@ from typing import Any
 from captcha_ocr.audit.images.generators import CommandGenerator, DesignGenerator, ImageGenerator
 from captcha_ocr.audit.images.shortcuts import Shortcuts, find_shortcuts
 from captcha_ocr.audit.results import Coverage, HumanAnswers, Results, Session, Subject
+from captcha_ocr.audit.solvers.adaptations import (
+    FROM_IMAGES,
+    Adaptation,
+    judge_adapted,
+    measure_adaptations,
+)
 from captcha_ocr.audit.solvers.curve_trainings import measure_curves
 from captcha_ocr.audit.solvers.knobs import KnobMeasurement, Knobs, list_settings, read_knobs
 from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget, Training
@@ -95,6 +101,7 @@ def audit(folder: Path | None, options: AuditOptions, quiet: bool = False) -> Re
         say(f"no label   the model in the package reads {right:,} of {subject.tested:,}", quiet)
         without_labels = Proportion(subject.tested, right)
         attacks = [Attack("general", 0, without_labels.share, without_labels.interval, 0.0)]
+        attacks += measure_adaptations(pool, budget)
         curves, trained = measure_curves(pool, budget, largest)
         attacks += trained
         coverage = _cover(best_attack(attacks), zero_shot, pool, budget)
@@ -233,9 +240,13 @@ def _cover(
 ) -> Coverage:
     """Return how precise the best solver is if it may leave captchas out.
 
-    zero_shot: judged answers of the solver without labels.
+    zero_shot: judged answers of the solver that learned from none of the images.
     """
     answers = zero_shot
+    if best.images:
+        answers = judge_adapted(
+            budget.run_folder(Adaptation(pool, FROM_IMAGES, best.images, 0)), pool
+        )
     if best.labels:
         run = budget.run_folder(Training(pool, best.start, best.labels, 0))
         judgements = judge(Recognizer(run), pool.images, pool.tested)

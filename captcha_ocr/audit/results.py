@@ -68,7 +68,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Results:
-    """All of it. attacks: every solver that was measured, the one without labels first.
+    """All of it. attacks: every solver that was measured, the one that learned nothing first.
 
     curves: by start. knobs, people: None if not measured. knobs_text: the file of the knobs.
     """
@@ -88,6 +88,11 @@ class Results:
     def best(self) -> Attack:
         """The solver that reads most."""
         return best_attack(self.attacks)
+
+    @property
+    def without_labels(self) -> list[Attack]:
+        """The solvers without a label, the one that learned from no image first."""
+        return [attack for attack in self.attacks if attack.labels == 0]
 
     @property
     def needed(self) -> dict[str, list[Estimate]]:

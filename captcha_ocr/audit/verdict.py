@@ -35,7 +35,7 @@ class Cost:
 class Attack:
     """A solver that was measured: the share it reads, with its 95 % interval.
 
-    labels: that it learned from. training_s: seconds of one core.
+    labels, images: that it learned from; the images have no label. training_s: seconds of one core.
     """
 
     start: str
@@ -43,6 +43,7 @@ class Attack:
     share: float
     interval: tuple[float, float]
     training_s: float
+    images: int = 0
 
     @property
     def cost(self) -> Cost:
@@ -61,6 +62,8 @@ class Attack:
         """What the solver does, without the full stop."""
         low, high = self.interval
         solver = "Without a label of it, the model in captcha-ocr"
+        if self.images:
+            solver = f"Without a label, the solver that adapted to {self.images:,} images of it"
         if self.labels:
             solver = f"Trained on {self.labels:,} labels, the solver"
         return (
@@ -116,7 +119,7 @@ def decide(attacks: Sequence[Attack], findings: Sequence[str]) -> Verdict:
 
 def best_attack(attacks: Sequence[Attack]) -> Attack:
     """Return the solver that reads most."""
-    return max(attacks, key=lambda attack: (attack.share, -attack.labels))
+    return max(attacks, key=lambda attack: (attack.share, -attack.labels, -attack.images))
 
 
 def format_money(dollars: float) -> str:

@@ -45,7 +45,11 @@ def make_results(files):
             samples=[(str(file), "12") for file in files],
         ),
         shortcuts=find_shortcuts(files[0].parent, labels, "0123456789", False),
-        attacks=[Attack("general", 0, 0.02, (0.013, 0.031), 0.0), *trained],
+        attacks=[
+            Attack("general", 0, 0.02, (0.013, 0.031), 0.0),
+            Attack("general", 0, 0.4, (0.37, 0.43), 300.0, images=1000),
+            *trained,
+        ],
         curves=curves,
         coverage=Coverage([Answered(1000, 900, 1), Answered(500, 450, 0.5)], {}),
         knobs=KnobResults(

@@ -15,7 +15,9 @@ def test_results_are_json_without_infinities_and_with_the_keys_of_every_version(
         *("people", "verdict", "failures", "notes", "seed", "budget_s", "environment", "spent_s"),
     ]
     assert results["best"]["labels"] == 100
-    assert set(results["best"]) == {"start", "labels", "share", "interval", "training_s", "cost"}
+    assert set(results["best"]) == {
+        *("start", "labels", "images", "share", "interval", "training_s", "cost")
+    }
     assert results["curves"]["random"] == [
         {"labels": 100, "right": [290, 300, 310], "tested": 1000}
     ]

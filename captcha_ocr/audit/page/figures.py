@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from captcha_ocr.audit.solvers.knobs import Effect
 from captcha_ocr.audit.solvers.trainings import NAMES
 from captcha_ocr.audit.statistics import Answered, Curve
+from captcha_ocr.audit.verdict import Attack
 
 _SIZE = (5.2, 3.6)  # inches: 374 points, so that 10 points can still be read on 400 pixels
 _LONGEST = 30  # characters beside an axis
@@ -50,15 +51,23 @@ def _new_axes() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_solver_curves(curves: Mapping[str, Curve], without_labels: float) -> Figure:
+def draw_solver_curves(curves: Mapping[str, Curve], without_labels: Sequence[Attack]) -> Figure:
     """Draw exact match against labels: a dash for each draw, lines of means, and intervals.
 
-    without_labels: exact match of the model in the package.
+    without_labels: the model in the package as it is, then what adapted to images without labels.
     """
     figure, axes = _new_axes()
+    as_it_is, *adapted = without_labels
     axes.axhline(
-        without_labels, color="black", linestyle=":", linewidth=1.2, label="without a label"
+        as_it_is.share, color="black", linestyle=":", linewidth=1.2, label="without a label"
     )
+    if adapted:
+        images = [attack.images for attack in adapted]
+        shares = [attack.share for attack in adapted]
+        name = "adapted to so many images without a label"
+        axes.plot(images, shares, "^", linestyle=":", color="#B3541E", markersize=5, label=name)
+    for attack in adapted:
+        axes.vlines(attack.images, *attack.interval, color="#B3541E", linewidth=1)
     for start, curve in curves.items():
         colour, marker, line, shift = _STYLES[start]
         labels = [shift * size for size in curve.sizes]
@@ -70,7 +79,9 @@ def draw_solver_curves(curves: Mapping[str, Curve], without_labels: float) -> Fi
             places = [place] * len(score.shares)
             axes.plot(places, score.shares, color=colour, linestyle="", marker="_", markersize=7)
     axes.set_xscale("log")
-    sizes = sorted({size for curve in curves.values() for size in curve.sizes})
+    sizes = sorted(
+        {attack.images for attack in adapted}.union(*(curve.sizes for curve in curves.values()))
+    )
     axes.xaxis.set_major_locator(FixedLocator(sizes))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:,.0f}")

@@ -57,6 +57,13 @@ def format_share(measured: Attack | Score | Proportion) -> str:
     return _with_ends(format_percent, measured.share, *measured.interval)
 
 
+def name_solver(attack: Attack) -> str:
+    """Return the start of a solver, and what it learned from without a label."""
+    if attack.images:
+        return f"{NAMES[attack.start]} adapted to {attack.images:,} images"
+    return NAMES[attack.start] if attack.labels else f"{NAMES[attack.start]} as it is"
+
+
 def format_cost(cost: Cost) -> str:
     """Return what 1,000 solved cost, with the interval where it shows."""
     return _with_ends(format_money, cost.for_1000, *cost.interval)
@@ -124,6 +131,7 @@ def render_page(results: Results, command: str) -> str:
         figures=figures,
         statistics=statistics,
         names=NAMES,
+        name_solver=name_solver,
         counted=counted,
         number=format_number,
         percent=format_percent,
@@ -152,10 +160,11 @@ def key_figures(results: Results) -> list[tuple[str, str, str]]:
 
 def _count_labels(results: Results) -> tuple[str, str]:
     """Return how many labels half of the images need, from the better start, and what that is."""
-    zero, meaning = results.attacks[0], "to read half of the images"
-    if zero.interval[0] >= MOSTLY:
-        reads = f"{NAMES['general']} reads {format_percent(zero.share)} as it is"
-        return "0", f"{meaning}: {reads}"
+    meaning = "to read half of the images"
+    for attack in results.without_labels:
+        if attack.interval[0] >= MOSTLY:
+            reads = f"reads {format_percent(attack.share)}"
+            return "0", f"{meaning}: {name_solver(attack)} {reads}"
     halves = {start: needed[1] for start, needed in results.needed.items()}
     start = min(halves, key=lambda start: (halves[start].value, halves[start].high))
     return format_needed(halves[start], results.curves[start].sizes), meaning

@@ -95,6 +95,17 @@ class Training:
         recipe = {"data": shards, "out": folder / "run", **preset, "seed": seed, "threads": 1}
         children.run_command("train", [], recipe)
 
+    def result(self, run: Path) -> "Trained | None":
+        """Return what a finished run gave; None if there is none."""
+        with suppress(DamagedError):
+            spec, finished = read_run(run)
+            if finished is not None and finished.test is not None:
+                right = finished.test["exact"] + finished.test["folded"]
+                epochs = derive_epochs(spec.training, spec.images["train"]) or finished.epochs
+                longest_s = finished.seconds * epochs / finished.epochs
+                return Trained(right, finished.test["images"], finished.seconds, longest_s)
+        return None
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -108,18 +119,6 @@ class Trained:
     tested: int
     seconds: float
     longest_s: float
-
-
-def read_result(run: Path) -> Trained | None:
-    """Return what a finished run gave; None if there is none."""
-    with suppress(DamagedError):
-        spec, finished = read_run(run)
-        if finished is not None and finished.test is not None:
-            right = finished.test["exact"] + finished.test["folded"]
-            epochs = derive_epochs(spec.training, spec.images["train"]) or finished.epochs
-            longest_s = finished.seconds * epochs / finished.epochs
-            return Trained(right, finished.test["images"], finished.seconds, longest_s)
-    return None
 
 
 class TimeBudget:
@@ -176,7 +175,7 @@ class TimeBudget:
 
     def result(self, training: Training) -> Trained | None:
         """Return what a training gave; None if it has not finished."""
-        return self.trained.get(training.name) or read_result(self.run_folder(training))
+        return self.trained.get(training.name) or training.result(self.run_folder(training))
 
     def unfinished(self, trainings: Sequence[Training]) -> list[Training]:
         """Return the trainings that have no result yet."""

@@ -3,16 +3,20 @@ import math
 from captcha_ocr.audit.page.figures import as_svg, draw_coverage, draw_effects, draw_solver_curves
 from captcha_ocr.audit.solvers.knobs import Effect
 from captcha_ocr.audit.statistics import Answered, Curve, Estimate, Score
+from captcha_ocr.audit.verdict import Attack
 
 CURVE = Curve((Score(30, (0, 1, 0), 100), Score(100, (50, 60, 70), 100)))
 CURVES = {"general": CURVE, "random": CURVE}
 
 
 def test_text_stays_text_the_title_is_its_name_and_the_same_figure_gives_the_same_svg():
-    svg = as_svg(draw_solver_curves(CURVES, 0.2), "A title")
+    adapted = Attack("general", 0, 0.4, (0.3, 0.5), 60.0, images=300)
+    without_labels = [Attack("general", 0, 0.2, (0.1, 0.3), 0.0), adapted]
+    svg = as_svg(draw_solver_curves(CURVES, without_labels), "A title")
     assert svg.startswith('<svg role="img" aria-label="A title"')
     assert "from random weights</text>" in svg
-    assert as_svg(draw_solver_curves(CURVES, 0.2), "A title") == svg
+    assert "without a label</text>" in svg
+    assert as_svg(draw_solver_curves(CURVES, without_labels), "A title") == svg
 
 
 def test_coverage_is_drawn():

@@ -36,12 +36,12 @@ def test_a_training_that_fails_is_one_sentence(training, tmp_path):
     assert (tmp_path / "audit.json").exists()  # the time until then counts
 
 
-def test_case_does_not_count_and_all_epochs_would_take_longer(tmp_path, monkeypatch):
+def test_case_does_not_count_and_all_epochs_would_take_longer(training, tmp_path, monkeypatch):
     test = {"images": 100, "exact": 60, "folded": 7}
     finished = SimpleNamespace(test=test, seconds=5.0, epochs=3)
     spec = SimpleNamespace(training=TrainConfig(epochs=12), images={"train": 100})
     monkeypatch.setattr(trainings, "read_run", lambda folder: (spec, finished))
-    assert trainings.read_result(tmp_path) == Trained(67, 100, 5.0, 20.0)
+    assert training.result(tmp_path) == Trained(67, 100, 5.0, 20.0)
 
 
 def test_more_labels_show_more_images(training):
