@@ -19,36 +19,40 @@ from typing import Any
 from captcha_ocr.data.labels import (
     ANSWERS_FILE,
     ANSWERS_JOURNAL,
+    LABELS_FILE,
     Label,
     find_labels,
     read_journal,
 )
-from captcha_ocr.errors import CaptchaOcrError, Command, DamagedError, ImageError
+from captcha_ocr.errors import CaptchaOcrError, Command, ImageError
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
 from captcha_ocr.experiments.judge import judge
 from captcha_ocr.experiments.learning_curve import Point, outlook
 from captcha_ocr.inference.decoding import Reading
 from captcha_ocr.inference.model_folder import describe_model
+from captcha_ocr.inference.traits import Tally
 from captcha_ocr.options.preparation import Split
 from captcha_ocr.options.serving import LabelOptions
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.scores import score_texts, wilson_interval
 from captcha_ocr.system.files import write_atomic
-from captcha_ocr.training.run.folder import read_run
+from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.web.label.store import SEED, Entry, LabelStore
 
 _WITHOUT_GUESS = 1 / 20  # of the images, to measure what guesses do to the person
 _CANDIDATES = 50  # the least sure images, among which those with rare characters come first
-_MILESTONES: list[int] = [
-    50 + 100 * 2**doublings for doublings in range(32)
-]  # labels: 150, 250, 450, 850, …
+_FIRST_MILESTONE = 20  # labels; then 40, 80, 160, …
+_MINUTES = 2  # of a training, and the round that it is in
+_FEWEST_OPEN = 30  # images, for a training to gain from them, and to read them
+_TELLING = 300  # images whose readings tell what all texts have in common
 
 
 class Guesser:
     """Reads images, by their number, in the background, and those that are asked for at once.
 
-    A better model's guesses replace those of an older one bit by bit. problems: why an image cannot
-    be read; its guess is an empty text.
+    A better model's guesses replace those of an older one bit by bit. So do those of a model that
+    is told what the texts have in common, once enough were read. problems: why an image cannot be
+    read; its guess is an empty text.
     """
 
     def __init__(self, paths: list[Path], recognizer: Recognizer) -> None:
@@ -68,8 +72,7 @@ class Guesser:
         """Read these images in the background, with another model if there is one."""
         self.stop()
         self.recognizer, self.is_stopped = recognizer or self.recognizer, False
-        until_stop = takewhile(lambda _: not self.is_stopped, numbers)
-        self.worker = threading.Thread(target=self._read, args=(until_stop,), daemon=True)
+        self.worker = threading.Thread(target=self._work, args=(numbers,), daemon=True)
         self.worker.start()
 
     def stop(self) -> None:
@@ -77,6 +80,16 @@ class Guesser:
         self.is_stopped = True
         if self.worker is not None:
             self.worker.join()
+
+    def _work(self, numbers: list[int]) -> None:
+        telling = numbers[:_TELLING]
+        self._read(takewhile(lambda _: not self.is_stopped, telling))
+        tally = Tally(self.recognizer.decoder.characters)
+        for number in self.guesses.keys() & telling:
+            tally.add(self.guesses[number], self.paths[number])
+        before, self.recognizer = self.recognizer, self.recognizer.fitted_by(tally)
+        unread = numbers[_TELLING:] if self.recognizer is before else numbers
+        self._read(takewhile(lambda _: not self.is_stopped, unread))
 
     def _read(self, numbers: Iterable[int]) -> None:
         numbers, asked = tee(numbers)
@@ -89,15 +102,18 @@ class Guesser:
 
 def next_milestone(labels: int) -> int:
     """Return the number of labels at which to train next."""
-    return next(milestone for milestone in _MILESTONES if milestone > labels)
+    milestone = _FIRST_MILESTONE
+    while milestone <= labels:
+        milestone *= 2
+    return milestone
 
 
 class BackgroundTraining:
-    """Runs `prepare` and `train` on the labels of a folder, one training at a time.
+    """Runs `adapt` on a folder and its labels, one training at a time.
 
-    Both have their defaults: the weights of the package are the start while there are few labels.
-    out: gets a folder for each training. on_model: called with the number of labels of a finished
-    training, in a thread.
+    It learns from the images without a label, too, but not from those of the test set. out: gets a
+    folder for each training. on_model: called with the number of labels of a finished training, in
+    a thread.
     """
 
     def __init__(self, folder: Path, out: Path, on_model: Callable[[int], None]) -> None:
@@ -117,16 +133,14 @@ class BackgroundTraining:
         self.thread.start()
 
     def train(self, table: bytes, labels: int) -> None:
-        """Prepare and train; if that fails, `problem` says why."""
+        """Adapt to the images; if that fails, `problem` says why."""
         out = self.out / f"labels-{labels}"
         out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out / "labels.csv", table)
-        shards, run = out / "shards", out / "run"
-        of_prepare = {"labels": out / "labels.csv", "out": shards, "force": True}
+        write_atomic(out / LABELS_FILE, table)
+        options = {"labels": out / LABELS_FILE, "out": out, "budget": _MINUTES, "force": True}
         self.problem = ""
         try:
-            self.children.run_command("prepare", [self.folder], of_prepare)
-            self.children.run_command("train", [], {"data": shards, "out": run, "force": True})
+            self.children.run_command("adapt", [self.folder], options)
             self.on_model(labels)
         except Stopped:
             return
@@ -167,8 +181,7 @@ class LabelSession:
     def start(self) -> None:
         """Begin to read the images in the background, unless no guess is shown."""
         if not self.store.is_blind:
-            tested = [entry.number for entry in self._labelled_in("test")]
-            self.guesser.start([*tested, *self.open_numbers()])
+            self.guesser.start(self._numbers_to_read())
 
     def stop(self) -> None:
         """End what runs in the background."""
@@ -256,27 +269,31 @@ class LabelSession:
         with suppress(OSError), open(self.journal, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
         may_train = not self.store.is_blind and not self.training.is_running
+        may_train = may_train and len(self.open_numbers()) >= _FEWEST_OPEN
         if may_train and self.labelled >= self.milestone:
             self.training.start(self.store.format_table(self.store.entries), self.labelled)
             self.milestone = next_milestone(self.labelled)
         return entry
 
     def _take_over(self, labels: int) -> None:
-        """Guess with the model of a training, if it reads no fewer of the validation images."""
-        run, finished = self.training.out / f"labels-{labels}" / "run", None
-        with suppress(DamagedError):  # it was ended before it began
-            finished = read_run(run)[1]
-        if finished is None or finished.test is None:
+        """Guess with the model of a training, if it reads no fewer of the test images."""
+        run = self.training.out / f"labels-{labels}"
+        tested = self._labelled_in("test")
+        if not tested or not (run / BEST).exists():  # it was ended before it had a model
             return
-        self.points.append(Point(labels, finished.test["exact"], finished.test["images"]))
         trained = Recognizer(run)
-        if self._count_right(trained) >= self._count_right(self.guesser.recognizer):
+        right = self._count_right(trained, tested)
+        self.points.append(Point(labels, right, len(tested)))
+        if right >= self._count_right(self.guesser.recognizer, tested):
             self.model = str(run)
-            self.guesser.start(self.open_numbers(), trained)
+            self.guesser.start(self._numbers_to_read(), trained)
 
-    def _count_right(self, recognizer: Recognizer) -> int:
-        labels = [Label(entry.file, entry.text or "") for entry in self._labelled_in("val")]
+    def _count_right(self, recognizer: Recognizer, entries: list[Entry]) -> int:
+        labels = [Label(entry.file, entry.text or "") for entry in entries]
         return sum(result.is_exact for result in judge(recognizer, self.store.folder, labels))
+
+    def _numbers_to_read(self) -> list[int]:
+        return [*(entry.number for entry in self._labelled_in("test")), *self.open_numbers()]
 
     def progress(self) -> dict[str, Any]:
         """Return how far the person is, how well the model reads by now, and what comes next.
@@ -295,21 +312,20 @@ class LabelSession:
             "outlook": [],
             "commands": [],
         }
-        if result["to_learn"] and not self.store.is_blind:
+        if self.labelled and not self.store.is_blind:
             result["commands"] = [Command("prepare", (self.store.folder,)), Command("train")]
+            if len(self.open_numbers()) >= _FEWEST_OPEN:
+                result["commands"] = [Command("adapt", (self.store.folder,))]
         if self.points:
             result["outlook"] = outlook(self.points)
-            right, images = self.points[-1].exact, self.points[-1].tested
-        else:
-            guesses = self.guesser.guesses
-            tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
-            right = sum(guesses[entry.number].text == entry.text for entry in tested)
-            images = len(tested)
-        if images:
+        guesses = self.guesser.guesses
+        tested = [entry for entry in self._labelled_in("test") if entry.number in guesses]
+        right = sum(guesses[entry.number].text == entry.text for entry in tested)
+        if tested:
             result["accuracy"] = {
                 "right": right,
-                "images": images,
-                "interval": wilson_interval(right, images),
+                "images": len(tested),
+                "interval": wilson_interval(right, len(tested)),
             }
         return result
 

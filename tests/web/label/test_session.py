@@ -1,19 +1,13 @@
 import json
 import re
-from dataclasses import replace
+import shutil
 
-import click
 import pytest
-from conftest import ONE_WORKER, QUIET, TINY, draw
 
-from captcha_ocr.cli.app import main
-from captcha_ocr.data.prepare import prepare
-from captcha_ocr.experiments.child_run import ChildRuns
+from captcha_ocr.data.labels import read_labels
 from captcha_ocr.inference.model_folder import PRETRAINED
-from captcha_ocr.options.declaration import words
-from captcha_ocr.options.preparation import PrepareConfig
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.serving import LabelOptions
-from captcha_ocr.training.train import train
 from captcha_ocr.web.label.session import (
     BackgroundTraining,
     Guesser,
@@ -107,56 +101,55 @@ def test_images_are_read_in_the_background_or_when_asked_for_and_again_by_a_bett
 
 
 @pytest.mark.parametrize(
-    ("labels", "milestone"), [(0, 150), (149, 150), (150, 250), (250, 450), (450, 850)]
+    ("labels", "milestone"), [(0, 20), (19, 20), (20, 40), (79, 80), (80, 160)]
 )
 def test_training_begins_at_these_numbers_of_labels(labels, milestone):
     assert next_milestone(labels) == milestone
 
 
 @pytest.fixture
-def digits(tmp_path):
-    """A folder with images of two digits, and a table of their texts elsewhere."""
-    folder = draw(tmp_path / "drawn", seed=2, count=12)
-    return folder, (folder / "labels.csv").rename(tmp_path / "texts.csv")
+def digits(four_digits, tmp_path):
+    """A folder with 60 images of four digits, a table of their texts elsewhere, and the texts."""
+    folder = shutil.copytree(four_digits, tmp_path / "drawn")
+    table = (folder / "labels.csv").rename(tmp_path / "texts.csv")
+    return folder, table, {label.file: label.text for label in read_labels(table)[0]}
 
 
-@pytest.fixture
-def short(monkeypatch, short_runs):
-    """Prepare and train in this process, with the small preset."""
-
-    def run_here(_, name, arguments, options):
-        line = [*map(str, arguments), *words(options)]
-        main.get_command(click.Context(main), name).make_context(name, line)  # else UsageError
-        if name == "prepare":
-            how = replace(ONE_WORKER, labels=options["labels"])
-            prepare(*arguments, options["out"], PrepareConfig(preset="tiny"), how)
-        else:
-            train([options["data"]], options["out"], TINY.training, QUIET)
-
-    monkeypatch.setattr(ChildRuns, "run_command", run_here)
-
-
-@pytest.mark.usefixtures("short")
+@pytest.mark.usefixtures("adapting_here")
 def test_a_model_that_was_trained_meanwhile_reads_from_then_on(digits, tmp_path):
+    folder, _, texts = digits
     options = LabelOptions(out=tmp_path / "out", device="cpu")
-    session = LabelSession(digits[0], PRETRAINED, options)
-    session.milestone = 12
-    for number in range(12):
-        session.save(number, str(70 + number), 0)  # which these images do not show
+    session = LabelSession(folder, PRETRAINED, options)
+    for number in session.store.first:
+        entry = session.store.entries[number]
+        is_shown = entry.split == "val"  # no model reads the texts of the test images
+        label(session, number, texts[entry.file] if is_shown else "0000")
     session.training.thread.join(300)
-    trained = tmp_path / "out" / "labels-12" / "run"
+    trained = tmp_path / "out" / "labels-20"
     (point,) = session.points
-    assert (session.training.problem, point.images, point.tested) == ("", 12, 2)
+    assert (session.training.problem, point.images, point.tested) == ("", 20, 10)
     assert session.model == str(trained)
-    assert session.progress()["accuracy"]["images"] == 2
+    learnt = {label.file for label in read_labels(trained / "round-1" / "labels.csv")[0]}
+    assert learnt.isdisjoint(entry.file for entry in session._labelled_in("test"))
+    session.guesser.worker.join()
+    assert session.progress()["accuracy"]["images"] == 10
     session.stop()
-    again = LabelSession(digits[0], PRETRAINED, options)
-    assert (again.model, again.points, again.milestone) == (str(trained), session.points, 150)
+    again = LabelSession(folder, PRETRAINED, options)
+    assert (again.model, again.points, again.milestone) == (str(trained), session.points, 40)
     again.stop()
 
 
+def test_guesses_keep_to_what_the_texts_have_in_common(digits, recognizer):
+    folder, _, texts = digits
+    guesser = Guesser([folder / file for file in texts], recognizer)
+    guesser.start(list(range(len(texts))))
+    guesser.worker.join()
+    assert guesser.recognizer.decoder.lengths == Lengths(4, 4)
+    assert all(reading.text.isdigit() for reading in guesser.guesses.values())
+
+
 def test_a_training_that_fails_says_why_and_one_is_ended_with_the_page(digits, tmp_path):
-    folder, table = digits
+    folder, table, _ = digits
     out = tmp_path / "out"
     training = BackgroundTraining(folder, out, lambda *_: pytest.fail("there is no model"))
     training.train(b"filename,text,split\nnone.png,A,train\n", 1)
@@ -165,4 +158,4 @@ def test_a_training_that_fails_says_why_and_one_is_ended_with_the_page(digits, t
     training.stop()
     assert (training.is_running, training.problem) == (False, "")
     training.train(table.read_bytes(), 13)
-    assert not (out / "labels-13" / "shards").exists()  # nothing begins any more
+    assert not (out / "labels-13" / "best").exists()  # nothing begins any more
