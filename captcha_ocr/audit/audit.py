@@ -34,7 +34,6 @@ from captcha_ocr.data.labels import (
 )
 from captcha_ocr.diagnostics.doctor import processor_name
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.experiments.judge import judge
 from captcha_ocr.options.auditing import AuditOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.recognizer import Recognizer
@@ -232,7 +231,7 @@ def _read_without_labels(subject: Subject, pool: LabelPool) -> list[tuple[float,
     longest = min(lengths[-1], reader.config.lengths.longest)
     if known and lengths[0] <= longest:
         reader = reader.limited_to("".join(known), Lengths(lengths[0], longest), False)
-    return [judged.answer for judged in judge(reader, pool.images, pool.tested)]
+    return pool.judge(reader)
 
 
 def _cover(
@@ -249,8 +248,7 @@ def _cover(
         )
     if best.labels:
         run = budget.run_folder(Training(pool, best.start, best.labels, 0))
-        judgements = judge(Recognizer(run), pool.images, pool.tested)
-        answers = [judged.answer for judged in judgements]
+        answers = pool.judge(Recognizer(run))
     rows = precision_by_coverage(answers, _COVERAGES)
     return Coverage(rows, score_confidences(answers)._asdict())
 

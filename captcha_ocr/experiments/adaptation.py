@@ -129,7 +129,7 @@ def adapt(
         for done in work.run_rounds(told):
             rounds.append(done)
             say(str(done), options.quiet)
-        is_alone = work.second == NO_SECOND and len(work.labels) < _ENOUGH_LABELS
+        is_alone = work.second == NO_SECOND and not work.knows_design
         has_model = not is_alone or rounds[-1].stay >= _STEADY
         if not has_model:
             work.discard(told)
@@ -208,6 +208,11 @@ class _Adaptation:
             f"{options.out} holds another adaptation (its images, labels or options differ); "
             "choose another `out`, or replace it with `force`",
         )
+
+    @property
+    def knows_design(self) -> bool:
+        """Whether so many labels were given that they alone teach the design."""
+        return len(self.labels) >= _ENOUGH_LABELS
 
     def _describe(self) -> bytes:
         """Return a document that another start of the same adaptation makes alike."""
@@ -304,10 +309,10 @@ class _Adaptation:
 
         told: what the model of the start reads.
         """
-        left_s = 60.0 * self.options.budget - (time.monotonic() - self.started)
-        readings, is_first = told, len(self.labels) < _ENOUGH_LABELS
-        if not is_first:
+        readings, is_first = told, not self.knows_design
+        if self.knows_design:
             readings = self.read(self.learn(0, self.labels)[0])
+        left_s = 60.0 * self.options.budget - (time.monotonic() - self.started)
         for number in range(1, _MOST_ROUNDS + 1):
             started, before = time.monotonic(), readings
             ranks = rank_readings(readings, self.others, is_first, self.form)
@@ -376,7 +381,7 @@ class _Adaptation:
                 f"of the images in {self.images} too few are read surely to learn from: {sure:,}",
                 Advice("30 labels are enough; write them with", Command("label", (self.images,))),
             )
-        told = self.reading.charset or self.reading.lengths or len(self.labels) >= _ENOUGH_LABELS
+        told = self.reading.charset or self.reading.lengths or self.knows_design
         is_varied = self.lengths.longest - self.lengths.shortest >= _NO_LENGTH
         if is_varied and self.lengths != self.known.lengths and not told:
             check(
@@ -386,7 +391,7 @@ class _Adaptation:
             )
         say(f"{'sure':11}{sure / len(readings):.0%} of the images at the start", self.options.quiet)
         doubt = describe_mixture(self.paths, self.reading.max_bytes)
-        if sure < _FEWEST_SURE * len(readings) and len(self.labels) < _ENOUGH_LABELS:
+        if sure < _FEWEST_SURE * len(readings) and not self.knows_design:
             doubt = "it may have learnt its mistakes, of so few sure readings"
         return doubt
 

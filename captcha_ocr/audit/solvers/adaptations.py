@@ -10,7 +10,6 @@ from captcha_ocr.audit.statistics import Proportion
 from captcha_ocr.audit.verdict import Attack
 from captcha_ocr.errors import CaptchaOcrError, DamagedError
 from captcha_ocr.experiments.child_run import ChildRuns, Stopped
-from captcha_ocr.experiments.judge import judge
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import write_atomic
@@ -61,7 +60,7 @@ def judge_adapted(run: Path, pool: LabelPool) -> list[tuple[float, bool]]:
         reader = Recognizer(run)
     else:
         reader = Recognizer("pretrained").fitted_to(sorted((run.parent / "images").iterdir()))
-    return [judged.answer for judged in judge(reader, pool.images, pool.tested)]
+    return pool.judge(reader)
 
 
 def measure_adaptations(pool: LabelPool, budget: TimeBudget) -> list[Attack]:

@@ -31,7 +31,6 @@ from captcha_ocr.audit.statistics import (
 )
 from captcha_ocr.data.labels import find_labels
 from captcha_ocr.errors import UsageError, check
-from captcha_ocr.experiments.judge import judge
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.files import sha256
@@ -313,5 +312,4 @@ class KnobMeasurement:
 
 def _read_share(reader: Recognizer, training: Training) -> float:
     """Return the share of a training's test images that a model reads."""
-    pool = training.pool
-    return fmean(judged.answer[1] for judged in judge(reader, pool.images, pool.tested))
+    return fmean(is_right for _, is_right in training.pool.judge(reader))

@@ -17,7 +17,9 @@ from captcha_ocr.data.label_sources.tables import to_csv
 from captcha_ocr.data.labels import LABELS_FILE, Label
 from captcha_ocr.errors import DamagedError, check
 from captcha_ocr.experiments.child_run import ChildRuns
+from captcha_ocr.experiments.judge import judge
 from captcha_ocr.options.training import PRESETS, derive_epochs
+from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import counted, duration, say
 from captcha_ocr.system.documents import read_json, to_json
 from captcha_ocr.system.files import write_atomic
@@ -47,6 +49,10 @@ class LabelPool:
     tested: tuple[Label, ...]
     seed: int
     setting: str = "base"
+
+    def judge(self, reader: Recognizer) -> list[tuple[float, bool]]:
+        """Return a reader's confidence in each test image, and whether it is right."""
+        return [judged.answer for judged in judge(reader, self.images, self.tested)]
 
 
 @dataclass(frozen=True)
