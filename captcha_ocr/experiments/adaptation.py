@@ -41,7 +41,7 @@ from captcha_ocr.options.shared import ReadingOptions
 from captcha_ocr.options.training import PRESETS, TrainOptions
 from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.recognizer import Recognizer
-from captcha_ocr.system.console import Table, counted, duration, say
+from captcha_ocr.system.console import Table, counted, duration, in_groups, say
 from captcha_ocr.system.documents import is_ours, sealed
 from captcha_ocr.system.files import sha256, write_atomic, writing_to
 from captcha_ocr.training.run.folder import BEST
@@ -191,9 +191,15 @@ class _Adaptation:
         self.others: Readings = {}
         table = options.labels or images / LABELS_FILE
         if options.labels is not None or table.is_file():
-            given = find_labels(images, table).check().labels
-            self.labels = {label.file: label.text for label in given if label.split != "test"}
-            self.tested = {label.file for label in given if label.split == "test"}
+            given = find_labels(images, table).check()
+            for label in given.labels:
+                if label.split == "test":
+                    self.tested.add(label.file)
+                else:
+                    self.labels[label.file] = label.text
+            gone = {file: given.problems[file] for file in given.problems.keys() - {*self.files}}
+            for line in in_groups(gone):
+                say(f"left out   {line}", options.quiet)
         self.init = find_model_folder(options.init or PRETRAINED)
         self.second = options.second or (NO_SECOND if find_network() is None else RAPIDOCR)
         self.identity = self._describe()

@@ -132,6 +132,12 @@ def test_labels_that_are_given_are_learnt_first_and_those_of_a_test_set_never(
     assert given.items() <= texts_in(OUT / "readings.csv").items()
 
 
+def test_rows_that_name_no_image_are_told(unlabelled, capsys):
+    Path("some.csv").write_text("filename,text\n0.png,0000\ngone.png,1111\n")
+    adapt(unlabelled, AdaptOptions(second="none", labels=Path("some.csv")), ON_CPU)
+    assert "left out   gone.png: some.csv names it" in capsys.readouterr().err
+
+
 def test_another_adaptation_is_replaced_only_if_that_is_wanted(unlabelled):
     adapt(unlabelled, ALONE, ON_CPU)
     (unlabelled / "1.png").unlink()

@@ -73,22 +73,30 @@ def measure_adaptations(pool: LabelPool, budget: TimeBudget) -> list[Attack]:
         )
         return []
     first, *larger = (Adaptation(pool, FROM_IMAGES, size, 0) for size in sizes)
-    try:
-        budget.run([first])
-    except Stopped:
-        raise
-    except CaptchaOcrError as error:
-        budget.leave_out(f"images without labels; {error}")
+    _run(budget, [first])
+    if first.name not in budget.trained:
         return []
     limit_s = _MOST_SHARE * budget.left
     while budget.expected_s(larger) > limit_s:
         budget.leave_out(f"{larger.pop().size:,} images without labels; they take too long")
-    budget.run(larger)
+    _run(budget, larger)
     attacks = []
     for adaptation in (first, *larger):
-        trained = budget.trained[adaptation.name]
+        trained = budget.trained.get(adaptation.name)
+        if trained is None:
+            continue
         score = Proportion(trained.tested, trained.right)
         attacks.append(
             Attack("general", 0, score.share, score.interval, trained.seconds, adaptation.size)
         )
     return attacks
+
+
+def _run(budget: TimeBudget, adaptations: list[Adaptation]) -> None:
+    """Run adaptations; where too little is read to learn from, say that they are left out."""
+    try:
+        budget.run(adaptations)
+    except Stopped:
+        raise
+    except CaptchaOcrError as error:
+        budget.leave_out(f"images without labels; {error}")

@@ -11,6 +11,7 @@ from captcha_ocr.audit.solvers.adaptations import (
 )
 from captcha_ocr.audit.solvers.trainings import LabelPool, TimeBudget
 from captcha_ocr.data.labels import Label, find_labels
+from captcha_ocr.errors import UsageError
 
 LABELS = tuple(Label(f"{number}.png", "12") for number in range(4000))
 
@@ -65,3 +66,17 @@ def test_a_captcha_of_which_too_little_is_read_is_noted(tmp_path):
     budget = TimeBudget(tmp_path / "work", 3600, {}, quiet=True)
     assert measure_adaptations(pool, budget) == []
     assert "images without labels" in budget.notes[0]
+
+
+def test_more_images_of_which_too_little_is_read_leave_the_score_of_fewer(tmp_path):
+    def refuse_many(adaptation):
+        if adaptation.size == 3000:
+            raise UsageError("too few are read surely")
+        return 1
+
+    budget = InstantBudget(tmp_path, seconds=refuse_many)
+    budget.workers = 1
+    attacks = measure_adaptations(LabelPool(tmp_path, LABELS, LABELS[:100], 0), budget)
+    assert {attack.images for attack in attacks} <= {300, 1000}
+    assert attacks[0].images == 300
+    assert "too few" in budget.notes[0]
