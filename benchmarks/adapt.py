@@ -8,8 +8,8 @@ others is tested on the same images. Case is folded. Everything is in --out, and
 not repeated.
 
 free: what the model in the package reads; told: the same, told what the folder has in common; then
-each round; expected: what adapt expects of the last, with the range. If adapt keeps no model,
-told counts as its best.
+the model that each round trained; adapted: the model that adapt keeps, or told if it keeps none;
+expected: what adapt expects of it, with the range.
 """
 
 import argparse
@@ -96,14 +96,15 @@ def measure(images: Path, out: Path, given: argparse.Namespace, seed: int) -> di
     readers = TwoReaders(package, open_second_reader(given.second, out / "images", reading))
     told = readers.fitted_to(sorted((out / "images").iterdir())).recognizer
     runs = [out / "adapted" / f"round-{row['number']}" / "run" for row in facts["rounds"]]
-    models = [package, told, *map(Recognizer, runs)]
+    adapted = Recognizer(out / "adapted") if facts["has_model"] else told
+    models = [package, told, *map(Recognizer, runs), adapted]
     return {
         "set": images.name,
         "draw": seed,
         "tested": len(tested),
         "right": [count_right(model, tested) for model in models],
         "labels": [row["labels"] for row in facts["rounds"]],
-        "best": len(facts["rounds"]) if facts["has_model"] else 0,
+        "has_model": facts["has_model"],
         "expected": [facts[name] for name in EXPECTED],
         "doubt": facts["doubt"],
         "seconds": round(seconds),
@@ -115,12 +116,12 @@ def measure(images: Path, out: Path, given: argparse.Namespace, seed: int) -> di
 def describe(result: dict[str, Any]) -> str:
     """Return a row for people."""
     tested = result["tested"]
-    shares = " ".join(f"{right / tested:6.1%}" for right in result["right"])
+    *shares, adapted = (f"{right / tested:6.1%}" for right in result["right"])
     expected = result["doubt"]
     if not expected:
         expected = "expected {:.1%} ({:.1%} to {:.1%})".format(*result["expected"])
     return (
-        f"{result['set']:24} {tested:5} {shares}; best {result['best']}, {expected}, "
+        f"{result['set']:24} {tested:5} {' '.join(shares)}; adapted {adapted}, {expected}, "
         f"{result['seconds']} s"
     )
 
@@ -129,10 +130,8 @@ def pool(results: Sequence[dict[str, Any]]) -> str:
     """Return what was read of all images: free, told, and by the best round."""
     tested = sum(result["tested"] for result in results)
     words = []
-    for name, place in {"free": 0, "told": 1, "adapted": None}.items():
-        right = sum(
-            result["right"][1 + result["best"] if place is None else place] for result in results
-        )
+    for name, place in {"free": 0, "told": 1, "adapted": -1}.items():
+        right = sum(result["right"][place] for result in results)
         low, high = wilson_interval(right, tested)
         words.append(f"{name} {right / tested:.2%} ({low:.2%} to {high:.2%})")
     return f"{', '.join(words)} of {tested:,}"

@@ -2,7 +2,9 @@
 
 It learns in rounds from what it reads itself (pseudo-labels, Lee 2013). A round takes those
 readings for labels that are probably right: the sure ones, or those that a second reader reads
-alike. The model of the start learns them, and reads all images again for the next round.
+alike. The model of the start learns them, and reads all images again for the next round. From the
+third round on, the mean of the weights of three rounds reads (Wortsman et al. 2022,
+arXiv:2203.05482).
 """
 
 import os
@@ -27,13 +29,14 @@ from captcha_ocr.experiments.expectation import (
 )
 from captcha_ocr.inference.decoding import Decoder, Reading
 from captcha_ocr.inference.model_folder import (
+    CARD_FILE,
     PRETRAINED,
-    copy_model,
     find_model_folder,
     read_config,
 )
 from captcha_ocr.inference.rapidocr_engine import find_network
 from captcha_ocr.inference.traits import ANY_FORM, Tally
+from captcha_ocr.network.weights import mean_model, save_model
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.preparation import PrepareConfig, PrepareOptions
@@ -60,6 +63,7 @@ _ROUNDS = Table({"round": 10, "labels": 9, "stay": 8, "expected": 10, "time": 14
 _RECIPE = PRESETS["finetune"].training
 _FEWEST_IMAGES = 50
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_AVERAGED = 3  # rounds, whose models become one
 _PART = 10  # one label of so many is for validation
 _SURE_AT_FIRST, _SURE = 0.5, 0.6  # confidence from which a reading is a label
 _FEWEST_LABELS = 60
@@ -317,16 +321,17 @@ class _Adaptation:
         """
         readings, is_first = told, not self.knows_design
         if self.knows_design:
-            readings = self.read(self.learn(0, self.labels)[0])
+            self.learn(0, self.labels)
+            readings = self.read()
         left_s = 60.0 * self.options.budget - (time.monotonic() - self.started)
         for number in range(1, _MOST_ROUNDS + 1):
             started, before = time.monotonic(), readings
             ranks = rank_readings(readings, self.others, is_first, self.form)
             chosen = choose_labels(ranks, _SURE_AT_FIRST if is_first else _SURE)
             labels = {file: readings[file].text for file in chosen} | self.labels
-            recognizer, count, trained_s = self.learn(number, labels)
-            readings, is_first = self.read(recognizer), False
-            self.keep(number, readings)
+            count, trained_s = self.learn(number, labels)
+            readings, is_first = self.read(), False
+            self._write_readings(readings)
             stay = measure_agreement(readings, before)
             # A round of an earlier start took as long as then
             seconds = max(trained_s, time.monotonic() - started)
@@ -338,10 +343,10 @@ class _Adaptation:
             if is_settled or seconds > left_s:
                 return
 
-    def learn(self, number: int, labels: Mapping[str, str]) -> tuple[Recognizer, int, float]:
+    def learn(self, number: int, labels: Mapping[str, str]) -> tuple[int, float]:
         """Train on labels in the folder of a round, or go on where an earlier start ended.
 
-        Return the model, the number of labels, and the seconds that training took.
+        Return the number of labels, and the seconds that training took.
         """
         folder = self.options.out / f"round-{number}"
         table, shards, run = folder / LABELS_FILE, folder / "shards", folder / "run"
@@ -358,9 +363,19 @@ class _Adaptation:
         shown = prepare(self.images, shards, preparation, PrepareOptions(labels=table)).manifest
         how = TrainOptions(self.reading.device, self.init, threads=self.reading.threads, quiet=True)
         trained = train([shards], run, _RECIPE, how)
-        limits = replace(self.reading, charset=None, lengths=None)
-        count = shown.count("train") + shown.count("val")
-        return Recognizer.with_options(run, limits), count, trained.seconds
+        self._write_model(number)
+        return shown.count("train") + shown.count("val"), trained.seconds
+
+    def _write_model(self, number: int) -> None:
+        """Write the model of a round: from the third on, the mean of three."""
+        averaged = _AVERAGED if number >= _AVERAGED else 1
+        folders = [
+            self.options.out / f"round-{number - earlier}" / "run" / BEST
+            for earlier in range(averaged)
+        ]
+        facts = read_config(folders[0])["facts"]
+        card = (folders[0] / CARD_FILE).read_text(encoding="utf-8")
+        save_model(self.options.out / BEST, mean_model(folders), facts, card)
 
     def _make_table(self, labels: Mapping[str, str]) -> bytes:
         """Return a table of labels, without the images that are tested."""
@@ -401,17 +416,13 @@ class _Adaptation:
             doubt = "it may have learnt its mistakes, of so few sure readings"
         return doubt
 
-    def read(self, recognizer: Recognizer) -> Readings:
-        """Return what a model reads; images that can no longer be read are left out."""
+    def read(self) -> Readings:
+        """Return what the last model reads; images that can no longer be read are left out."""
+        limits = replace(self.reading, charset=None, lengths=None)
+        recognizer = Recognizer.with_options(self.options.out, limits)
         paths = [self.images / file for file in self.others]
         results = zip(self.others, recognizer.read_all(paths), strict=True)
         return {file: result for file, result in results if isinstance(result, Reading)}
-
-    def keep(self, number: int, readings: Readings) -> None:
-        """Keep the model of a round, its readings, and a picture of the least sure."""
-        out = self.options.out
-        copy_model(out / f"round-{number}" / "run" / BEST, out / BEST)
-        self._write_readings(readings)
 
     def discard(self, told: Readings) -> None:
         """Keep no model, but what that of the start reads."""
@@ -419,6 +430,7 @@ class _Adaptation:
         self._write_readings(told)
 
     def _write_readings(self, readings: Readings) -> None:
+        """Write what is read, and a picture of the least sure."""
         out = self.options.out
         known = readings | {file: Reading(text, 1.0) for file, text in self.labels.items()}
         found = ((file, reading.text, reading.confidence) for file, reading in known.items())

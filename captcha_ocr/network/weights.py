@@ -1,6 +1,6 @@
 """Networks to model folders and back, without pickle; weights from one network to another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +129,13 @@ def blend_weights(model: ResNet18, weights: Mapping[str, Tensor], share: float) 
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point():
             tensor.lerp_(weights[name], share)
+
+
+def mean_model(folders: Sequence[Path]) -> ResNet18:
+    """Return a model with the mean of the weights in some folders, whose models differ in nothing
+    else.
+    """
+    model = load_model(folders[0])
+    for number, folder in enumerate(folders[1:], 2):
+        blend_weights(model, load_model(folder).state_dict(), 1 / number)
+    return model

@@ -18,6 +18,7 @@ from captcha_ocr.experiments.adaptation import (
     choose_labels,
     rank_readings,
 )
+from captcha_ocr.network.weights import mean_model, save_model
 from captcha_ocr.options.adapting import AdaptOptions
 from captcha_ocr.options.shared import ReadingOptions
 
@@ -28,9 +29,10 @@ ON_CPU = ReadingOptions(device="cpu", threads=1)
 
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch, short_runs, torch_threads):
-    """Two rounds of one epoch."""
+    """Two rounds of one epoch, of which the second has the mean of both."""
     monkeypatch.setattr(adaptation, "_RECIPE", replace(adaptation._RECIPE, epochs=1))
     monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 2)
+    monkeypatch.setattr(adaptation, "_AVERAGED", 2)
     monkeypatch.setattr(adaptation, "_SETTLED", 2)
 
 
@@ -90,6 +92,9 @@ def test_a_folder_without_a_label_becomes_a_model_and_readings(unlabelled):
     assert adapted.has_model
     assert (adapted.charset, adapted.lengths) == ("0123456789", "4")
     assert adapted.second_reader is None
+    rounds = [OUT / f"round-{number}" / "run" / "best" for number in (1, 2)]
+    save_model(Path("mean"), mean_model(rounds[::-1]), {})
+    assert weights(Path("mean")) == weights(OUT / "best")
     with (OUT / "readings.csv").open(encoding="utf-8") as table:
         rows = list(csv.DictReader(table))
     confidences = [float(row["confidence"]) for row in rows]
@@ -106,7 +111,7 @@ def test_an_adaptation_that_is_interrupted_again_and_again_ends_with_the_same_bi
     adapt(unlabelled, ALONE, ON_CPU)
     whole = weights(OUT / "best")
     shutil.rmtree(OUT)
-    for name, call in [("prepare", 1), ("train", 1), ("copy_model", 1), ("train", 2)]:
+    for name, call in [("prepare", 1), ("train", 1), ("save_model", 1), ("train", 2)]:
         with monkeypatch.context() as patch:
             patch.setattr(adaptation, name, interrupting(getattr(adaptation, name), call))
             with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,12 @@ from captcha_ocr.charset import Charset
 from captcha_ocr.errors import DamagedError
 from captcha_ocr.input_size import InputSize
 from captcha_ocr.network.resnet import ResNet18
-from captcha_ocr.network.weights import copy_matching_weights, load_model, save_model
+from captcha_ocr.network.weights import (
+    copy_matching_weights,
+    load_model,
+    mean_model,
+    save_model,
+)
 from captcha_ocr.options.model import Lengths, ModelConfig, NetworkConfig
 
 
@@ -35,6 +40,16 @@ def test_a_saved_model_comes_back_with_every_tensor_in_float32(folder, tmp_path)
     assert half.head.weight.detach() == pytest.approx(
         model.head.weight.detach(), rel=1e-3, abs=1e-4
     )
+
+
+def test_the_mean_of_models_has_the_mean_of_each_weight(folder, tmp_path):
+    folders = [tmp_path / str(factor) for factor in (1, 2, 6)]
+    for path in folders:
+        model = load_model(folder)
+        model.head.weight.data *= int(path.name)
+        save_model(path, model, {})
+    mean = mean_model(folders).head.weight.detach()
+    assert mean == pytest.approx(3 * load_model(folder).head.weight.detach(), rel=1e-5, abs=1e-6)
 
 
 def test_a_configuration_that_cannot_be_or_other_weights_are_refused_without_allocating_them(
