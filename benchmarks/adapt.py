@@ -4,8 +4,8 @@
     python benchmarks/adapt.py SETS/ml2_kaggle6 --labels 30 --draws 3
 
 A draw gives --images of a set to adapt, and tests on up to 1,000 of the others. A set without 300
-others is tested on the same images. Case is folded. Everything is in --out, and finished steps are
-not repeated.
+others is tested on the same images, but for those with labels. Case is folded. Everything is in
+--out, and finished steps are not repeated.
 
 free: what the model in the package reads; told: the same, told what the folder has in common; then
 the model that each round trained; adapted: the model that adapt keeps, or told if it keeps none;
@@ -81,6 +81,8 @@ def count_right(reader: Recognizer, rows: Rows) -> int:
 def measure(images: Path, out: Path, given: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Adapt to one draw of a set, and score the model of each round."""
     learnt, tested = draw_rows(images, given.images, seed)
+    if tested is learnt:
+        tested = learnt[given.labels :]
     table = link_images(learnt, out / "images", given.labels)
     options = ["--out", out / "adapted", "--budget", given.budget, "--json", "--second"]
     if given.labels:
