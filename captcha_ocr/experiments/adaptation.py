@@ -13,15 +13,17 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from captcha_ocr.charset import shorten, split_characters
 from captcha_ocr.data.images import describe_mixture, find_images
 from captcha_ocr.data.label_sources.tables import mark_text, readings_to_csv, to_csv
-from captcha_ocr.data.labels import LABELS_FILE, find_labels
+from captcha_ocr.data.labels import LABELS_FILE, Found, Problems, find_labels
 from captcha_ocr.data.prepare import prepare
-from captcha_ocr.errors import Advice, Command, UsageError, check
+from captcha_ocr.errors import Advice, Command, DamagedError, UsageError, check
 from captcha_ocr.experiments.expectation import (
     Expectation,
     Readings,
@@ -45,7 +47,7 @@ from captcha_ocr.options.training import PRESETS, TrainOptions
 from captcha_ocr.pictures.contact_sheet import Tile, draw_sheet
 from captcha_ocr.recognizer import Recognizer
 from captcha_ocr.system.console import Table, counted, duration, in_groups, say
-from captcha_ocr.system.documents import is_ours, sealed
+from captcha_ocr.system.documents import is_ours, read_json, sealed, to_json
 from captcha_ocr.system.files import sha256, write_atomic, writing_to
 from captcha_ocr.training.run.folder import BEST
 from captcha_ocr.training.train import train
@@ -59,6 +61,7 @@ from captcha_ocr.two_readers import (
 
 _READINGS_FILE, _SHEET_FILE = "readings.csv", "least-sure.png"
 _STATE_FILE, _STATE_FORMAT = "adaptation.json", "captcha-ocr adaptation"
+_RESULT_FILE = "result.json"
 _ROUNDS = Table({"round": 10, "labels": 9, "stay": 8, "expected": 10, "time": 14})
 _RECIPE = PRESETS["finetune"].training
 _FEWEST_IMAGES = 50
@@ -111,6 +114,16 @@ class Adapted:
     lengths: str
     second_reader: str | None
 
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "Adapted":
+        """Invert `asdict`."""
+        rounds = [
+            Round(**{**row, "expectation": Expectation(*row["expectation"])})
+            for row in facts["rounds"]
+        ]
+        expectation = facts["expectation"] and Expectation(*facts["expectation"])
+        return cls(**{**facts, "rounds": rounds, "expectation": expectation})
+
 
 def adapt(
     images: str | os.PathLike[str],
@@ -125,6 +138,10 @@ def adapt(
     """
     with writing_to(options.out):
         work = _Adaptation(Path(images), options, reading)
+        finished = work.find_result()
+        if finished is not None and not options.force:
+            say(f"finished   {options.out} holds this adaptation already", options.quiet)
+            return finished
         told = work.read_first()
         doubt = work.find_doubt(told)
         work.begin()
@@ -138,9 +155,11 @@ def adapt(
         if not has_model:
             work.discard(told)
             doubt = doubt or "its rounds read other texts each time"
-    expectation = None if doubt else rounds[-1].expectation
-    second = None if work.second == NO_SECOND else work.second
-    return Adapted(rounds, has_model, expectation, doubt, work.charset, str(work.lengths), second)
+        expectation = None if doubt else rounds[-1].expectation
+        second, lengths = None if work.second == NO_SECOND else work.second, str(work.lengths)
+        adapted = Adapted(rounds, has_model, expectation, doubt, work.charset, lengths, second)
+        work.write_result(adapted)
+    return adapted
 
 
 def rank_readings(
@@ -195,20 +214,12 @@ class _Adaptation:
         self.others: Readings = {}
         table = options.labels or images / LABELS_FILE
         if options.labels is not None or table.is_file():
-            given = find_labels(images, table).check()
-            for label in given.labels:
-                if label.split == "test":
-                    self.tested.add(label.file)
-                else:
-                    self.labels[label.file] = label.text
-            gone = {file: given.problems[file] for file in given.problems.keys() - {*self.files}}
-            for line in in_groups(gone):
-                say(f"left out   {line}", options.quiet)
+            self._take_labels(find_labels(images, table).check())
         self.init = find_model_folder(options.init or PRETRAINED)
         self.second = options.second or (NO_SECOND if find_network() is None else RAPIDOCR)
         self.identity = self._describe()
         state = options.out / _STATE_FILE
-        for name in (BEST, _READINGS_FILE, _SHEET_FILE):
+        for name in (BEST, _READINGS_FILE, _SHEET_FILE, _RESULT_FILE):
             check(
                 is_ours(state, _STATE_FORMAT) or not (options.out / name).exists(),
                 f"{options.out} holds {name}, which adapt did not write; choose another `out`",
@@ -219,6 +230,22 @@ class _Adaptation:
             "choose another `out`, or replace it with `force`",
         )
 
+    def _take_labels(self, given: Found) -> None:
+        """Take the labels of a table, but those that a model has read and nobody checked."""
+        left_out = {file: given.problems[file] for file in given.problems.keys() - {*self.files}}
+        for label in given.labels:
+            if label.confidence is not None:
+                left_out[label.file] = "a model's reading; without its `confidence` it is a label"
+            elif label.split == "test":
+                self.tested.add(label.file)
+            else:
+                self.labels[label.file] = label.text
+        self._tell_left_out(left_out)
+
+    def _tell_left_out(self, problems: Problems) -> None:
+        for line in in_groups(problems):
+            say(f"left out   {line}", self.options.quiet)
+
     @property
     def knows_design(self) -> bool:
         """Whether so many labels were given that they alone teach the design."""
@@ -227,7 +254,7 @@ class _Adaptation:
     def _describe(self) -> bytes:
         """Return a document that another start of the same adaptation makes alike."""
         sizes = (f"{file} {(self.images / file).stat().st_size}" for file in self.files)
-        told = self.reading
+        told, table = self.reading, Path(self.second)
         identity = {
             "format": _STATE_FORMAT,
             "version": 1,
@@ -235,7 +262,7 @@ class _Adaptation:
             "labels": self.labels,
             "tested": sorted(self.tested),
             "init": read_config(self.init)["sha256"],
-            "second": self.second,
+            "second": self.second if not table.is_file() else sha256(table.read_bytes()),
             "told": [told.charset, str(told.lengths), told.fold_case, told.max_bytes],
         }
         return sealed(identity)
@@ -253,12 +280,17 @@ class _Adaptation:
         named = self.second
         if named != NO_SECOND and not readers.has_second:
             named, self.second = f"{named}, left out: it reads something else", NO_SECOND
-        self._find_texts(readers.recognizer.decoder)
         tally, readings = Tally(readers.recognizer.decoder.characters), dict[str, Reading]()
+        unreadable: Problems = {}
         for file, (first, second) in zip(self.files, readers.read_both(self.paths), strict=True):
             if isinstance(first, Reading):
                 readings[file], self.others[file] = first, second
                 tally.add(first, file)
+            else:
+                self.labels.pop(file, None)
+                unreadable[file] = str(first).removeprefix(f"{self.images / file}: ")
+        self._tell_left_out(unreadable)
+        self._find_texts(readers.recognizer.decoder)
         self.form = tally.find_form()
         unlabelled = [file for file in readings.keys() - self.tested if file not in self.labels]
         check(
@@ -273,11 +305,9 @@ class _Adaptation:
                 Advice("to learn labels", Command("prepare", (self.images,))),
             )
         kind = "texts" if self.form == ANY_FORM else "sums"
-        unread = len(self.files) - len(readings)
-        more = f"; {unread:,} more cannot be read" if unread else ""
         say(
             f"images     {len(readings):,}, of which {len(self.labels):,} have labels and "
-            f"{len(self.tested):,} are for a test{more}\n"
+            f"{len(self.tested):,} are for a test\n"
             f"second     {named}\n"
             f"in common  {kind} of {self.lengths} of the characters {shorten(self.charset)}\n"
             f"rounds     at most {_MOST_ROUNDS} in {counted(self.options.budget, 'minute')}",
@@ -286,18 +316,21 @@ class _Adaptation:
         return readings
 
     def _find_texts(self, decoder: Decoder) -> None:
-        """Take lengths and characters from what the model was told, and from the labels where the
-        person said nothing else.
+        """Take lengths and characters from what the model was told, and from the labels.
+
+        UsageError for a label that contradicts what the person said.
         """
         self.fold_case, lengths = decoder.fold_case, {*astuple(decoder.lengths)}
         characters, folded = set(decoder.characters), "".join(decoder.characters).casefold()
-        for text in map(split_characters, self.labels.values()):
-            lengths.add(len(text))
-            characters |= {character for character in text if character.casefold() not in folded}
-        if self.reading.lengths is not None:
-            lengths = {*astuple(self.reading.lengths)}
-        if self.reading.charset is not None:
-            characters = set(decoder.characters)
+        for file, text in self.labels.items():
+            symbols = split_characters(text)
+            new = {symbol for symbol in symbols if symbol.casefold() not in folded}
+            fits = not new or self.reading.charset is None
+            check(fits, f"{file} has the label {text!r}, which does not fit `charset`")
+            fits = self.reading.lengths is None or len(symbols) in self.reading.lengths
+            check(fits, f"{file} has the label {text!r}, which does not fit `lengths`")
+            lengths.add(len(symbols))
+            characters |= new
         if self.fold_case:  # both cases of a letter are read as the lower one
             characters -= {lower.upper() for lower in characters if lower.upper() != lower}
         self.lengths = Lengths(min(lengths), max(lengths))
@@ -309,9 +342,26 @@ class _Adaptation:
         if state.exists() and state.read_bytes() == self.identity:
             return
         if is_ours(state, _STATE_FORMAT):
-            for number in range(_MOST_ROUNDS + 1):
-                shutil.rmtree(out / f"round-{number}", ignore_errors=True)
+            for name in (BEST, *(f"round-{number}" for number in range(_MOST_ROUNDS + 1))):
+                shutil.rmtree(out / name, ignore_errors=True)
+            for name in (_RESULT_FILE, _READINGS_FILE, _SHEET_FILE):
+                (out / name).unlink(missing_ok=True)
         write_atomic(state, self.identity)
+
+    def find_result(self) -> Adapted | None:
+        """Return the result of an earlier start that ended after as much time; None without."""
+        out = self.options.out
+        with suppress(DamagedError):
+            facts = read_json(out / _RESULT_FILE)
+            is_same = (out / _STATE_FILE).read_bytes() == self.identity
+            if is_same and facts.pop("budget") >= self.options.budget:
+                return Adapted.from_json(facts)
+        return None
+
+    def write_result(self, adapted: Adapted) -> None:
+        """Write the result, so that another start does not learn once more."""
+        facts = {"budget": self.options.budget, **asdict(adapted)}
+        write_atomic(self.options.out / _RESULT_FILE, to_json(facts))
 
     def run_rounds(self, told: Readings) -> Iterator[Round]:
         """Yield the rounds as long as their models read something else and the time lasts; keep
@@ -336,7 +386,8 @@ class _Adaptation:
             # A round of an earlier start took as long as then
             seconds = max(trained_s, time.monotonic() - started)
             left_s -= seconds
-            if number <= _FEWEST_ROUNDS:  # later rounds agree on their mistakes, too
+            # Later rounds agree on their mistakes, too. With labels the first one learns the most
+            if number <= _FEWEST_ROUNDS + self.knows_design:
                 expectation = Expectation.of(stay, len(readings))
             yield Round(number, count, stay, expectation, seconds)
             is_settled = stay >= _SETTLED and number >= _FEWEST_ROUNDS

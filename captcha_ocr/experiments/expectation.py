@@ -27,6 +27,9 @@ class Expectation(NamedTuple):
     expected_low: float
     expected_high: float
 
+    def __str__(self) -> str:
+        return "{:.1%} ({:.1%} to {:.1%})".format(*self)
+
     @classmethod
     def of(cls, agreement: float, images: int) -> "Expectation":
         """Return what to expect of a model that adapted to so many images.

@@ -20,6 +20,7 @@ from captcha_ocr.experiments.adaptation import (
 )
 from captcha_ocr.network.weights import mean_model, save_model
 from captcha_ocr.options.adapting import AdaptOptions
+from captcha_ocr.options.model import Lengths
 from captcha_ocr.options.shared import ReadingOptions
 
 OUT = Path("runs/adapted")
@@ -137,10 +138,46 @@ def test_labels_that_are_given_are_learnt_first_and_those_of_a_test_set_never(
     assert given.items() <= texts_in(OUT / "readings.csv").items()
 
 
-def test_rows_that_name_no_image_are_told(unlabelled, capsys):
-    Path("some.csv").write_text("filename,text\n0.png,0000\ngone.png,1111\n")
-    adapt(unlabelled, AdaptOptions(second="none", labels=Path("some.csv")), ON_CPU)
-    assert "left out   gone.png: some.csv names it" in capsys.readouterr().err
+def test_what_is_no_label_is_told(unlabelled, capsys, monkeypatch):
+    monkeypatch.setattr(adaptation, "_MOST_ROUNDS", 1)
+    Path("some.csv").write_text("filename,text\n0.png,0000\ngone.png,1111\ndamaged.png,2222\n")
+    options = AdaptOptions(second="none", labels=Path("some.csv"))
+    adapt(unlabelled, options, ON_CPU)
+    told = capsys.readouterr().err
+    assert "left out   gone.png: some.csv" in told
+    assert "left out   damaged.png: " in told
+    assert "of which 1 have labels" in told
+    Path("some.csv").write_text("filename,text,confidence\n0.png,0000,0.5\n")
+    adapt(unlabelled, replace(options, force=True), ON_CPU)
+    told = capsys.readouterr().err
+    assert "left out   0.png: a model's reading" in told
+    assert "of which 0 have labels" in told
+
+
+@pytest.mark.parametrize(
+    ("told", "named"), [({"lengths": Lengths(4, 4)}, "lengths"), ({"charset": "012"}, "charset")]
+)
+def test_labels_that_contradict_what_is_told_are_refused(unlabelled, told, named):
+    Path("some.csv").write_text("filename,text\n0.png,A0000\n")
+    with pytest.raises(UsageError, match=naming("0.png", named)):
+        adapt(unlabelled, replace(ALONE, labels=Path("some.csv")), replace(ON_CPU, **told))
+
+
+def test_an_adaptation_that_has_ended_is_not_repeated_unless_it_gets_more_time(
+    unlabelled, monkeypatch
+):
+    adapted = adapt(unlabelled, ALONE, ON_CPU)
+    table = OUT / "readings.csv"
+    table.write_text("corrected")
+    assert adapt(unlabelled, ALONE, ON_CPU) == adapted
+    assert table.read_text() == "corrected"
+    adapt(unlabelled, replace(ALONE, budget=ALONE.budget + 1), ON_CPU)
+    assert table.read_text() != "corrected"
+    monkeypatch.setattr(adaptation, "train", interrupting(adaptation.train, 1))
+    with pytest.raises(KeyboardInterrupt):
+        adapt(unlabelled, replace(ALONE, force=True), replace(ON_CPU, lengths=Lengths(4, 4)))
+    assert not table.exists()
+    assert not (OUT / "best").exists()
 
 
 def test_another_adaptation_is_replaced_only_if_that_is_wanted(unlabelled):
@@ -242,6 +279,9 @@ def test_a_table_of_another_program_is_a_second_reader(unlabelled, four_digits):
     learnt = texts_in(OUT / "round-1" / "labels.csv")
     agreed = {file: text for file, text in learnt.items() if int(file.partition(".")[0]) < 50}
     assert agreed.items() <= {f"{n}.png": text for n, text in enumerate(texts)}.items()
+    Path("theirs.csv").write_text("filename,text,confidence\n" + "".join(rows[:40]))
+    with pytest.raises(UsageError, match=naming(OUT, "another")):
+        adapt(unlabelled, replace(ALONE, second="theirs.csv"), ON_CPU)
 
 
 def test_the_command_prints_its_result_and_eval_reads_with_the_model(unlabelled):

@@ -172,13 +172,13 @@ def _add_second(
     options: ReadingOptions,
 ) -> "TwoReaders":
     """Return a second reader beside a recognizer, both told what the images have in common."""
-    from captcha_ocr.two_readers import TwoReaders, open_second_reader
+    from captcha_ocr.two_readers import NO_SECOND, TwoReaders, open_second_reader
 
     check(bool(paths), "`second` needs PATHs, of images that have one design")
     first = Path(paths[0])
     second = open_second_reader(name, first if first.is_dir() else first.parent, options)
     readers = TwoReaders(recognizer, second).fitted_to(sources)
-    if not readers.has_second:
+    if not readers.has_second and name != NO_SECOND:
         note(f"second     {name}, left out: it reads something else")
     return readers
 

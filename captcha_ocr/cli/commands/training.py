@@ -228,8 +228,8 @@ def adapt(images: Path, given: Given) -> None:
 
     options = given[AdaptOptions]
     adapted = adaptation.adapt(images, options, given[ReadingOptions])
-    facts = {"out": str(options.out), **asdict(replace(adapted, expectation=None))}
-    facts |= dict.fromkeys(Expectation._fields)
+    facts = {"out": str(options.out), **asdict(adapted), **dict.fromkeys(Expectation._fields)}
+    del facts["expectation"]
     following = read_command(options.out, images)
     result = str(options.out / BEST)
     if not adapted.has_model:
@@ -239,7 +239,6 @@ def adapt(images: Path, given: Given) -> None:
         following = f"{word_command(Command('label', (images,)))} (30 labels help it)"
     else:
         facts |= adapted.expectation._asdict()
-        expected, low, high = adapted.expectation
-        result += f": expected exact match {expected:.1%} (mostly {low:.0%} to {high:.0%})"
+        result += f": expected exact match {adapted.expectation}"
     readings = f"{options.out}: readings.csv, the least sure first; least-sure.png"
     report(facts, f"{result}\n{readings}", following)
