@@ -74,7 +74,7 @@ _ENOUGH_LABELS = 20  # that were given, to learn the design from them alone befo
 _FEWEST_SURE, _FEWEST_SURE_IMAGES = 0.2, 10  # of the images
 _NO_LENGTH, _NO_CHARSET = 3, 0.85  # such texts have no length, and no alphabet but the model's
 _SETTLED = 0.995  # of the readings: if so many stay, another round would learn from the same
-_STEADY = 0.75  # of the readings; with fewer, the rounds know nothing
+_STEADY = 0.85  # of the readings; with fewer, the rounds know nothing
 _SHEET_ROWS = 6
 
 
