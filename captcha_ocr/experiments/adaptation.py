@@ -101,9 +101,9 @@ class Round:
 class Adapted:
     """The result: the rounds, and what the texts have in common.
 
-    has_model: whether the last round's model was kept. expectation: of new images; None with a
-    doubt. doubt: why nothing is known of it; else empty. charset, lengths: of the texts.
-    second_reader: the one beside the model; None without.
+    has_model: whether a model was kept. expectation: of new images; None with a doubt. doubt: why
+    nothing is known of it; else empty. charset, lengths: of the texts. second_reader: the one
+    beside the model; None without.
     """
 
     rounds: list[Round]
@@ -198,7 +198,8 @@ class _Adaptation:
 
     labels: those that were given to learn from, by file. tested: the files of a test set, from
     which no round learns. others: what the second reader reads in each image that can be read,
-    nothing without one. form: a regular expression for texts, case folded.
+    nothing without one. form: a regular expression for texts, case folded. is_begun: whether `out`
+    holds what an earlier start of the same adaptation left.
     """
 
     def __init__(self, images: Path, options: AdaptOptions, reading: ReadingOptions) -> None:
@@ -224,8 +225,9 @@ class _Adaptation:
                 is_ours(state, _STATE_FORMAT) or not (options.out / name).exists(),
                 f"{options.out} holds {name}, which adapt did not write; choose another `out`",
             )
+        self.is_begun = state.exists() and state.read_bytes() == self.identity
         check(
-            options.force or not state.exists() or state.read_bytes() == self.identity,
+            options.force or not state.exists() or self.is_begun,
             f"{options.out} holds another adaptation (its images, labels or options differ); "
             "choose another `out`, or replace it with `force`",
         )
@@ -337,9 +339,9 @@ class _Adaptation:
         self.charset = "".join(sorted(characters))
 
     def begin(self) -> None:
-        """Write down what is adapted to what, and remove the rounds of another adaptation."""
+        """Write down what is adapted to what, and remove what another one left."""
         out, state = self.options.out, self.options.out / _STATE_FILE
-        if state.exists() and state.read_bytes() == self.identity:
+        if self.is_begun:
             return
         if is_ours(state, _STATE_FORMAT):
             for name in (BEST, *(f"round-{number}" for number in range(_MOST_ROUNDS + 1))):
@@ -350,11 +352,9 @@ class _Adaptation:
 
     def find_result(self) -> Adapted | None:
         """Return the result of an earlier start that ended after as much time; None without."""
-        out = self.options.out
         with suppress(DamagedError):
-            facts = read_json(out / _RESULT_FILE)
-            is_same = (out / _STATE_FILE).read_bytes() == self.identity
-            if is_same and facts.pop("budget") >= self.options.budget:
+            facts = read_json(self.options.out / _RESULT_FILE)
+            if self.is_begun and facts.pop("budget") >= self.options.budget:
                 return Adapted.from_json(facts)
         return None
 
