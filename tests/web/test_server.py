@@ -8,17 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from inspect import signature
 
-import h11
 import pytest
 import uvicorn
 from hostile import BOMBS
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from captcha_ocr.web import server
@@ -49,19 +49,30 @@ def test_uvicorn_has_the_inner_parts_that_the_server_overrides():
     async def make_protocol():
         return H11Protocol(uvicorn.Config(echo, lifespan="off"), ServerState(), {})
 
-    overridden = (
-        H11Protocol.connection_made,
-        H11Protocol.data_received,
-        H11Protocol.connection_lost,
-    )
-    parameters = [list(signature(method).parameters) for method in overridden]
-    assert parameters == [["self", "transport"], ["self", "data"], ["self", "exc"]]
+    overridden = {
+        H11Protocol.connection_made: ["self", "transport"],
+        H11Protocol.data_received: ["self", "data"],
+        H11Protocol.connection_lost: ["self", "exc"],
+        H11Protocol.send_400_response: ["self", "msg"],
+        H11Protocol.on_response_complete: ["self"],
+        H11Protocol.pause_writing: ["self"],
+        H11Protocol.resume_writing: ["self"],
+        H11Protocol.shutdown: ["self"],
+    }
+    assert {method: list(signature(method).parameters) for method in overridden} == overridden
+    assert list(signature(uvicorn.Server.startup).parameters) == ["self", "sockets"]
     protocol = asyncio.run(make_protocol())
     # Attributes that are read
-    assert isinstance(protocol.conn, h11.Connection)
     assert isinstance(protocol.connections, set)
     assert isinstance(protocol.loop, asyncio.AbstractEventLoop)
-    assert (hasattr(protocol, "transport"), hasattr(protocol, "deadline")) == (True, False)
+    assert (protocol.cycle, protocol.transport, hasattr(protocol, "deadline")) == (
+        None,
+        None,
+        False,
+    )
+    assert {"more_body", "response_complete", "disconnected"} <= set(
+        RequestResponseCycle.__init__.__code__.co_names
+    )
 
 
 def test_clients_that_do_not_go_on_or_send_a_byte_at_a_time_are_disconnected(monkeypatch):
@@ -95,15 +106,101 @@ def test_a_connection_is_kept_for_the_next_request_and_closed_when_it_stays_idle
         assert until_closed(connection.sock) == b""
 
 
-def test_of_too_many_connections_the_one_that_lets_us_wait_longest_is_closed(monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+def hold(stack, service, sent=b""):
+    """Return a connection that has sent something."""
+    connection = stack.enter_context(socket.create_connection(service.address))
+    connection.sendall(sent)
+    return connection
+
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(50_000)
+
+
+def test_a_half_request_behind_a_whole_one_is_given_no_more_time(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    monkeypatch.setattr(server, "KEPT_S", WAIT_S)
     with running(lambda _: echo) as service, ExitStack() as stack:
-        first, *_, last = [
-            stack.enter_context(socket.create_connection(service.address)) for _ in range(4)
-        ]
-        assert until_closed(first) == b""
-        last.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answers = until_closed(hold(stack, service, GET + HALF))
+        assert answers.count(b"200 OK") == 1
+
+
+def test_a_client_that_does_not_read_its_answers_is_disconnected(monkeypatch):
+    async def send_much(scope, receive, send):
+        await PlainTextResponse(bytes(20_000_000))(scope, receive, send)
+
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    with running(lambda _: send_much) as service, ExitStack() as stack:
+        connection = hold(stack, service, GET)
+        time.sleep(1)
+        assert len(until_closed(connection)) < 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("held", "first"), [(b"", b""), (GET, b"200 OK"), (GET[:9], b""), (GET + GET[:9], b"200 OK")]
+)
+def test_of_too_many_connections_the_one_that_lets_us_wait_longest_is_closed(
+    monkeypatch, held, first
+):
+    monkeypatch.setattr(server, "MAX_HELD", 400_000)  # three connections
+    with running(lambda _: echo) as service, ExitStack() as stack:
+        connections = []
+        for _ in range(3):
+            connections.append(hold(stack, service, held))
+            time.sleep(0.1)
+        last = hold(stack, service, LAST)
         assert until_closed(last).endswith(b"0")
+        assert first in until_closed(connections[0])
+        connections[2].setblocking(False)
+        with suppress(BlockingIOError):
+            while received := connections[2].recv(65536):
+                pass
+            assert received, "the newest of those that wait is closed, too"
+
+
+def test_unfinished_bodies_have_a_limit_together_and_one_in_work_is_kept(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def wait(scope, receive, send):
+        body = await Request(scope, receive).body()
+        begun.set()
+        await asyncio.to_thread(go_on.wait, WAIT_S)
+        await PlainTextResponse(str(len(body)))(scope, receive, send)
+
+    monkeypatch.setattr(server, "MAX_HELD", 700_000)
+    whole = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n"
+    with running(lambda _: wait) as service, ExitStack() as stack:
+        in_work = hold(stack, service, whole + bytes(200_000))
+        assert begun.wait(WAIT_S)
+        unfinished = [hold(stack, service, HALF) for _ in range(4)]
+        assert until_closed(unfinished[0]) == b""
+        go_on.set()
+        assert until_closed(in_work).endswith(b"200000")
+
+
+def test_a_server_that_ends_does_not_wait_long_for_the_rest_of_a_request(monkeypatch):
+    monkeypatch.setattr(server, "_LAST_S", 0.3)
+    with running(lambda _: echo) as service, ExitStack() as stack:
+        half = hold(stack, service, HALF)
+        time.sleep(0.3)
+        service.stop()
+        assert until_closed(half) == b""
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        GET + b"\0\r\n\r\n",
+    ],
+)
+def test_nonsense_is_answered_or_not_but_nothing_is_logged(nonsense, caplog):
+    with running(lambda _: echo) as service, ExitStack() as stack:
+        until_closed(hold(stack, service, nonsense))
+        assert until_closed(hold(stack, service, LAST)).endswith(b"0")
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_headers_have_a_limit():
